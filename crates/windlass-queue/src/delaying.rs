@@ -1,0 +1,263 @@
+//! The second layer: keys that become dirty at a later moment.
+//!
+//! A heap of moments, whose entries know their place in it, so that a key is in it once and can be moved forward; and one
+//! timer task per queue, which sleeps until the first of them. The task begins with the first delay and ends with the
+//! shutdown or with the last handle.
+
+use std::{
+    hash::{BuildHasher, Hash},
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use hashbrown::DefaultHashBuilder;
+use parking_lot::Mutex;
+use tokio::{
+    sync::Notify,
+    task::JoinHandle,
+    time::{Instant, sleep_until},
+};
+
+use crate::{
+    WorkQueue,
+    queue::{
+        Inner,
+        entries::{NOT_WAITING, Phase, Slot},
+        state::{Dirtied, State},
+    },
+};
+
+/// A binary heap by `(ready_at, seq)`, least first. `entries[slot].heap` is the index of the element with that slot.
+#[derive(Debug, Default)]
+pub(crate) struct Delayed {
+    heap: Vec<Waiting>,
+    next_seq: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    ready_at: Instant,
+    /// The order of arrival: equal moments keep it.
+    seq: u64,
+    slot: Slot,
+}
+
+/// The task that makes waiting keys ready.
+#[derive(Debug, Default)]
+pub(crate) struct Timer {
+    /// `None` before the first delay and after the shutdown. Taken while the state's lock is not held.
+    task: Mutex<Option<JoinHandle<()>>>,
+    /// Told when the first moment of the heap becomes an earlier one.
+    changed: Arc<Notify>,
+}
+
+// === impl WorkQueue ===
+
+impl<T: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<T> {
+    /// Adds `item` after `delay`; at once if that is zero. Ignored after a shutdown.
+    ///
+    /// An item that waits already becomes ready at the earlier of the two moments, once. Waiting does not keep
+    /// [`add`](Self::add) from queueing the item before, and that in turn does not end the waiting.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime with time enabled.
+    #[track_caller]
+    pub fn add_after(&self, item: T, delay: Duration) {
+        if delay.is_zero() {
+            self.add(item);
+            return;
+        }
+        let inner = self.inner();
+        let now = Instant::now();
+        // As far as tokio's own clamp: some thirty years stand for "never" on every platform.
+        let ready_at = now.checked_add(delay).unwrap_or_else(|| now + Duration::from_hours(24 * 365 * 30));
+        let hash = inner.hasher.hash_one(&item);
+        let mut state = inner.lock();
+        if !state.is_open() {
+            return;
+        }
+        let slot = if let Some(slot) = state.entries.find(hash, &item) {
+            slot
+        } else {
+            state.entries.insert(hash, item, &inner.hasher)
+        };
+        let first = state.wait_until(slot, ready_at);
+        drop(state);
+        if let Some(metrics) = inner.metrics() {
+            metrics.retried();
+        }
+        inner.timer.ensure_running(inner);
+        if first {
+            inner.timer.changed.notify_one();
+        }
+    }
+}
+
+// === impl Timer ===
+
+impl Timer {
+    #[track_caller]
+    fn ensure_running<T: Clone + Eq + Hash + Send + Sync + 'static>(&self, inner: &Arc<Inner<T>>) {
+        let mut task = self.task.lock();
+        // A finished task means that its runtime was shut down and this is another one.
+        if task.as_ref().is_none_or(JoinHandle::is_finished) && inner.lock().is_open() {
+            *task = Some(tokio::spawn(run(Arc::downgrade(inner), Arc::clone(&self.changed))));
+        }
+    }
+
+    /// Aborts the task, if there is one.
+    pub(crate) fn stop(&self) -> Option<JoinHandle<()>> {
+        let task = self.task.lock().take();
+        task.inspect(JoinHandle::abort)
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Wakes at each moment of the heap. Holds the queue only while it works on it, never while it sleeps.
+async fn run<T: Clone + Eq + Hash + Send + Sync + 'static>(queue: Weak<Inner<T>>, changed: Arc<Notify>) {
+    loop {
+        let next = match queue.upgrade() {
+            Some(inner) => inner.promote(Instant::now()),
+            None => return,
+        };
+        match next {
+            Some(moment) => tokio::select! {
+                () = sleep_until(moment) => {}
+                () = changed.notified() => {}
+            },
+            None => changed.notified().await,
+        }
+    }
+}
+
+// === impl Inner ===
+
+impl<T: Clone + Eq + Hash + Send + Sync + 'static> Inner<T> {
+    /// Queues everything whose moment has come; returns the next moment.
+    fn promote(&self, now: Instant) -> Option<Instant> {
+        let mut wakers = Vec::new();
+        let mut added = 0_usize;
+        let mut state = self.lock();
+        while let Some(slot) = state.pop_due(now) {
+            match state.mark_dirty(slot, self.metrics().is_some()) {
+                Dirtied::Already => {}
+                Dirtied::Deferred => added += 1,
+                Dirtied::Queued => {
+                    added += 1;
+                    wakers.extend(state.next_waker());
+                }
+            }
+        }
+        let next = state.delayed.heap.first().map(|waiting| waiting.ready_at);
+        drop(state);
+        for waker in wakers {
+            waker.wake();
+        }
+        if let Some(metrics) = self.metrics() {
+            (0..added).for_each(|_| metrics.added());
+        }
+        next
+    }
+}
+
+// === impl State ===
+
+impl<T: Clone + Eq + Hash> State<T> {
+    /// Makes `slot` wait until `ready_at`, or less if it waits for less already. True if it is the first of all now, and
+    /// was not before at that moment.
+    fn wait_until(&mut self, slot: Slot, ready_at: Instant) -> bool {
+        let index = self.entries.get(slot).heap as usize;
+        if self.entries.get(slot).heap == NOT_WAITING {
+            let seq = self.delayed.next_seq;
+            self.delayed.next_seq += 1;
+            self.delayed.heap.push(Waiting { ready_at, seq, slot });
+            self.sift_up(self.delayed.heap.len() - 1) == 0
+        } else if ready_at < self.delayed.heap[index].ready_at {
+            self.delayed.heap[index].ready_at = ready_at;
+            self.sift_up(index) == 0
+        } else {
+            false
+        }
+    }
+
+    /// Takes the first slot out of the heap if its moment has come.
+    fn pop_due(&mut self, now: Instant) -> Option<Slot> {
+        let first = *self.delayed.heap.first()?;
+        if first.ready_at > now {
+            return None;
+        }
+        self.delayed.heap.swap_remove(0);
+        self.entries.get_mut(first.slot).heap = NOT_WAITING;
+        if !self.delayed.heap.is_empty() {
+            self.sift_down(0);
+        }
+        Some(first.slot)
+    }
+
+    /// Ends all waiting. Returns the items that are known no more, to be dropped after the lock.
+    pub(crate) fn drop_delayed(&mut self, hasher: &DefaultHashBuilder) -> Vec<T> {
+        let mut dropped = Vec::new();
+        for waiting in std::mem::take(&mut self.delayed.heap) {
+            let entry = self.entries.get_mut(waiting.slot);
+            entry.heap = NOT_WAITING;
+            if entry.phase == Phase::Idle {
+                dropped.extend(self.entries.remove(waiting.slot, hasher));
+            }
+        }
+        dropped
+    }
+
+    /// Moves the element towards the root until its parent is not later; returns where it is then.
+    fn sift_up(&mut self, mut index: usize) -> usize {
+        while index > 0 {
+            let parent = (index - 1) / 2;
+            if !self.delayed.before(index, parent) {
+                break;
+            }
+            self.delayed.heap.swap(index, parent);
+            self.note_place(index);
+            index = parent;
+        }
+        self.note_place(index);
+        index
+    }
+
+    /// Moves the element away from the root until no child is earlier.
+    fn sift_down(&mut self, mut index: usize) {
+        loop {
+            let mut least = index;
+            for child in [2 * index + 1, 2 * index + 2] {
+                if child < self.delayed.heap.len() && self.delayed.before(child, least) {
+                    least = child;
+                }
+            }
+            if least == index {
+                break;
+            }
+            self.delayed.heap.swap(index, least);
+            self.note_place(index);
+            index = least;
+        }
+        self.note_place(index);
+    }
+
+    fn note_place(&mut self, index: usize) {
+        let slot = self.delayed.heap[index].slot;
+        self.entries.get_mut(slot).heap = u32::try_from(index).expect("the heap is no longer than the slots are many");
+    }
+}
+
+// === impl Delayed ===
+
+impl Delayed {
+    fn before(&self, a: usize, b: usize) -> bool {
+        let key = |index: usize| (self.heap[index].ready_at, self.heap[index].seq);
+        key(a) < key(b)
+    }
+}

@@ -1,0 +1,82 @@
+//! A worker that waits for an item.
+
+use std::{
+    fmt::{self, Debug},
+    future::Future,
+    hash::Hash,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use tokio::task::coop;
+
+use super::WorkQueue;
+
+/// The future of [`WorkQueue::get`]. Dropping it loses no key.
+#[must_use = "futures do nothing unless awaited"]
+pub struct Get<'q, T: Clone + Eq + Hash + Send + Sync + 'static> {
+    queue: &'q WorkQueue<T>,
+    /// The place in `State::waiters`, if it was ever taken; it is left there for good by whoever wakes us.
+    waiter: Option<u64>,
+}
+
+// === impl Get ===
+
+impl<'q, T: Clone + Eq + Hash + Send + Sync + 'static> Get<'q, T> {
+    pub(super) fn new(queue: &'q WorkQueue<T>) -> Self {
+        Self { queue, waiter: None }
+    }
+}
+
+impl<T: Clone + Eq + Hash + Send + Sync + 'static> Future for Get<'_, T> {
+    type Output = Option<T>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
+        // A worker on a queue that is never empty must still let the other tasks of its thread run.
+        let budget = ready!(coop::poll_proceed(cx));
+        let this = self.get_mut();
+        let inner = &*this.queue.inner;
+        let mut state = inner.state.lock();
+        if let Some((item, waited)) = state.take(inner.metrics.is_some()) {
+            // Woken or not, this worker no longer waits. If it was polled for another reason while the wake-up of
+            // someone else is under way, that one finds the queue empty and waits again.
+            if let Some(id) = this.waiter.take() {
+                state.stop_waiting(id);
+            }
+            drop(state);
+            budget.made_progress();
+            if let (Some(metrics), Some(waited)) = (&inner.metrics, waited) {
+                metrics.taken(waited);
+            }
+            return Poll::Ready(Some(item));
+        }
+        if !state.is_open() {
+            this.waiter = None;
+            budget.made_progress();
+            return Poll::Ready(None);
+        }
+        state.wait(&mut this.waiter, cx.waker());
+        Poll::Pending
+    }
+}
+
+impl<T: Clone + Eq + Hash + Send + Sync + 'static> Drop for Get<'_, T> {
+    fn drop(&mut self) {
+        let Some(id) = self.waiter else { return };
+        let mut state = self.queue.inner.state.lock();
+        if !state.stop_waiting(id) && !state.fifo.is_empty() {
+            // It was woken for an item and will not come: the next one shall.
+            let waker = state.next_waker();
+            drop(state);
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        }
+    }
+}
+
+impl<T: Clone + Eq + Hash + Send + Sync + 'static> Debug for Get<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Get").field("queue", self.queue).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,139 @@
+//! How long a key has to wait before it is tried again.
+
+mod exponential;
+mod max_of;
+mod token_bucket;
+
+use std::{
+    fmt::{self, Debug},
+    hash::Hash,
+    time::Duration,
+};
+
+pub use exponential::Exponential;
+pub use max_of::MaxOf;
+pub use token_bucket::TokenBucket;
+
+/// Decides when a key may be tried again.
+pub trait RateLimiter<T>: Debug + Send + Sync + 'static {
+    /// The delay for `item`, counted as one more attempt.
+    fn when(&self, item: &T) -> Duration;
+
+    /// Stops tracking `item`: it succeeded, or it was given up. Does nothing by default.
+    fn forget(&self, item: &T) {
+        let _ = item;
+    }
+
+    /// How often `item` was tried since it was last forgotten; 0 for limiters that do not track items.
+    fn num_requeues(&self, item: &T) -> u32 {
+        let _ = item;
+        0
+    }
+}
+
+/// The limiter of controllers: the longer of a per-item exponential back-off (5 ms … 1000 s) and a bucket for all items
+/// together (10 a second, bursts of 100).
+///
+/// The first keeps one broken object from being tried in a tight loop, the second keeps many of them from flooding the
+/// API server.
+pub struct DefaultRateLimiter<T> {
+    limiter: MaxOf<T>,
+}
+
+impl<T: Clone + Eq + Hash + Send + Sync + 'static> DefaultRateLimiter<T> {
+    /// The limiter with no failures recorded and a full bucket.
+    pub fn new() -> Self {
+        let per_item = Exponential::new(Duration::from_millis(5), Duration::from_secs(1000));
+        let overall = TokenBucket::new(Duration::from_millis(100), 100);
+        Self { limiter: MaxOf::new().and(per_item).and(overall) }
+    }
+}
+
+impl<T: Clone + Eq + Hash + Send + Sync + 'static> Default for DefaultRateLimiter<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: Clone + Eq + Hash + Send + Sync + 'static> RateLimiter<T> for DefaultRateLimiter<T> {
+    fn when(&self, item: &T) -> Duration {
+        self.limiter.when(item)
+    }
+
+    fn forget(&self, item: &T) {
+        self.limiter.forget(item);
+    }
+
+    fn num_requeues(&self, item: &T) -> u32 {
+        self.limiter.num_requeues(item)
+    }
+}
+
+// By hand: the derive would ask for `T: Debug`.
+impl<T> Debug for DefaultRateLimiter<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("DefaultRateLimiter").field(&self.limiter).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    #[test]
+    fn exponential_doubles_per_item_up_to_its_maximum_and_starts_over_when_forgotten() {
+        let limiter = Exponential::new(Duration::from_millis(1), Duration::from_millis(50));
+        let delays: Vec<u128> = (0..8).map(|_| limiter.when(&"a").as_millis()).collect();
+        assert_eq!(delays, [1, 2, 4, 8, 16, 32, 50, 50]);
+        assert_eq!(limiter.when(&"b").as_millis(), 1, "another item has a count of its own");
+        assert_eq!(limiter.num_requeues(&"a"), 8);
+        limiter.forget(&"a");
+        assert_eq!(limiter.num_requeues(&"a"), 0);
+        assert_eq!(limiter.when(&"a").as_millis(), 1);
+    }
+
+    #[test]
+    fn exponential_does_not_overflow() {
+        let limiter = Exponential::new(Duration::from_secs(1), Duration::from_secs(u64::MAX));
+        let longest = (0..200).map(|_| limiter.when(&())).max().unwrap();
+        assert_eq!(longest, Duration::from_secs(u64::MAX));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_bucket_starts_full_refills_steadily_and_discards_the_surplus() {
+        let bucket = TokenBucket::new(Duration::from_millis(100), 3);
+        let take = || RateLimiter::<()>::when(&bucket, &()).as_millis();
+        assert_eq!([take(), take(), take(), take(), take()], [0, 0, 0, 100, 200]);
+        advance(Duration::from_millis(200)).await; // pays the two debts, no more
+        assert_eq!(take(), 100);
+        advance(Duration::from_hours(1)).await; // fills it to 3, not to 36,000
+        assert_eq!([take(), take(), take(), take()], [0, 0, 0, 100]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn max_of_takes_the_longest_delay_and_forgets_everywhere() {
+        let limiter = MaxOf::new()
+            .and(Exponential::new(Duration::from_millis(40), Duration::from_secs(1)))
+            .and(TokenBucket::new(Duration::from_millis(100), 2));
+        let delays: Vec<u128> = (0..5).map(|_| limiter.when(&"a").as_millis()).collect();
+        assert_eq!(delays, [40, 80, 160, 320, 640], "the bucket alone would say 0, 0, 100, 200, 300");
+        assert_eq!(limiter.num_requeues(&"a"), 5);
+        limiter.forget(&"a");
+        assert_eq!(limiter.num_requeues(&"a"), 0);
+        assert_eq!(limiter.when(&"a").as_millis(), 400, "the bucket does not forget");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_default_lets_a_burst_of_a_hundred_pass_and_then_ten_a_second() {
+        let limiter = DefaultRateLimiter::new();
+        for item in 0..100 {
+            assert_eq!(limiter.when(&item), Duration::from_millis(5));
+        }
+        assert_eq!(limiter.when(&100), Duration::from_millis(100));
+        assert_eq!(limiter.when(&101), Duration::from_millis(200));
+        let longest = (0..30).map(|_| limiter.when(&0)).max().unwrap();
+        assert_eq!(longest, Duration::from_secs(1000));
+    }
+}
