@@ -1,0 +1,118 @@
+//! Randomness, as a value that is passed in.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use rand::{
+    Rng, SeedableRng,
+    rngs::{ChaCha20Rng, SysRng},
+};
+
+/// The alphabet of generated name suffixes: no vowels, so no words; no characters that look alike.
+const SUFFIX_ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+
+/// Where random numbers come from: uids, name suffixes, jitter.
+///
+/// Clones share one stream, so that a run that was started from a seed can be replayed. Not for secrets when seeded.
+#[derive(Clone)]
+pub struct Entropy(Arc<Mutex<ChaCha20Rng>>);
+
+impl Entropy {
+    /// Seeded by the operating system.
+    ///
+    /// # Panics
+    /// When the operating system has no random source, in which case nothing that uses TLS could work either.
+    #[must_use]
+    pub fn os() -> Self {
+        let rng = ChaCha20Rng::try_from_rng(&mut SysRng).expect("the operating system has a random source");
+        Self(Arc::new(Mutex::new(rng)))
+    }
+
+    /// The same stream for the same seed.
+    #[must_use]
+    pub fn seeded(seed: u64) -> Self {
+        Self(Arc::new(Mutex::new(ChaCha20Rng::seed_from_u64(seed))))
+    }
+
+    /// The next 64 random bits.
+    #[must_use]
+    pub fn next_u64(&self) -> u64 {
+        self.0.lock().next_u64()
+    }
+
+    /// A number below `bound`, evenly distributed; 0 when `bound` is 0.
+    #[must_use]
+    pub fn below(&self, bound: u64) -> u64 {
+        // The high half of a 128-bit product: no division; its bias is below 2^-40 for every bound used here.
+        ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
+    }
+
+    /// A version 4 UUID in its usual spelling.
+    #[must_use]
+    pub fn uuid(&self) -> String {
+        let bytes = {
+            let mut bytes = [0; 16];
+            self.0.lock().fill_bytes(&mut bytes);
+            bytes
+        };
+        let bits = (u128::from_be_bytes(bytes) & !(0xf << 76) & !(0x3 << 62)) | (0x4 << 76) | (0x2 << 62);
+        let hex = format!("{bits:032x}");
+        format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+    }
+
+    /// `len` characters as they follow a `generateName`.
+    #[must_use]
+    pub fn name_suffix(&self, len: usize) -> String {
+        let letter = |_| char::from(SUFFIX_ALPHABET[self.below(SUFFIX_ALPHABET.len() as u64) as usize]);
+        (0..len).map(letter).collect()
+    }
+
+    /// A duration between `base` and `base * (1 + factor)`.
+    #[must_use]
+    pub fn jitter(&self, base: Duration, factor: f64) -> Duration {
+        let part = (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
+        base.mul_f64(1.0 + part * factor.max(0.0))
+    }
+}
+
+impl Default for Entropy {
+    fn default() -> Self {
+        Self::os()
+    }
+}
+
+impl fmt::Debug for Entropy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Entropy")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_seed_gives_the_same_run() {
+        let (a, b) = (Entropy::seeded(7), Entropy::seeded(7));
+        assert_eq!(a.uuid(), b.uuid());
+        assert_eq!(a.name_suffix(5), b.name_suffix(5));
+        assert_ne!(a.uuid(), a.uuid());
+    }
+
+    #[test]
+    fn a_uuid_says_version_4_variant_1() {
+        let uuid = Entropy::seeded(1).uuid();
+        assert_eq!(uuid.len(), 36);
+        assert_eq!(&uuid[14..15], "4");
+        assert!("89ab".contains(&uuid[19..20]), "{uuid}");
+    }
+
+    #[test]
+    fn jitter_stays_within_its_factor() {
+        let entropy = Entropy::seeded(3);
+        for _ in 0..1_000 {
+            let jittered = entropy.jitter(Duration::from_secs(10), 0.5);
+            assert!((10.0..=15.0).contains(&jittered.as_secs_f64()));
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! API machinery of Windlass: the nouns of the Kubernetes API and their rules.
+//!
+//! Nothing here does I/O or knows a runtime. The modules stand in the order in which the other crates meet them: the
+//! identity of kinds, the shape of objects, what is asked of a server, what comes back, and the seam between the crate
+//! that talks to servers and the crate that caches ([`ListWatch`]).
+//!
+//! Built-in types come from `k8s-openapi` (default feature of the same name): [`Object`] and [`Resource`] are
+//! implemented for each of them, and for every custom type that implements k8s-openapi's two traits.
+
+mod clock;
+mod entropy;
+mod time;
+
+mod gvk;
+mod object_ref;
+mod resource_version;
+
+mod meta;
+#[cfg(feature = "k8s-openapi")]
+mod dynamic;
+#[cfg(feature = "k8s-openapi")]
+mod list;
+#[cfg(feature = "k8s-openapi")]
+mod object;
+
+mod options;
+mod patch;
+mod selector;
+
+mod list_watch;
+mod status;
+
+pub use clock::Clock;
+pub use entropy::Entropy;
+pub use time::{TimeError, format_micro_time, format_time, parse_time};
+
+pub use gvk::{ApiResource, GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource, Scope};
+pub use object_ref::{ObjectKey, ObjectRef};
+pub use resource_version::ResourceVersion;
+
+#[cfg(feature = "k8s-openapi")]
+pub use dynamic::{DynamicObject, PartialObject, TypeMeta};
+#[cfg(feature = "k8s-openapi")]
+pub use list::ObjectList;
+pub use meta::{Meta, MetaError, OwnerRef};
+#[cfg(feature = "k8s-openapi")]
+pub use object::{Object, ObjectExt, Resource};
+
+pub use options::{
+    Bookmarks, DeleteOptions, DryRun, FieldValidation, InitialEvents, ListOptions, PatchOptions, Preconditions,
+    Propagation, VersionMatch, WatchOptions, WriteOptions,
+};
+pub use patch::{Patch, PatchKind};
+pub use selector::{FieldRequirement, FieldSelector, LabelSelector, Operator, Requirement, SelectorError};
+
+pub use list_watch::{BoxError, EventType, ListItem, ListMeta, ListWatch, ListWatchError, RawEvent};
+pub use status::{Cause, Status, StatusDetails, reason};
+
+/// k8s-openapi, in the version whose types the traits of this crate are implemented for.
+#[cfg(feature = "k8s-openapi")]
+pub use k8s_openapi;

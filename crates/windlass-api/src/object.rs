@@ -1,0 +1,213 @@
+//! What has metadata, and what knows its kind.
+
+use std::{collections::BTreeMap, fmt::Debug, sync::LazyLock};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::{ApiResource, GroupVersionKind, ObjectRef, Scope};
+
+/// An object with metadata, of a kind that may be known only at run time.
+///
+/// Implemented for every type with k8s-openapi's `Metadata`, for [`DynamicObject`](crate::DynamicObject) and for
+/// [`PartialObject`](crate::PartialObject).
+pub trait Object: Serialize + DeserializeOwned + Clone + Debug + Send + Sync + 'static {
+    /// The object's metadata.
+    fn metadata(&self) -> &ObjectMeta;
+
+    /// The object's metadata, to be changed.
+    fn metadata_mut(&mut self) -> &mut ObjectMeta;
+}
+
+/// An object whose kind is known at compile time.
+pub trait Resource: Object {
+    /// Group, version, kind, plural name and scope.
+    fn api_resource() -> ApiResource;
+}
+
+/// What every [`Object`] can tell of itself.
+pub trait ObjectExt: Object {
+    /// The name; empty when it has none yet.
+    fn name(&self) -> &str {
+        self.metadata().name.as_deref().unwrap_or_default()
+    }
+
+    /// The namespace; `None` for cluster-scoped objects and where none was set.
+    fn namespace(&self) -> Option<&str> {
+        self.metadata().namespace.as_deref()
+    }
+
+    /// The uid, once a server has stored the object.
+    fn uid(&self) -> Option<&str> {
+        self.metadata().uid.as_deref()
+    }
+
+    /// The version, once a server has stored the object.
+    fn resource_version(&self) -> Option<&str> {
+        self.metadata().resource_version.as_deref()
+    }
+
+    /// The labels; empty when there are none.
+    fn labels(&self) -> &BTreeMap<String, String> {
+        self.metadata().labels.as_ref().unwrap_or_else(|| empty())
+    }
+
+    /// The annotations; empty when there are none.
+    fn annotations(&self) -> &BTreeMap<String, String> {
+        self.metadata().annotations.as_ref().unwrap_or_else(|| empty())
+    }
+
+    /// The labels, to be changed.
+    fn labels_mut(&mut self) -> &mut BTreeMap<String, String> {
+        self.metadata_mut().labels.get_or_insert_default()
+    }
+
+    /// The annotations, to be changed.
+    fn annotations_mut(&mut self) -> &mut BTreeMap<String, String> {
+        self.metadata_mut().annotations.get_or_insert_default()
+    }
+
+    /// The owner references; empty when there are none.
+    fn owner_references(&self) -> &[OwnerReference] {
+        self.metadata().owner_references.as_deref().unwrap_or_default()
+    }
+
+    /// The owner that manages this object.
+    fn controller(&self) -> Option<&OwnerReference> {
+        self.owner_references().iter().find(|owner| owner.controller == Some(true))
+    }
+
+    /// The finalizers; empty when there are none.
+    fn finalizers(&self) -> &[String] {
+        self.metadata().finalizers.as_deref().unwrap_or_default()
+    }
+
+    /// The key in caches and queues.
+    fn object_ref(&self) -> ObjectRef<Self> {
+        ObjectRef::new(self.name()).within(self.namespace().unwrap_or_default())
+    }
+
+    /// Whether the object is being deleted.
+    fn is_deleting(&self) -> bool {
+        self.metadata().deletion_timestamp.is_some()
+    }
+
+    /// Whether `owner` manages this object. Compares uids: a new object of the same name is another owner.
+    fn is_controlled_by<O: Object>(&self, owner: &O) -> bool {
+        owner.uid().is_some_and(|uid| self.controller().is_some_and(|reference| reference.uid == uid))
+    }
+
+    /// A reference by which another object can name this one as its managing owner.
+    fn controller_ref(&self) -> OwnerReference
+    where
+        Self: Resource,
+    {
+        let kind = Self::api_resource();
+        OwnerReference {
+            api_version: kind.api_version(),
+            kind: kind.kind.into_owned(),
+            name: self.name().to_owned(),
+            uid: self.uid().unwrap_or_default().to_owned(),
+            controller: Some(true),
+            block_owner_deletion: Some(true),
+        }
+    }
+
+    /// Makes `owner` the one that manages this object, in place of whatever managed it; an object without a namespace
+    /// gets the owner's.
+    #[must_use]
+    fn controlled_by<O: Resource>(mut self, owner: &O) -> Self {
+        let metadata = self.metadata_mut();
+        if metadata.namespace.is_none() {
+            metadata.namespace = owner.namespace().map(str::to_owned);
+        }
+        let owners = metadata.owner_references.get_or_insert_default();
+        owners.retain(|reference| reference.controller != Some(true) && Some(&*reference.uid) != owner.uid());
+        owners.push(owner.controller_ref());
+        self
+    }
+}
+
+impl<K: Object> ObjectExt for K {}
+
+impl<K> Object for K
+where
+    K: k8s_openapi::Metadata<Ty = ObjectMeta> + Serialize + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
+{
+    fn metadata(&self) -> &ObjectMeta {
+        k8s_openapi::Metadata::metadata(self)
+    }
+
+    fn metadata_mut(&mut self) -> &mut ObjectMeta {
+        k8s_openapi::Metadata::metadata_mut(self)
+    }
+}
+
+impl<K> Resource for K
+where
+    K: k8s_openapi::Resource + Object,
+    K::Scope: KnownScope,
+{
+    fn api_resource() -> ApiResource {
+        let resource =
+            ApiResource::namespaced(GroupVersionKind::new(K::GROUP, K::VERSION, K::KIND), K::URL_PATH_SEGMENT);
+        match <K::Scope as KnownScope>::SCOPE {
+            Scope::Namespaced => resource,
+            Scope::Cluster => resource.cluster_scoped(),
+        }
+    }
+}
+
+/// The scopes of k8s-openapi that a top-level object can have.
+#[diagnostic::on_unimplemented(message = "objects of scope `{Self}` cannot be addressed on their own")]
+pub trait KnownScope {
+    /// The scope as a value.
+    const SCOPE: Scope;
+}
+
+impl KnownScope for k8s_openapi::NamespaceResourceScope {
+    const SCOPE: Scope = Scope::Namespaced;
+}
+
+impl KnownScope for k8s_openapi::ClusterResourceScope {
+    const SCOPE: Scope = Scope::Cluster;
+}
+
+fn empty() -> &'static BTreeMap<String, String> {
+    static EMPTY: LazyLock<BTreeMap<String, String>> = LazyLock::new(BTreeMap::new);
+    &EMPTY
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::{
+        apps::v1::Deployment,
+        core::v1::{Namespace, Pod},
+    };
+
+    use super::*;
+
+    fn named<K: Object + Default>(name: &str, uid: &str) -> K {
+        let mut object = K::default();
+        object.metadata_mut().name = Some(name.to_owned());
+        object.metadata_mut().uid = Some(uid.to_owned());
+        object
+    }
+
+    #[test]
+    fn built_in_types_know_their_resource() {
+        assert_eq!(Deployment::api_resource().path(Some("a")), "/apis/apps/v1/namespaces/a/deployments");
+        assert_eq!(Namespace::api_resource().scope, Scope::Cluster);
+    }
+
+    #[test]
+    fn an_object_has_one_controller() {
+        let mut owner: Deployment = named("d", "1");
+        owner.metadata.namespace = Some("n".to_owned());
+        let other: Deployment = named("e", "2");
+        let pod = named::<Pod>("p", "3").controlled_by(&other).controlled_by(&owner);
+        assert!(pod.is_controlled_by(&owner) && !pod.is_controlled_by(&other));
+        assert_eq!(pod.owner_references().len(), 1);
+        assert_eq!(pod.object_ref().to_string(), "n/p");
+    }
+}

@@ -1,0 +1,1 @@
+//! Reflector, event queue, indexer and shared informers over encoded objects

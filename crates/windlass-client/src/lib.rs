@@ -1,0 +1,1 @@
+//! Clients for the Kubernetes API: kubeconfig, REST, typed, dynamic

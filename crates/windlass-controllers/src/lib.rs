@@ -1,0 +1,1 @@
+//! The built-in controllers and a node simulator, on the public API only
