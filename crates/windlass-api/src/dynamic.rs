@@ -103,10 +103,7 @@ mod tests {
         let json = r#"{"apiVersion":"x.io/v1","kind":"Foo","metadata":{"name":"a"},"spec":{"n":1},"more":[true]}"#;
         let object: DynamicObject = serde_json::from_str(json).unwrap();
         assert_eq!(object.types.as_ref().unwrap().gvk().to_string(), "x.io/v1, Kind=Foo");
-        assert_eq!(
-            serde_json::to_value(&object).unwrap(),
-            serde_json::from_str::<Value>(json).unwrap()
-        );
+        assert_eq!(serde_json::to_value(&object).unwrap(), serde_json::from_str::<Value>(json).unwrap());
     }
 
     #[test]

@@ -15,11 +15,11 @@ mod gvk;
 mod object_ref;
 mod resource_version;
 
-mod meta;
 #[cfg(feature = "k8s-openapi")]
 mod dynamic;
 #[cfg(feature = "k8s-openapi")]
 mod list;
+mod meta;
 #[cfg(feature = "k8s-openapi")]
 mod object;
 
@@ -34,8 +34,11 @@ pub use clock::Clock;
 pub use entropy::Entropy;
 pub use time::{TimeError, format_micro_time, format_time, parse_time};
 
-pub use gvk::{ApiResource, GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource, Scope};
-pub use object_ref::{ObjectKey, ObjectRef};
+pub use gvk::{
+    ApiResource, GroupKind, GroupResource, GroupVersion, GroupVersionError, GroupVersionKind, GroupVersionResource,
+    Scope,
+};
+pub use object_ref::{ObjectKey, ObjectKeyError, ObjectRef};
 pub use resource_version::ResourceVersion;
 
 #[cfg(feature = "k8s-openapi")]
@@ -44,7 +47,7 @@ pub use dynamic::{DynamicObject, PartialObject, TypeMeta};
 pub use list::ObjectList;
 pub use meta::{Meta, MetaError, OwnerRef};
 #[cfg(feature = "k8s-openapi")]
-pub use object::{Object, ObjectExt, Resource};
+pub use object::{KnownScope, Object, ObjectExt, Resource};
 
 pub use options::{
     Bookmarks, DeleteOptions, DryRun, FieldValidation, InitialEvents, ListOptions, PatchOptions, Preconditions,

@@ -19,12 +19,16 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub trait ListWatch: Debug + Send + Sync + 'static {
     /// One page, object by object as it arrives; [`ListItem::End`] comes once, last. A stream that ends without it was
     /// cut off.
-    fn list(&self, options: ListOptions)
-    -> BoxFuture<'_, Result<BoxStream<'static, Result<ListItem, ListWatchError>>, ListWatchError>>;
+    fn list(
+        &self,
+        options: ListOptions,
+    ) -> BoxFuture<'_, Result<BoxStream<'static, Result<ListItem, ListWatchError>>, ListWatchError>>;
 
     /// The changes, one by one as they arrive. An event of type [`EventType::Error`] carries a [`Status`] and is the last.
-    fn watch(&self, options: WatchOptions)
-    -> BoxFuture<'_, Result<BoxStream<'static, Result<RawEvent, ListWatchError>>, ListWatchError>>;
+    fn watch(
+        &self,
+        options: WatchOptions,
+    ) -> BoxFuture<'_, Result<BoxStream<'static, Result<RawEvent, ListWatchError>>, ListWatchError>>;
 }
 
 /// What happened to an object.
@@ -134,7 +138,8 @@ mod tests {
 
     #[test]
     fn an_empty_continue_token_is_the_last_page() {
-        let meta: ListMeta = serde_json::from_str(r#"{"resourceVersion":"5","continue":"","remainingItemCount":3}"#).unwrap();
+        let meta: ListMeta =
+            serde_json::from_str(r#"{"resourceVersion":"5","continue":"","remainingItemCount":3}"#).unwrap();
         assert_eq!((meta.resource_version.as_u64(), meta.continue_token, meta.remaining), (Some(5), None, Some(3)));
     }
 }

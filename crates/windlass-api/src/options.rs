@@ -287,7 +287,8 @@ mod tests {
     #[test]
     fn only_what_is_set_is_asked() {
         assert_eq!(ListOptions::default().query_pairs(), []);
-        let options = ListOptions { limit: Some(5), version_match: Some(VersionMatch::Exact), ..ListOptions::default() };
+        let options =
+            ListOptions { limit: Some(5), version_match: Some(VersionMatch::Exact), ..ListOptions::default() };
         assert_eq!(options.query_pairs(), [("limit", "5".to_owned()), ("resourceVersionMatch", "Exact".to_owned())]);
     }
 
@@ -310,6 +311,9 @@ mod tests {
     fn delete_options_are_a_body() {
         let options = DeleteOptions { propagation: Some(Propagation::Foreground), ..DeleteOptions::default() };
         let body: serde_json::Value = serde_json::from_slice(&options.body()).unwrap();
-        assert_eq!(body, serde_json::json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Foreground"}));
+        assert_eq!(
+            body,
+            serde_json::json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Foreground"})
+        );
     }
 }

@@ -1,0 +1,511 @@
+//! Label and field selectors: read, match, print.
+//!
+//! Messages of errors are those of the real server, which sends them back to clients.
+
+use std::{collections::BTreeMap, fmt, str::FromStr};
+
+use thiserror::Error;
+
+/// Requirements on labels, all of which must hold. The empty selector matches everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LabelSelector {
+    requirements: Vec<Requirement>,
+}
+
+/// One requirement on one label.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Requirement {
+    /// The label.
+    pub key: String,
+    /// What is asked of it.
+    pub operator: Operator,
+    /// Sorted, without repetition; empty for `Exists` and `DoesNotExist`, one number for the comparisons.
+    pub values: Vec<String>,
+}
+
+/// What a requirement asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operator {
+    /// The label has the value: `a=b`.
+    Equals,
+    /// The label has one of the values: `a in (b,c)`.
+    In,
+    /// The label is absent or has another value: `a!=b`.
+    NotEquals,
+    /// The label is absent or has none of the values: `a notin (b,c)`.
+    NotIn,
+    /// The label is there: `a`.
+    Exists,
+    /// The label is absent: `!a`.
+    DoesNotExist,
+    /// The label is an integer above the value: `a>1`.
+    GreaterThan,
+    /// The label is an integer below the value: `a<1`.
+    LessThan,
+}
+
+/// Requirements on fields, all of which must hold. The empty selector matches everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldSelector {
+    requirements: Vec<FieldRequirement>,
+}
+
+/// One requirement on one field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldRequirement {
+    /// The field's path, `metadata.name`.
+    pub field: String,
+    /// Whether the field must have the value, or must not.
+    pub equal: bool,
+    /// The value; absent fields count as empty.
+    pub value: String,
+}
+
+/// A selector that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct SelectorError(pub String);
+
+// === impl LabelSelector ===
+
+impl LabelSelector {
+    /// Of requirements; they are put into the order of their keys, as the API prints them.
+    #[must_use]
+    pub fn new(mut requirements: Vec<Requirement>) -> Self {
+        requirements.sort_by(|a, b| a.key.cmp(&b.key));
+        Self { requirements }
+    }
+
+    /// Every label of the map must be there with its value.
+    pub fn from_labels<'l>(labels: impl IntoIterator<Item = (&'l String, &'l String)>) -> Self {
+        let equals = |(key, value): (&String, &String)| Requirement::new(key, Operator::Equals, [value.as_str()]);
+        Self::new(labels.into_iter().map(equals).collect())
+    }
+
+    /// The requirements, by key.
+    #[must_use]
+    pub fn requirements(&self) -> &[Requirement] {
+        &self.requirements
+    }
+
+    /// Whether everything matches.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.requirements.is_empty()
+    }
+
+    /// Whether an object matches; `label` looks up one of its labels.
+    pub fn matches<'l>(&self, label: impl Fn(&str) -> Option<&'l str>) -> bool {
+        self.requirements.iter().all(|requirement| requirement.matches(label(&requirement.key)))
+    }
+
+    /// Whether an object with these labels matches.
+    #[must_use]
+    pub fn matches_map(&self, labels: &BTreeMap<String, String>) -> bool {
+        self.matches(|key| labels.get(key).map(String::as_str))
+    }
+}
+
+#[cfg(feature = "k8s-openapi")]
+impl TryFrom<&k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector> for LabelSelector {
+    type Error = SelectorError;
+
+    /// From the structured form of workloads: `matchLabels` and `matchExpressions`.
+    fn try_from(selector: &k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector) -> Result<Self, Self::Error> {
+        let mut requirements = Self::from_labels(selector.match_labels.iter().flatten()).requirements;
+        for expression in selector.match_expressions.iter().flatten() {
+            let operator = match expression.operator.as_str() {
+                "In" => Operator::In,
+                "NotIn" => Operator::NotIn,
+                "Exists" => Operator::Exists,
+                "DoesNotExist" => Operator::DoesNotExist,
+                other => return Err(SelectorError(format!("{other:?} is not a valid label selector operator"))),
+            };
+            let values = expression.values.iter().flatten().map(String::as_str);
+            requirements.push(Requirement::new(&expression.key, operator, values));
+        }
+        Ok(Self::new(requirements))
+    }
+}
+
+impl fmt::Display for LabelSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (position, requirement) in self.requirements.iter().enumerate() {
+            let comma = if position == 0 { "" } else { "," };
+            write!(f, "{comma}{requirement}")?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for LabelSelector {
+    type Err = SelectorError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Parser { tokens: tokens(text), position: 0 }.selector().map(Self::new)
+    }
+}
+
+// === impl Requirement ===
+
+impl Requirement {
+    /// One requirement; the values are sorted, repetitions dropped.
+    pub fn new<'v>(key: &str, operator: Operator, values: impl IntoIterator<Item = &'v str>) -> Self {
+        let mut values: Vec<_> = values.into_iter().map(str::to_owned).collect();
+        values.sort();
+        values.dedup();
+        Self { key: key.to_owned(), operator, values }
+    }
+
+    /// Whether the label's value, or its absence, satisfies the requirement.
+    #[must_use]
+    pub fn matches(&self, label: Option<&str>) -> bool {
+        let listed = || label.is_some_and(|label| self.values.iter().any(|value| value == label));
+        let number = || label.and_then(|label| label.parse::<i64>().ok());
+        let bound = || self.values.first().and_then(|value| value.parse::<i64>().ok());
+        match self.operator {
+            Operator::Equals | Operator::In => listed(),
+            Operator::NotEquals | Operator::NotIn => !listed(),
+            Operator::Exists => label.is_some(),
+            Operator::DoesNotExist => label.is_none(),
+            Operator::GreaterThan => matches!((number(), bound()), (Some(number), Some(bound)) if number > bound),
+            Operator::LessThan => matches!((number(), bound()), (Some(number), Some(bound)) if number < bound),
+        }
+    }
+}
+
+impl fmt::Display for Requirement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { key, operator, values } = self;
+        let first = values.first().map_or("", String::as_str);
+        match operator {
+            Operator::Equals => write!(f, "{key}={first}"),
+            Operator::NotEquals => write!(f, "{key}!={first}"),
+            Operator::In => write!(f, "{key} in ({})", values.join(",")),
+            Operator::NotIn => write!(f, "{key} notin ({})", values.join(",")),
+            Operator::Exists => write!(f, "{key}"),
+            Operator::DoesNotExist => write!(f, "!{key}"),
+            Operator::GreaterThan => write!(f, "{key}>{first}"),
+            Operator::LessThan => write!(f, "{key}<{first}"),
+        }
+    }
+}
+
+// === reading label selectors ===
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Token<'t> {
+    Word(&'t str),
+    Symbol(&'static str),
+}
+
+/// Longest first, so that `==` is not read as two.
+const SYMBOLS: [&str; 9] = ["==", "!=", "=", "!", "(", ")", ",", ">", "<"];
+
+fn tokens(text: &str) -> Vec<Token<'_>> {
+    let mut rest = text.trim_start();
+    let mut tokens = Vec::new();
+    while !rest.is_empty() {
+        let token_end = if let Some(symbol) = SYMBOLS.into_iter().find(|symbol| rest.starts_with(symbol)) {
+            tokens.push(Token::Symbol(symbol));
+            symbol.len()
+        } else {
+            let ends = |c: char| c.is_whitespace() || "=!(),<>".contains(c);
+            let end = rest.find(ends).unwrap_or(rest.len());
+            tokens.push(Token::Word(&rest[..end]));
+            end
+        };
+        rest = rest[token_end..].trim_start();
+    }
+    tokens
+}
+
+struct Parser<'t> {
+    tokens: Vec<Token<'t>>,
+    position: usize,
+}
+
+impl<'t> Parser<'t> {
+    fn selector(mut self) -> Result<Vec<Requirement>, SelectorError> {
+        let mut requirements = Vec::new();
+        if self.peek().is_none() {
+            return Ok(requirements);
+        }
+        loop {
+            requirements.push(self.requirement()?);
+            match self.next() {
+                None => return Ok(requirements),
+                Some(Token::Symbol(",")) => match self.peek() {
+                    Some(Token::Word(_) | Token::Symbol("!")) => {}
+                    other => return Err(found(other, "identifier after ','")),
+                },
+                other => return Err(found(other.as_ref(), "',' or 'end of string'")),
+            }
+        }
+    }
+
+    fn requirement(&mut self) -> Result<Requirement, SelectorError> {
+        let negated = self.peek() == Some(&Token::Symbol("!"));
+        if negated {
+            self.next();
+        }
+        let key = match self.next() {
+            Some(Token::Word(word)) => word,
+            other => return Err(unable(&found(other.as_ref(), "!, identifier, or 'end of string'"))),
+        };
+        validate_key(key).map_err(|reason| unable(&reason))?;
+        if negated {
+            return Ok(Requirement::new(key, Operator::DoesNotExist, []));
+        }
+        let operator = match self.peek() {
+            None | Some(Token::Symbol(",")) => return Ok(Requirement::new(key, Operator::Exists, [])),
+            Some(Token::Symbol("=" | "==")) => Operator::Equals,
+            Some(Token::Symbol("!=")) => Operator::NotEquals,
+            Some(Token::Symbol(">")) => Operator::GreaterThan,
+            Some(Token::Symbol("<")) => Operator::LessThan,
+            Some(Token::Word("in")) => Operator::In,
+            Some(Token::Word("notin")) => Operator::NotIn,
+            other => return Err(unable(&found(other, "in, notin, =, ==, !=, gt, lt"))),
+        };
+        self.next();
+        let values = match operator {
+            Operator::In | Operator::NotIn => self.values().map_err(|reason| unable(&reason))?,
+            _ => vec![self.value().map_err(|reason| unable(&reason))?],
+        };
+        for value in &values {
+            validate_value(key, value, operator).map_err(|reason| unable(&reason))?;
+        }
+        Ok(Requirement::new(key, operator, values))
+    }
+
+    /// The value after `=` and its kin; nothing at all is the empty value.
+    fn value(&mut self) -> Result<&'t str, SelectorError> {
+        match self.peek() {
+            None | Some(Token::Symbol(",")) => Ok(""),
+            Some(&Token::Word(word)) => {
+                self.next();
+                Ok(word)
+            }
+            other => Err(found(other, "identifier")),
+        }
+    }
+
+    fn values(&mut self) -> Result<Vec<&'t str>, SelectorError> {
+        match self.next() {
+            Some(Token::Symbol("(")) => {}
+            other => return Err(found(other.as_ref(), "'('")),
+        }
+        let mut values = Vec::new();
+        loop {
+            match self.next() {
+                Some(Token::Word(word)) => {
+                    values.push(word);
+                    match self.next() {
+                        Some(Token::Symbol(",")) if self.peek() == Some(&Token::Symbol(")")) => values.push(""),
+                        Some(Token::Symbol(",")) => {}
+                        Some(Token::Symbol(")")) => return Ok(values),
+                        other => return Err(found(other.as_ref(), "',' or ')'")),
+                    }
+                }
+                Some(Token::Symbol(",")) => values.push(""),
+                Some(Token::Symbol(")")) => {
+                    if values.is_empty() {
+                        values.push("");
+                    }
+                    return Ok(values);
+                }
+                other => return Err(found(other.as_ref(), "',', ')' or identifier")),
+            }
+        }
+    }
+
+    fn peek(&self) -> Option<&Token<'t>> {
+        self.tokens.get(self.position)
+    }
+
+    fn next(&mut self) -> Option<Token<'t>> {
+        let token = self.tokens.get(self.position).cloned();
+        self.position += 1;
+        token
+    }
+}
+
+fn found(token: Option<&Token<'_>>, expected: &str) -> SelectorError {
+    let text = match token {
+        None => "",
+        Some(Token::Word(word)) => word,
+        Some(Token::Symbol(symbol)) => symbol,
+    };
+    SelectorError(format!("found '{text}', expected: {expected}"))
+}
+
+fn unable(reason: &SelectorError) -> SelectorError {
+    SelectorError(format!("unable to parse requirement: {reason}"))
+}
+
+const NAME_RULE: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
+    alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
+    '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+const VALUE_RULE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and \
+    must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for \
+    validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
+
+fn validate_key(key: &str) -> Result<(), SelectorError> {
+    let invalid = |rule: &str| Err(SelectorError(format!("<nil>: Invalid value: {key:?}: {rule}")));
+    let name = key.rsplit('/').next().unwrap_or(key);
+    if name.is_empty() {
+        return invalid("name part must be non-empty");
+    }
+    if name.len() > 63 {
+        return invalid("name part must be no more than 63 bytes");
+    }
+    if is_label_text(name) { Ok(()) } else { invalid(NAME_RULE) }
+}
+
+fn validate_value(key: &str, value: &str, operator: Operator) -> Result<(), SelectorError> {
+    let invalid = |rule: &str| Err(SelectorError(format!("values[0][{key}]: Invalid value: {value:?}: {rule}")));
+    if matches!(operator, Operator::GreaterThan | Operator::LessThan) && value.parse::<i64>().is_err() {
+        return Err(SelectorError(format!(
+            "values[0]: Invalid value: {value:?}: for 'Gt', 'Lt' operators, the value must be an integer"
+        )));
+    }
+    if value.len() > 63 {
+        return invalid("must be no more than 63 bytes");
+    }
+    if value.is_empty() || is_label_text(value) { Ok(()) } else { invalid(VALUE_RULE) }
+}
+
+fn is_label_text(text: &str) -> bool {
+    let edge = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric());
+    let inner = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    edge(text.bytes().next()) && edge(text.bytes().next_back()) && text.bytes().all(inner)
+}
+
+// === impl FieldSelector ===
+
+impl FieldSelector {
+    /// `metadata.name=name`
+    #[must_use]
+    pub fn name(name: impl Into<String>) -> Self {
+        let requirement = FieldRequirement { field: "metadata.name".to_owned(), equal: true, value: name.into() };
+        Self { requirements: vec![requirement] }
+    }
+
+    /// The requirements, in their order.
+    #[must_use]
+    pub fn requirements(&self) -> &[FieldRequirement] {
+        &self.requirements
+    }
+
+    /// Whether everything matches.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.requirements.is_empty()
+    }
+
+    /// Whether an object matches; `field` looks up one of its fields, absent ones are empty.
+    pub fn matches<'f>(&self, field: impl Fn(&str) -> &'f str) -> bool {
+        self.requirements
+            .iter()
+            .all(|requirement| (field(&requirement.field) == requirement.value) == requirement.equal)
+    }
+
+    /// The value that `field` must equal, if the selector asks that.
+    #[must_use]
+    pub fn exact(&self, field: &str) -> Option<&str> {
+        self.requirements.iter().find(|requirement| requirement.equal && requirement.field == field).map(|r| &*r.value)
+    }
+}
+
+impl FromStr for FieldSelector {
+    type Err = SelectorError;
+
+    /// Reads `a=b,c!=d,e==f`; `\`, `,` and `=` within values are escaped by a backslash.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut requirements = Vec::new();
+        for term in split_terms(text) {
+            if term.is_empty() {
+                continue;
+            }
+            let operator = term.char_indices().find_map(|(at, _)| {
+                ["!=", "==", "="]
+                    .into_iter()
+                    .find(|operator| term[at..].starts_with(operator))
+                    .map(|operator| (at, operator))
+            });
+            let Some((at, operator)) = operator else {
+                return Err(SelectorError(format!("invalid selector: '{text}'; can't understand '{term}'")));
+            };
+            let value = unescape(&term[at + operator.len()..])?;
+            requirements.push(FieldRequirement { field: term[..at].to_owned(), equal: operator != "!=", value });
+        }
+        Ok(Self { requirements })
+    }
+}
+
+impl fmt::Display for FieldSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (position, FieldRequirement { field, equal, value }) in self.requirements.iter().enumerate() {
+            let comma = if position == 0 { "" } else { "," };
+            let operator = if *equal { "=" } else { "!=" };
+            write!(f, "{comma}{field}{operator}")?;
+            for c in value.chars() {
+                if matches!(c, '\\' | ',' | '=') {
+                    f.write_str("\\")?;
+                }
+                write!(f, "{c}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Cuts at commas that no backslash escapes.
+fn split_terms(text: &str) -> Vec<&str> {
+    let (mut terms, mut start, mut escaped) = (Vec::new(), 0, false);
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b',' => {
+                terms.push(&text[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    terms.push(&text[start..]);
+    terms
+}
+
+fn unescape(text: &str) -> Result<String, SelectorError> {
+    let mut value = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => match chars.next() {
+                Some(escaped @ ('\\' | ',' | '=')) => value.push(escaped),
+                Some(other) => {
+                    return Err(SelectorError(format!(
+                        "invalid field selector: invalid escape sequence: \\{other} in {text}"
+                    )));
+                }
+                None => {
+                    return Err(SelectorError(format!(
+                        "invalid field selector: invalid escape sequence: \\ in {text}"
+                    )));
+                }
+            },
+            ',' | '=' => {
+                return Err(SelectorError(format!(
+                    "invalid field selector: unescaped character in value: {c} in {text}"
+                )));
+            }
+            other => value.push(other),
+        }
+    }
+    Ok(value)
+}
+
+#[cfg(test)]
+mod tests;

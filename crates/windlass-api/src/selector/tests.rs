@@ -1,0 +1,83 @@
+use super::*;
+
+fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+}
+
+#[test]
+fn each_operator_matches_as_it_says() {
+    let pod = labels(&[("app", "web"), ("tier", "2"), ("empty", "")]);
+    for (selector, expected) in [
+        ("", true),
+        ("app=web", true),
+        ("app==web,tier", true),
+        ("app = db", false),
+        ("app!=db", true),
+        ("none!=x", true),
+        ("app in (db, web)", true),
+        ("app notin (db,web)", false),
+        ("none notin (db)", true),
+        ("!none", true),
+        ("!app", false),
+        ("none", false),
+        ("tier>1", true),
+        ("tier<2", false),
+        ("app>1", false),
+        ("empty=", true),
+        ("empty in ()", true),
+        ("app in (,web)", true),
+        ("example.com/app", false),
+    ] {
+        let parsed: LabelSelector = selector.parse().unwrap();
+        assert_eq!(parsed.matches_map(&pod), expected, "{selector}");
+        assert_eq!(parsed.to_string().parse::<LabelSelector>().unwrap(), parsed, "{selector} → {parsed}");
+    }
+}
+
+#[test]
+fn requirements_print_by_key_with_sorted_values() {
+    assert_eq!("b in (z,y,z),a,!c".parse::<LabelSelector>().unwrap().to_string(), "a,b in (y,z),!c");
+}
+
+#[test]
+fn bad_label_selectors_say_what_the_server_says() {
+    for (selector, message) in [
+        ("a in", "unable to parse requirement: found '', expected: '('"),
+        ("a in (b", "unable to parse requirement: found '', expected: ',' or ')'"),
+        ("a,", "found '', expected: identifier after ','"),
+        ("=b", "unable to parse requirement: found '=', expected: !, identifier, or 'end of string'"),
+        ("a b", "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt"),
+        ("a=b c", "found 'c', expected: ',' or 'end of string'"),
+    ] {
+        assert_eq!(selector.parse::<LabelSelector>().unwrap_err().to_string(), message, "{selector}");
+    }
+    let error = "a=-b".parse::<LabelSelector>().unwrap_err().to_string();
+    assert!(
+        error.starts_with("unable to parse requirement: values[0][a]: Invalid value: \"-b\": a valid label"),
+        "{error}"
+    );
+}
+
+#[test]
+fn field_selectors_match_and_print() {
+    let selector: FieldSelector = "metadata.name=a,status.phase!=Running".parse().unwrap();
+    let pod = |phase: &'static str| {
+        move |field: &str| match field {
+            "metadata.name" => "a",
+            "status.phase" => phase,
+            _ => "",
+        }
+    };
+    assert!(selector.matches(pod("Pending")));
+    assert!(!selector.matches(pod("Running")));
+    assert_eq!(selector.exact("metadata.name"), Some("a"));
+    assert_eq!(selector.to_string(), "metadata.name=a,status.phase!=Running");
+    assert_eq!(r"a=x\,y\=z".parse::<FieldSelector>().unwrap().requirements()[0].value, "x,y=z");
+}
+
+#[test]
+fn bad_field_selectors_say_what_the_server_says() {
+    let message = |text: &str| text.parse::<FieldSelector>().unwrap_err().to_string();
+    assert_eq!(message("a"), "invalid selector: 'a'; can't understand 'a'");
+    assert!(message(r"a=\x").contains("invalid escape sequence"));
+}

@@ -1,0 +1,435 @@
+//! The answer of a server that is no object: success without one, or failure.
+//!
+//! The constructors give the real server's texts to the letter: clients decide by them.
+
+use std::{fmt, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{GroupKind, GroupResource, ListMeta};
+
+/// `meta/v1.Status`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Status {
+    /// Always `Status`.
+    pub kind: String,
+    /// Always `v1`.
+    pub api_version: String,
+    /// Empty, but always there.
+    #[serde(serialize_with = "empty_metadata")]
+    pub metadata: ListMeta,
+    /// `Success` or `Failure`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub status: String,
+    /// For people.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// For programs; see [`reason`]. Absent for failures without a class of their own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// What it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub details: Option<Box<StatusDetails>>,
+    /// The HTTP status code; 0 when it was not said.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub code: u16,
+}
+
+/// What a [`Status`] is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct StatusDetails {
+    /// The object's name.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// The group of [`Self::kind`]
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub group: String,
+    /// The resource (plural) for most reasons, the kind for `Invalid`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub kind: String,
+    /// The object's uid.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub uid: String,
+    /// The single failures.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub causes: Vec<Cause>,
+    /// How long to wait before the next try, in seconds; 0 when it was not said.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub retry_after_seconds: u32,
+}
+
+/// One of the failures behind a [`Status`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Cause {
+    /// `FieldValueRequired`, …
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// For people; without the field.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// The path of the field, `spec.containers[0].name`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub field: String,
+}
+
+/// The reasons that programs decide by.
+pub mod reason {
+    #![allow(missing_docs, reason = "each constant is its own name")]
+    pub const ALREADY_EXISTS: &str = "AlreadyExists";
+    pub const BAD_REQUEST: &str = "BadRequest";
+    pub const CONFLICT: &str = "Conflict";
+    pub const EXPIRED: &str = "Expired";
+    pub const FORBIDDEN: &str = "Forbidden";
+    pub const GONE: &str = "Gone";
+    pub const INTERNAL_ERROR: &str = "InternalError";
+    pub const INVALID: &str = "Invalid";
+    pub const METHOD_NOT_ALLOWED: &str = "MethodNotAllowed";
+    pub const NOT_ACCEPTABLE: &str = "NotAcceptable";
+    pub const NOT_FOUND: &str = "NotFound";
+    pub const REQUEST_ENTITY_TOO_LARGE: &str = "RequestEntityTooLarge";
+    pub const SERVER_TIMEOUT: &str = "ServerTimeout";
+    pub const SERVICE_UNAVAILABLE: &str = "ServiceUnavailable";
+    pub const TIMEOUT: &str = "Timeout";
+    pub const TOO_MANY_REQUESTS: &str = "TooManyRequests";
+    pub const UNAUTHORIZED: &str = "Unauthorized";
+    pub const UNSUPPORTED_MEDIA_TYPE: &str = "UnsupportedMediaType";
+}
+
+/// The cause that marks a resourceVersion from the future.
+const TOO_LARGE_RESOURCE_VERSION: &str = "ResourceVersionTooLarge";
+
+// === reading ===
+
+impl Status {
+    /// Whether the reason is `reason`.
+    #[must_use]
+    pub fn is(&self, reason: &str) -> bool {
+        self.reason.as_deref() == Some(reason)
+    }
+
+    /// Whether the request succeeded.
+    #[must_use]
+    pub fn is_success(&self) -> bool {
+        self.status == "Success"
+    }
+
+    /// Whether the object, or the resource, is not there.
+    #[must_use]
+    pub fn is_not_found(&self) -> bool {
+        self.is(reason::NOT_FOUND) || (self.reason.is_none() && self.code == 404)
+    }
+
+    /// Whether an object of that name is there already.
+    #[must_use]
+    pub fn is_already_exists(&self) -> bool {
+        self.is(reason::ALREADY_EXISTS)
+    }
+
+    /// Whether the object has changed meanwhile.
+    #[must_use]
+    pub fn is_conflict(&self) -> bool {
+        self.is(reason::CONFLICT)
+    }
+
+    /// Whether the object breaks a rule of its kind.
+    #[must_use]
+    pub fn is_invalid(&self) -> bool {
+        self.is(reason::INVALID)
+    }
+
+    /// Whether the caller may not.
+    #[must_use]
+    pub fn is_forbidden(&self) -> bool {
+        self.is(reason::FORBIDDEN)
+    }
+
+    /// Whether a resourceVersion or continue token is too old.
+    #[must_use]
+    pub fn is_expired(&self) -> bool {
+        self.is(reason::EXPIRED) || self.is(reason::GONE) || (self.reason.is_none() && self.code == 410)
+    }
+
+    /// Whether the resourceVersion lies in the server's future.
+    #[must_use]
+    pub fn is_too_large_resource_version(&self) -> bool {
+        self.is(reason::TIMEOUT) && self.has_cause(TOO_LARGE_RESOURCE_VERSION)
+    }
+
+    /// Whether one of the causes has this reason.
+    #[must_use]
+    pub fn has_cause(&self, reason: &str) -> bool {
+        self.details.as_ref().is_some_and(|details| details.causes.iter().any(|cause| cause.reason == reason))
+    }
+
+    /// How long the server asks to wait.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        let seconds = self.details.as_ref()?.retry_after_seconds;
+        (seconds > 0).then(|| Duration::from_secs(seconds.into()))
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.message.as_str(), &self.reason) {
+            ("", Some(reason)) => f.write_str(reason),
+            ("", None) => write!(f, "status {}", self.code),
+            (message, _) => f.write_str(message),
+        }
+    }
+}
+
+impl std::error::Error for Status {}
+
+// === making ===
+
+impl Status {
+    /// A success that is about something.
+    #[must_use]
+    pub fn success(details: StatusDetails) -> Self {
+        Self { status: "Success".to_owned(), details: Some(Box::new(details)), ..Self::blank() }
+    }
+
+    /// A failure of any kind.
+    #[must_use]
+    pub fn failure(code: u16, reason: &str, message: impl Into<String>) -> Self {
+        let reason = Some(reason.to_owned()).filter(|reason| !reason.is_empty());
+        Self { status: "Failure".to_owned(), message: message.into(), reason, code, ..Self::blank() }
+    }
+
+    /// The same failure, about something.
+    #[must_use]
+    pub fn with_details(mut self, details: StatusDetails) -> Self {
+        self.details = Some(Box::new(details));
+        self
+    }
+
+    /// The same failure with single causes.
+    #[must_use]
+    pub fn with_causes(mut self, causes: Vec<Cause>) -> Self {
+        self.details.get_or_insert_default().causes = causes;
+        self
+    }
+
+    /// No object of that name.
+    #[must_use]
+    pub fn not_found(resource: &GroupResource, name: &str) -> Self {
+        Self::failure(404, reason::NOT_FOUND, format!("{resource} {name:?} not found")).about(resource, name)
+    }
+
+    /// No such resource in a group and version that is served.
+    #[must_use]
+    pub fn unknown_resource() -> Self {
+        Self::failure(404, reason::NOT_FOUND, "the server could not find the requested resource")
+            .with_details(StatusDetails::default())
+    }
+
+    /// An object of that name is there.
+    #[must_use]
+    pub fn already_exists(resource: &GroupResource, name: &str) -> Self {
+        Self::failure(409, reason::ALREADY_EXISTS, format!("{resource} {name:?} already exists")).about(resource, name)
+    }
+
+    /// The write cannot be carried out on the object as it is; `why` as the real server words it.
+    #[must_use]
+    pub fn conflict(resource: &GroupResource, name: &str, why: impl fmt::Display) -> Self {
+        let message = format!("Operation cannot be fulfilled on {resource} {name:?}: {why}");
+        Self::failure(409, reason::CONFLICT, message).about(resource, name)
+    }
+
+    /// The object was changed by somebody else.
+    #[must_use]
+    pub fn modified(resource: &GroupResource, name: &str) -> Self {
+        let why = "the object has been modified; please apply your changes to the latest version and try again";
+        Self::conflict(resource, name, why)
+    }
+
+    /// The object breaks rules of its kind. Each cause is `(field, reason, body)` as in [`Cause`].
+    #[must_use]
+    pub fn invalid(kind: &GroupKind, name: &str, causes: Vec<Cause>) -> Self {
+        let mut problems: Vec<String> = Vec::with_capacity(causes.len());
+        for cause in &causes {
+            let problem = format!("{}: {}", if cause.field.is_empty() { "<nil>" } else { &cause.field }, cause.message);
+            if !problems.contains(&problem) {
+                problems.push(problem);
+            }
+        }
+        let list = match problems.as_slice() {
+            [] => "<nil>".to_owned(),
+            [one] => one.clone(),
+            many => format!("[{}]", many.join(", ")),
+        };
+        let details = StatusDetails {
+            name: name.to_owned(),
+            group: kind.group.clone().into_owned(),
+            kind: kind.kind.clone().into_owned(),
+            causes,
+            ..StatusDetails::default()
+        };
+        Self::failure(422, reason::INVALID, format!("{kind} {name:?} is invalid: {list}")).with_details(details)
+    }
+
+    /// The request makes no sense.
+    #[must_use]
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Self::failure(400, reason::BAD_REQUEST, message)
+    }
+
+    /// The caller may not do this to the object; an empty name is the whole resource.
+    #[must_use]
+    pub fn forbidden(resource: &GroupResource, name: &str, why: impl fmt::Display) -> Self {
+        let message = match name {
+            "" => format!("{resource} is forbidden: {why}"),
+            name => format!("{resource} {name:?} is forbidden: {why}"),
+        };
+        Self::failure(403, reason::FORBIDDEN, message).about(resource, name)
+    }
+
+    /// The resource does not have this verb.
+    #[must_use]
+    pub fn method_not_allowed() -> Self {
+        Self::failure(
+            405,
+            reason::METHOD_NOT_ALLOWED,
+            "the server does not allow this method on the requested resource",
+        )
+        .with_details(StatusDetails::default())
+    }
+
+    /// No credentials, or unknown ones.
+    #[must_use]
+    pub fn unauthorized() -> Self {
+        Self::failure(401, reason::UNAUTHORIZED, "Unauthorized")
+    }
+
+    /// The body is of a type that the resource does not read.
+    #[must_use]
+    pub fn unsupported_media_type(accepted: &[&str]) -> Self {
+        let message = format!(
+            "the body of the request was in an unknown format - accepted media types include: {}",
+            accepted.join(", ")
+        );
+        Self::failure(415, reason::UNSUPPORTED_MEDIA_TYPE, message)
+    }
+
+    /// None of the types that the caller accepts can be given.
+    #[must_use]
+    pub fn not_acceptable(offered: &[&str]) -> Self {
+        let message = format!("only the following media types are accepted: {}", offered.join(", "));
+        Self::failure(406, reason::NOT_ACCEPTABLE, message)
+    }
+
+    /// The body is larger than `limit` bytes.
+    #[must_use]
+    pub fn too_large(limit: usize) -> Self {
+        let message = format!("Request entity too large: limit is {limit}");
+        Self::failure(413, reason::REQUEST_ENTITY_TOO_LARGE, message)
+    }
+
+    /// The resourceVersion or continue token is too old.
+    #[must_use]
+    pub fn expired(message: impl Into<String>) -> Self {
+        Self::failure(410, reason::EXPIRED, message)
+    }
+
+    /// The resourceVersion lies in the future, and did not come within the time allowed.
+    #[must_use]
+    pub fn too_large_resource_version(requested: u64, current: u64) -> Self {
+        let message = format!("Timeout: Too large resource version: {requested}, current: {current}");
+        let cause = Cause {
+            reason: TOO_LARGE_RESOURCE_VERSION.to_owned(),
+            message: "Too large resource version".to_owned(),
+            field: String::new(),
+        };
+        let details = StatusDetails { causes: vec![cause], retry_after_seconds: 1, ..StatusDetails::default() };
+        Self::failure(504, reason::TIMEOUT, message).with_details(details)
+    }
+
+    /// The server cannot serve this now; try again after so many seconds.
+    #[must_use]
+    pub fn too_many_requests(message: impl Into<String>, retry_after_seconds: u32) -> Self {
+        let details = StatusDetails { retry_after_seconds, ..StatusDetails::default() };
+        Self::failure(429, reason::TOO_MANY_REQUESTS, message).with_details(details)
+    }
+
+    /// The server failed.
+    #[must_use]
+    pub fn internal(why: impl fmt::Display) -> Self {
+        let cause = Cause { message: why.to_string(), ..Cause::default() };
+        Self::failure(500, reason::INTERNAL_ERROR, format!("Internal error occurred: {why}")).with_causes(vec![cause])
+    }
+
+    /// The server failed in a way that has no class: 500 without a reason.
+    #[must_use]
+    pub fn unclassified(message: impl Into<String>) -> Self {
+        Self::failure(500, "", message)
+    }
+
+    fn about(self, resource: &GroupResource, name: &str) -> Self {
+        self.with_details(StatusDetails {
+            name: name.to_owned(),
+            group: resource.group.clone().into_owned(),
+            kind: resource.resource.clone().into_owned(),
+            ..StatusDetails::default()
+        })
+    }
+
+    fn blank() -> Self {
+        Self { kind: "Status".to_owned(), api_version: "v1".to_owned(), ..Self::default() }
+    }
+}
+
+fn is_zero<N: Default + PartialEq>(number: &N) -> bool {
+    *number == N::default()
+}
+
+fn empty_metadata<S: serde::Serializer>(_: &ListMeta, serializer: S) -> Result<S::Ok, S::Error> {
+    use serde::ser::SerializeMap;
+    serializer.serialize_map(Some(0))?.end()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_written_as_the_real_server_writes_it() {
+        let status = Status::not_found(&GroupResource::new("apps", "deployments"), "d");
+        assert_eq!(
+            serde_json::to_string(&status).unwrap(),
+            r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"deployments.apps \"d\" not found","reason":"NotFound","details":{"name":"d","group":"apps","kind":"deployments"},"code":404}"#
+        );
+        assert_eq!(
+            serde_json::to_string(&Status::method_not_allowed()).unwrap(),
+            r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"the server does not allow this method on the requested resource","reason":"MethodNotAllowed","details":{},"code":405}"#
+        );
+    }
+
+    #[test]
+    fn several_causes_are_listed_once_each() {
+        let cause = |field: &str| Cause {
+            reason: "FieldValueRequired".to_owned(),
+            message: "Required value".to_owned(),
+            field: field.to_owned(),
+        };
+        let kind = GroupKind::new("", "Pod");
+        let one = Status::invalid(&kind, "p", vec![cause("spec.containers")]);
+        assert_eq!(one.message, r#"Pod "p" is invalid: spec.containers: Required value"#);
+        let many = Status::invalid(&kind, "p", vec![cause("a"), cause("b"), cause("a")]);
+        assert_eq!(many.message, r#"Pod "p" is invalid: [a: Required value, b: Required value]"#);
+        assert_eq!(many.details.unwrap().causes.len(), 3);
+    }
+
+    #[test]
+    fn what_programs_decide_by_is_read_back() {
+        let status = Status::too_large_resource_version(9, 3);
+        let read: Status = serde_json::from_slice(&serde_json::to_vec(&status).unwrap()).unwrap();
+        assert_eq!(read, status);
+        assert!(read.is_too_large_resource_version() && !read.is_expired());
+        assert_eq!(read.retry_after(), Some(Duration::from_secs(1)));
+        assert!(Status::expired("too old").is_expired());
+    }
+}
