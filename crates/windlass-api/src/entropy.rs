@@ -63,6 +63,7 @@ impl Entropy {
     /// `len` characters as they follow a `generateName`.
     #[must_use]
     pub fn name_suffix(&self, len: usize) -> String {
+        #[expect(clippy::cast_possible_truncation, reason = "below 27")]
         let letter = |_| char::from(SUFFIX_ALPHABET[self.below(SUFFIX_ALPHABET.len() as u64) as usize]);
         (0..len).map(letter).collect()
     }
@@ -70,6 +71,7 @@ impl Entropy {
     /// A duration between `base` and `base * (1 + factor)`.
     #[must_use]
     pub fn jitter(&self, base: Duration, factor: f64) -> Duration {
+        #[expect(clippy::cast_precision_loss, reason = "53 bits fit a double exactly")]
         let part = (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
         base.mul_f64(1.0 + part * factor.max(0.0))
     }

@@ -45,7 +45,7 @@ pub use resource_version::ResourceVersion;
 pub use dynamic::{DynamicObject, PartialObject, TypeMeta};
 #[cfg(feature = "k8s-openapi")]
 pub use list::ObjectList;
-pub use meta::{Meta, MetaError, OwnerRef};
+pub use meta::{Labels, Meta, MetaError, OwnerRef};
 #[cfg(feature = "k8s-openapi")]
 pub use object::{KnownScope, Object, ObjectExt, Resource};
 

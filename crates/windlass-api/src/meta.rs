@@ -36,7 +36,7 @@ pub struct Meta {
     pub deletion_timestamp: Option<Timestamp>,
     /// In the order of the encoding.
     #[serde(deserialize_with = "pairs")]
-    pub labels: Vec<(Arc<str>, Arc<str>)>,
+    pub labels: Labels,
     /// In the order of the encoding.
     #[serde(deserialize_with = "or_default")]
     pub owner_references: Vec<OwnerRef>,
@@ -44,6 +44,9 @@ pub struct Meta {
     #[serde(deserialize_with = "or_default")]
     pub finalizers: Vec<Arc<str>>,
 }
+
+/// Keys and values of labels. A list, not a map: objects have few, and a list is a fraction of a map's size.
+pub type Labels = Vec<(Arc<str>, Arc<str>)>;
 
 /// An owner, as an object names it in its metadata.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
@@ -125,10 +128,10 @@ fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(deserial
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-fn pairs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(Arc<str>, Arc<str>)>, D::Error> {
+fn pairs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Labels, D::Error> {
     struct Pairs;
     impl<'de> Visitor<'de> for Pairs {
-        type Value = Vec<(Arc<str>, Arc<str>)>;
+        type Value = Labels;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("a map of strings")
