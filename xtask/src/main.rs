@@ -1,2 +1,71 @@
-//! Tasks of the workspace.
-fn main() {}
+//! Tasks of the workspace that cargo does not know: `cargo xtask --help`.
+#![allow(clippy::disallowed_methods, reason = "a tool for people: real processes, real time")]
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+mod graph;
+
+mod types;
+mod upstream;
+
+mod conformance;
+
+/// What a task fails with: a sentence for people.
+type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+/// Tasks of the workspace
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Check that no crate depends on one that the table in ARCHITECTURE.md does not allow
+    Graph,
+    /// Derive the type table from the Go types, or compare it with the one in the repo (needs Go)
+    Types {
+        /// Fail when the file in the repo differs, instead of writing it
+        #[arg(long)]
+        check: bool,
+    },
+    /// Build the real etcd, kube-apiserver, kube-controller-manager and kubectl once, and start them (needs Go)
+    Upstream {
+        /// Only build
+        #[arg(long)]
+        build: bool,
+        /// Which control plane to start
+        #[arg(long, value_enum, default_value_t = upstream::Profile::Token)]
+        profile: upstream::Profile,
+    },
+    /// Run the conformance suite
+    Conformance {
+        /// Against the real kube-apiserver too (needs Go)
+        #[arg(long)]
+        upstream: bool,
+        /// Arguments for the test binary, such as a filter
+        #[arg(last = true)]
+        rest: Vec<String>,
+    },
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().task {
+        Task::Graph => graph::check(),
+        Task::Types { check } => types::run(check),
+        Task::Upstream { build: true, .. } => upstream::build().map(|binaries| println!("{}", binaries.display())),
+        Task::Upstream { profile, .. } => upstream::serve(profile),
+        Task::Conformance { upstream, rest } => conformance::run(upstream, &rest),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! The crate graph: which of our crates may depend on which.
+//!
+//! The table is DESIGN's; ARCHITECTURE.md shows it with its reasons. An edge that is not here fails CI, in every kind of
+//! dependency: a dev-dependency would close the circle just as well.
+
+use std::{collections::BTreeMap, process::Command};
+
+use serde_json::Value;
+
+use crate::Result;
+
+/// Crate, and which of ours it may depend on. What a crate may use, it need not.
+const ALLOWED: &[(&str, &[&str])] = &[
+    ("windlass-api", &[]),
+    ("windlass-queue", &[]),
+    ("windlass-derive", &[]),
+    ("windlass-client", &["windlass-api"]),
+    ("windlass-cache", &["windlass-api"]),
+    ("windlass-webhook", &["windlass-api"]),
+    ("windlass-server", &["windlass-api"]),
+    ("windlass-runtime", &["windlass-api", "windlass-client", "windlass-cache", "windlass-queue"]),
+    ("windlass-controllers", &["windlass-runtime", RUNTIME_AND_BELOW]),
+    ("windlass-envtest", &["windlass-client", "windlass-runtime", "windlass-server", RUNTIME_AND_BELOW]),
+    (
+        "windlass",
+        &[
+            "windlass-api",
+            "windlass-derive",
+            "windlass-client",
+            "windlass-cache",
+            "windlass-queue",
+            "windlass-runtime",
+            "windlass-webhook",
+            "windlass-envtest",
+            "windlass-server",
+        ],
+    ),
+    ("windlass-cli", &[ALL]),
+    ("windlass-examples", &[ALL]),
+    ("windlass-bench", &[ALL]),
+    ("conformance", &[ALL]),
+    ("xtask", &[]),
+];
+
+/// Stands for every crate of ours.
+const ALL: &str = "*";
+/// Stands for the runtime and all that it stands on, whose types it shows in its API.
+const RUNTIME_AND_BELOW: &str = "runtime and below";
+
+/// Reads `cargo metadata` and names every edge that the table does not allow.
+pub(crate) fn check() -> Result {
+    let output = Command::new(env!("CARGO")).args(["metadata", "--format-version=1", "--no-deps"]).output()?;
+    if !output.status.success() {
+        return Err(format!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr)).into());
+    }
+    let edges = edges(&serde_json::from_slice(&output.stdout)?);
+    let wrong = violations(&edges);
+    if wrong.is_empty() {
+        println!("crate graph: {} crates, every edge allowed", edges.len());
+        return Ok(());
+    }
+    Err(format!("the crate graph of ARCHITECTURE.md does not allow:\n  {}", wrong.join("\n  ")).into())
+}
+
+/// Each crate of the workspace with those of the workspace that it depends on, in any way.
+fn edges(metadata: &Value) -> BTreeMap<String, Vec<String>> {
+    let packages = metadata["packages"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let name = |value: &Value| value["name"].as_str().unwrap_or_default().to_owned();
+    let ours: Vec<String> = packages.iter().map(name).collect();
+    let depends_on = |package: &Value| {
+        let dependencies = package["dependencies"].as_array().map(Vec::as_slice).unwrap_or_default();
+        dependencies.iter().map(name).filter(|dependency| ours.contains(dependency)).collect()
+    };
+    packages.iter().map(|package| (name(package), depends_on(package))).collect()
+}
+
+fn violations(edges: &BTreeMap<String, Vec<String>>) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (user, dependencies) in edges {
+        let Some((_, allowed)) = ALLOWED.iter().find(|(name, _)| name == user) else {
+            wrong.push(format!("{user}: the crate is not in the table"));
+            continue;
+        };
+        for dependency in dependencies {
+            if !allowed.iter().any(|allowed| covers(allowed, dependency)) {
+                wrong.push(format!("{user} → {dependency}"));
+            }
+        }
+    }
+    wrong
+}
+
+fn covers(allowed: &str, dependency: &str) -> bool {
+    let runtime = ALLOWED.iter().find(|(name, _)| *name == "windlass-runtime").map_or(&[][..], |(_, below)| *below);
+    match allowed {
+        ALL => true,
+        RUNTIME_AND_BELOW => dependency == "windlass-runtime" || runtime.contains(&dependency),
+        allowed => allowed == dependency,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn graph(user: &str, dependency: &str) -> Vec<String> {
+        violations(&BTreeMap::from([(user.to_owned(), vec![dependency.to_owned()])]))
+    }
+
+    #[test]
+    fn the_four_absences_are_enforced() {
+        assert_eq!(graph("windlass-cache", "windlass-client"), ["windlass-cache → windlass-client"]);
+        assert_eq!(graph("windlass-queue", "windlass-api"), ["windlass-queue → windlass-api"]);
+        assert_eq!(graph("windlass-server", "windlass-client"), ["windlass-server → windlass-client"]);
+        assert_eq!(graph("windlass-client", "windlass-runtime"), ["windlass-client → windlass-runtime"]);
+    }
+
+    #[test]
+    fn what_stands_above_runtime_may_use_what_runtime_shows() {
+        assert!(graph("windlass-controllers", "windlass-cache").is_empty());
+        assert!(!graph("windlass-controllers", "windlass-server").is_empty());
+        assert!(graph("windlass-cli", "windlass-server").is_empty());
+    }
+
+    #[test]
+    fn an_unknown_crate_must_be_put_into_the_table() {
+        assert_eq!(graph("windlass-new", "windlass-api"), ["windlass-new: the crate is not in the table"]);
+    }
+
+    #[test]
+    fn dev_dependencies_count() {
+        let metadata = serde_json::json!({"packages": [
+            {"name": "windlass-queue", "dependencies": [{"name": "windlass-runtime", "kind": "dev"}, {"name": "tokio"}]},
+            {"name": "windlass-runtime", "dependencies": []},
+        ]});
+        assert_eq!(edges(&metadata)["windlass-queue"], ["windlass-runtime"]);
+    }
+}

@@ -1,0 +1,311 @@
+//! `cargo xtask record --server URL [--token T] [--kubectl PATH] [--check]`: the data files of windlass-server that come
+//! from a real kube-apiserver's answers.
+//!
+//! Written are facts without prose: `discovery.tsv` (groups in order, resources, verbs, names), `columns.tsv` (the columns
+//! of each Table) and `openapi.tsv` (the OpenAPI v3 schemas without their descriptions). The server must be a fresh one,
+//! without custom resources, and its user must be allowed everything. An https URL is reached through `kubectl proxy`,
+//! which this command starts and stops; a plain one (such a proxy's) is read directly.
+//!
+//! With `--check` nothing is written: the command fails when a file would change.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    fs,
+    io::{BufRead, BufReader, Read, Write as _},
+    net::TcpStream,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use serde_json::Value;
+
+/// What goes wrong here is read by a person, once.
+type Outcome<T> = Result<T, String>;
+
+const USAGE: &str = "usage: record --server URL [--token T] [--kubectl PATH] [--check]";
+
+/// Schemas that say which kinds they belong to: the list differs per document, so the server writes it itself.
+const PER_DOCUMENT: [&str; 2] =
+    ["io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions", "io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent"];
+
+struct Options {
+    server: String,
+    token: Option<String>,
+    kubectl: String,
+    check: bool,
+}
+
+/// Records, or with `--check` compares. The arguments are those after `record`.
+pub(crate) fn run(args: impl IntoIterator<Item = String>) -> Outcome<()> {
+    let options = Options::parse(args)?;
+    let (server, _proxy) = reach(&options)?;
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/windlass-server/data");
+    let versions = group_versions(&server)?;
+    let files = [
+        ("discovery.tsv", discovery(&server, &versions)?),
+        ("columns.tsv", columns(&server, &versions)?),
+        ("openapi.tsv", schemas(&server)?),
+    ];
+    for (name, text) in files {
+        settle(&data.join(name), &text, options.check)?;
+    }
+    Ok(())
+}
+
+impl Options {
+    fn parse(args: impl IntoIterator<Item = String>) -> Outcome<Self> {
+        let (mut server, mut token, mut kubectl, mut check) = (None, None, "kubectl".to_owned(), false);
+        let mut args = args.into_iter();
+        while let Some(arg) = args.next() {
+            let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value; {USAGE}"));
+            match arg.as_str() {
+                "--server" => server = Some(value()?),
+                "--token" => token = Some(value()?),
+                "--kubectl" => kubectl = value()?,
+                "--check" => check = true,
+                _ => return Err(format!("unknown argument {arg}; {USAGE}")),
+            }
+        }
+        Ok(Self { server: server.ok_or(USAGE)?, token, kubectl, check })
+    }
+}
+
+/// Writes the file, or says that it would change.
+fn settle(path: &PathBuf, text: &str, check: bool) -> Outcome<()> {
+    if !check {
+        return fs::write(path, text).map_err(|error| format!("write {}: {error}", path.display()));
+    }
+    let found = fs::read_to_string(path).map_err(|error| format!("read {}: {error}", path.display()))?;
+    match found.lines().zip(text.lines()).position(|(old, new)| old != new) {
+        None if found == text => Ok(()),
+        None => Err(format!("{} has another number of lines than the server's answers give", path.display())),
+        Some(line) => Err(format!("{} differs from the server's answers in line {}", path.display(), line + 1)),
+    }
+}
+
+// === reaching the server ===
+
+/// A running `kubectl proxy`, stopped when dropped.
+struct Proxy(Child);
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        // It may have ended by itself; either way it is gone afterwards.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The `host:port` that answers in plain HTTP/1, and the proxy behind it if one had to be started.
+fn reach(options: &Options) -> Outcome<(String, Option<Proxy>)> {
+    if let Some(plain) = options.server.strip_prefix("http://") {
+        return Ok((plain.trim_end_matches('/').to_owned(), None));
+    }
+    let mut command = Command::new(&options.kubectl);
+    command.args(["proxy", "--port=0", "--insecure-skip-tls-verify", "--server", &options.server]);
+    if let Some(token) = &options.token {
+        command.args(["--token", token]);
+    }
+    let mut child = command
+        .env("KUBECONFIG", "/dev/null")
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("start {} proxy: {error}", options.kubectl))?;
+    let mut line = String::new();
+    let stdout = child.stdout.take().ok_or("the proxy has no output")?;
+    let proxy = Proxy(child);
+    BufReader::new(stdout).read_line(&mut line).map_err(|error| format!("read the proxy's address: {error}"))?;
+    let address = line.rsplit(' ').next().unwrap_or_default().trim();
+    if address.is_empty() {
+        return Err(format!("the proxy printed {line:?} where its address was expected"));
+    }
+    Ok((address.to_owned(), Some(proxy)))
+}
+
+/// One JSON document. HTTP/1.0, so that the answer ends with the connection and is not chunked.
+fn get(server: &str, path: &str, accept: &str) -> Outcome<Value> {
+    let failed = |what: &str, error: &dyn std::fmt::Display| format!("GET {path} from {server}: {what}: {error}");
+    let mut stream = TcpStream::connect(server).map_err(|error| failed("connect", &error))?;
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\nAccept: {accept}\r\n\r\n")
+        .map_err(|error| failed("send", &error))?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).map_err(|error| failed("receive", &error))?;
+    let split = answer.windows(4).position(|window| window == b"\r\n\r\n").ok_or_else(|| failed("read", &"no headers"))?;
+    let head = String::from_utf8_lossy(&answer[..split]);
+    if head.split(' ').nth(1) != Some("200") {
+        return Err(failed("answered", &head.lines().next().unwrap_or_default()));
+    }
+    serde_json::from_slice(&answer[split + 4..]).map_err(|error| failed("parse", &error))
+}
+
+// === what is recorded ===
+
+/// `(path, group, version)` of every group version, in discovery order.
+fn group_versions(server: &str) -> Outcome<Vec<(String, String)>> {
+    let mut all = vec![(String::new(), "v1".to_owned())];
+    let groups = get(server, "/apis", "application/json")?;
+    for group in list(&groups, "groups") {
+        for version in list(group, "versions") {
+            all.push((text(group, "name").to_owned(), text(version, "version").to_owned()));
+        }
+    }
+    Ok(all)
+}
+
+/// A line `@group/version`, then one per resource and, indented by a tab, one per subresource.
+fn discovery(server: &str, versions: &[(String, String)]) -> Outcome<String> {
+    let mut out = "# Written by `cargo xtask record` from a real kube-apiserver; do not edit.\n\
+                   # @group/version; plural, kind, singular, N|C, verbs, short names, categories, storage hash\n\
+                   # tab, subresource, group/version (empty: as the resource's), kind, verbs\n"
+        .to_owned();
+    for (group, version) in versions {
+        let path = root(group, version);
+        let found = get(server, &path, "application/json")?;
+        line(&mut out, &[&format!("@{group}/{version}")]);
+        for resource in list(&found, "resources") {
+            let verbs = join(resource, "verbs");
+            match text(resource, "name").split_once('/') {
+                Some((_, subresource)) => {
+                    let of = match (text(resource, "group"), text(resource, "version")) {
+                        ("", "") => String::new(),
+                        (group, version) => format!("{group}/{version}"),
+                    };
+                    line(&mut out, &["", subresource, &of, text(resource, "kind"), &verbs]);
+                }
+                None => line(
+                    &mut out,
+                    &[
+                        text(resource, "name"),
+                        text(resource, "kind"),
+                        text(resource, "singularName"),
+                        if resource["namespaced"] == Value::Bool(true) { "N" } else { "C" },
+                        &verbs,
+                        &join(resource, "shortNames"),
+                        &join(resource, "categories"),
+                        text(resource, "storageVersionHash"),
+                    ],
+                ),
+            }
+        }
+    }
+    Ok(out)
+}
+
+/// One line per resource that can be listed: `group/version/plural`, then `name|type|format|priority` per column.
+fn columns(server: &str, versions: &[(String, String)]) -> Outcome<String> {
+    let accept = "application/json;as=Table;v=v1;g=meta.k8s.io";
+    let mut out = "# Written by `cargo xtask record` from a real kube-apiserver; do not edit.\n\
+                   # group/version/plural, then per column name|type|format|priority\n"
+        .to_owned();
+    for (group, version) in versions {
+        let path = root(group, version);
+        for resource in list(&get(server, &path, "application/json")?, "resources") {
+            if !list(resource, "verbs").iter().any(|verb| verb == "list") {
+                continue;
+            }
+            let name = text(resource, "name");
+            let table = get(server, &format!("{path}/{name}?limit=1"), accept)?;
+            let mut cells = vec![format!("{group}/{version}/{name}")];
+            for column in list(&table, "columnDefinitions") {
+                cells.push(format!(
+                    "{}|{}|{}|{}",
+                    text(column, "name"),
+                    text(column, "type"),
+                    text(column, "format"),
+                    column["priority"]
+                ));
+            }
+            line(&mut out, &cells.iter().map(String::as_str).collect::<Vec<_>>());
+        }
+    }
+    Ok(out)
+}
+
+/// One line per schema: its name and its JSON without descriptions.
+fn schemas(server: &str) -> Outcome<String> {
+    let mut all = BTreeMap::<String, String>::new();
+    let index = get(server, "/openapi/v3", "application/json")?;
+    for (path, entry) in index["paths"].as_object().into_iter().flatten() {
+        let document = get(server, text(entry, "serverRelativeURL"), "application/json")?;
+        for (name, schema) in document["components"]["schemas"].as_object().into_iter().flatten() {
+            let mut schema = schema.clone();
+            strip_prose(&mut schema);
+            if PER_DOCUMENT.contains(&name.as_str())
+                && let Some(object) = schema.as_object_mut()
+            {
+                object.shift_remove("x-kubernetes-group-version-kind");
+            }
+            let json = schema.to_string();
+            if let Some(before) = all.insert(name.clone(), json.clone())
+                && before != json
+            {
+                return Err(format!("the schema {name} differs between documents, seen at {path}"));
+            }
+        }
+    }
+    let mut out = "# Written by `cargo xtask record` from a real kube-apiserver; do not edit.\n".to_owned();
+    for (name, json) in all {
+        line(&mut out, &[&name, &json]);
+    }
+    Ok(out)
+}
+
+/// Removes every `description` that is a text; a property of that name is an object and stays.
+fn strip_prose(value: &mut Value) {
+    match value {
+        Value::Object(object) => {
+            if object.get("description").is_some_and(Value::is_string) {
+                object.shift_remove("description");
+            }
+            object.values_mut().for_each(strip_prose);
+        }
+        Value::Array(items) => items.iter_mut().for_each(strip_prose),
+        _ => {}
+    }
+}
+
+// === small helpers ===
+
+fn root(group: &str, version: &str) -> String {
+    if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") }
+}
+
+fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
+    value[key].as_array().map_or(&[], Vec::as_slice)
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value[key].as_str().unwrap_or_default()
+}
+
+fn join(value: &Value, key: &str) -> String {
+    list(value, key).iter().filter_map(Value::as_str).collect::<Vec<_>>().join(",")
+}
+
+/// One line of tab-separated cells, without the empty ones at its end.
+fn line(out: &mut String, cells: &[&str]) {
+    let used = cells.iter().rposition(|cell| !cell.is_empty()).map_or(0, |last| last + 1);
+    // Writing into a String cannot fail.
+    let _ = writeln!(out, "{}", cells[..used].join("\t"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prose_goes_and_a_property_called_description_stays() {
+        let mut schema = serde_json::json!({
+            "description": "prose", "properties": {"description": {"description": "prose", "type": "string"}}
+        });
+        strip_prose(&mut schema);
+        assert_eq!(schema, serde_json::json!({"properties": {"description": {"type": "string"}}}));
+    }
+
+    #[test]
+    fn an_unknown_argument_is_named() {
+        let error = Options::parse(["--port".to_owned()]).err().unwrap();
+        assert!(error.contains("--port"), "{error}");
+    }
+}
