@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod features;
 mod graph;
 
 mod types;
@@ -27,6 +28,8 @@ struct Arguments {
 enum Task {
     /// Check that no crate depends on one that the table in ARCHITECTURE.md does not allow
     Graph,
+    /// Build each feature of each crate alone
+    Features,
     /// Derive the type table from the Go types, or compare it with the one in the repo (needs Go)
     Types {
         /// Fail when the file in the repo differs, instead of writing it
@@ -56,6 +59,7 @@ enum Task {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Graph => graph::check(),
+        Task::Features => features::check(),
         Task::Types { check } => types::run(check),
         Task::Upstream { build: true, .. } => upstream::build().map(|binaries| println!("{}", binaries.display())),
         Task::Upstream { profile, .. } => upstream::serve(profile),

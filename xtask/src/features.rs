@@ -1,0 +1,57 @@
+//! Builds each feature of each crate alone, so that no combination rots unseen.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::Result;
+
+/// `cargo check` of every library: without features, and with each one alone.
+pub(crate) fn check() -> Result {
+    let output = Command::new(env!("CARGO")).args(["metadata", "--format-version=1", "--no-deps"]).output()?;
+    let combinations = combinations(&serde_json::from_slice(&output.stdout)?);
+    for (package, feature) in &combinations {
+        let mut check = Command::new(env!("CARGO"));
+        check.args(["check", "--quiet", "--no-default-features", "--package", package]);
+        if let Some(feature) = feature {
+            check.args(["--features", feature]);
+        }
+        let label = feature.as_deref().unwrap_or("no features");
+        if !check.status()?.success() {
+            return Err(format!("{package} does not build with {label} alone").into());
+        }
+        println!("{package}: {label}");
+    }
+    Ok(())
+}
+
+/// Crates with features, each with none and with each of its features. `default` names others and is none itself.
+fn combinations(metadata: &Value) -> Vec<(String, Option<String>)> {
+    let mut all = Vec::new();
+    for package in metadata["packages"].as_array().into_iter().flatten() {
+        let name = package["name"].as_str().unwrap_or_default();
+        let features = package["features"].as_object().into_iter().flat_map(|features| features.keys());
+        let features: Vec<_> = features.filter(|feature| *feature != "default").cloned().collect();
+        if features.is_empty() {
+            continue;
+        }
+        all.push((name.to_owned(), None));
+        all.extend(features.into_iter().map(|feature| (name.to_owned(), Some(feature))));
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_feature_stands_alone_and_none_too() {
+        let metadata = serde_json::json!({"packages": [
+            {"name": "a", "features": {"default": ["x"], "x": []}},
+            {"name": "b", "features": {}},
+        ]});
+        let expected = [("a".to_owned(), None), ("a".to_owned(), Some("x".to_owned()))];
+        assert_eq!(combinations(&metadata), expected);
+    }
+}
