@@ -1,0 +1,118 @@
+//! The built-in resources as the real server's discovery lists them: parsed once from `data/discovery.tsv`.
+
+use std::sync::OnceLock;
+
+use windlass_api::Scope;
+
+/// A built-in resource. What stands here is what the real server says; whether this server serves it is decided by the
+/// resource table that is made from it.
+#[derive(Debug)]
+pub(crate) struct CatalogResource {
+    /// Empty for the core group.
+    pub(crate) group: &'static str,
+    pub(crate) version: &'static str,
+    /// `deployments`
+    pub(crate) plural: &'static str,
+    pub(crate) kind: &'static str,
+    pub(crate) singular: &'static str,
+    pub(crate) scope: Scope,
+    pub(crate) verbs: Vec<&'static str>,
+    pub(crate) short_names: Vec<&'static str>,
+    pub(crate) categories: Vec<&'static str>,
+    /// Empty where the real server gives none: resources that are not stored.
+    pub(crate) storage_hash: &'static str,
+    pub(crate) subresources: Vec<CatalogSubresource>,
+}
+
+/// A subresource of a [`CatalogResource`].
+#[derive(Debug)]
+pub(crate) struct CatalogSubresource {
+    /// `status`
+    pub(crate) name: &'static str,
+    /// Group and version of its kind where they are not the resource's own: `("autoscaling", "v1")`.
+    pub(crate) other: Option<(&'static str, &'static str)>,
+    pub(crate) kind: &'static str,
+    pub(crate) verbs: Vec<&'static str>,
+}
+
+/// All built-in resources in discovery order: the core group, then the groups as `/apis` lists them, then by name.
+pub(crate) fn catalog() -> &'static [CatalogResource] {
+    static CATALOG: OnceLock<Vec<CatalogResource>> = OnceLock::new();
+    CATALOG.get_or_init(|| parse(include_str!("../../data/discovery.tsv")))
+}
+
+/// The storage hash that the real server gives this resource, if it is a built-in that is stored.
+pub(crate) fn storage_hash(group: &str, version: &str, plural: &str) -> Option<&'static str> {
+    catalog()
+        .iter()
+        .find(|resource| resource.group == group && resource.version == version && resource.plural == plural)
+        .map(|resource| resource.storage_hash)
+        .filter(|hash| !hash.is_empty())
+}
+
+fn parse(text: &'static str) -> Vec<CatalogResource> {
+    let mut resources = Vec::<CatalogResource>::new();
+    let (mut group, mut version) = ("", "");
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        if let Some(group_version) = line.strip_prefix('@') {
+            (group, version) = group_version.split_once('/').unwrap_or(("", group_version));
+            continue;
+        }
+        let mut cells = line.split('\t');
+        let mut next = || cells.next().unwrap_or_default();
+        let plural = next();
+        if plural.is_empty() {
+            let (name, other, kind, verbs) = (next(), next(), next(), split(next()));
+            if let Some(resource) = resources.last_mut() {
+                resource.subresources.push(CatalogSubresource { name, other: other.split_once('/'), kind, verbs });
+            }
+            continue;
+        }
+        resources.push(CatalogResource {
+            group,
+            version,
+            plural,
+            kind: next(),
+            singular: next(),
+            scope: if next() == "N" { Scope::Namespaced } else { Scope::Cluster },
+            verbs: split(next()),
+            short_names: split(next()),
+            categories: split(next()),
+            storage_hash: next(),
+            subresources: Vec::new(),
+        });
+    }
+    resources
+}
+
+fn split(cell: &'static str) -> Vec<&'static str> {
+    cell.split(',').filter(|part| !part.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_catalog_holds_what_a_real_server_serves_in_its_order() {
+        let catalog = catalog();
+        assert_eq!(catalog.len(), 68);
+        assert_eq!(catalog.iter().map(|resource| resource.subresources.len()).sum::<usize>(), 45);
+        let mut groups = catalog.iter().map(|resource| resource.group).collect::<Vec<_>>();
+        groups.dedup();
+        assert_eq!(groups[..4], ["", "apiregistration.k8s.io", "apps", "events.k8s.io"]);
+
+        let pods = catalog.iter().find(|resource| resource.plural == "pods").unwrap();
+        assert_eq!((pods.kind, pods.singular, pods.scope), ("Pod", "pod", Scope::Namespaced));
+        assert_eq!((&*pods.short_names, &*pods.categories), (&["po"][..], &["all"][..]));
+        let eviction = pods.subresources.iter().find(|subresource| subresource.name == "eviction").unwrap();
+        assert_eq!((eviction.other, eviction.kind), (Some(("policy", "v1")), "Eviction"));
+    }
+
+    #[test]
+    fn storage_hashes_follow_the_stored_kind() {
+        assert_eq!(storage_hash("apps", "v1", "deployments"), Some("8aSe+NMegvE="));
+        assert_eq!(storage_hash("events.k8s.io", "v1", "events"), storage_hash("", "v1", "events"));
+        assert_eq!(storage_hash("", "v1", "bindings"), None);
+    }
+}
