@@ -1,1 +1,5 @@
 //! An embedded Kubernetes API server, in process or over HTTPS
+
+mod watch_cache;
+
+pub mod storage;

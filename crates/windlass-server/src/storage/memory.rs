@@ -1,0 +1,352 @@
+//! The memory backend: every key's versions in an ordered map, and the events of the retained history in a log.
+//!
+//! It has no task of its own: commits compact by themselves, and an idle store does nothing. Reads of different clients
+//! share a lock; a commit holds it for one map operation; long ranges and compactions take it piece by piece. Starting a watch
+//! takes the log's lock only, for as long as it takes to share the events to replay.
+
+use std::{
+    fmt, mem,
+    ops::Bound,
+    pin::Pin,
+    sync::{Arc, Weak},
+    task::{Context, Poll, ready},
+};
+
+use futures::{FutureExt, Stream, StreamExt, future::BoxFuture};
+use parking_lot::{Mutex, RwLock};
+use tokio::task::coop;
+
+use self::{
+    index::{Index, Page, Version},
+    log::{Log, Watcher},
+};
+use super::{
+    Change, CommitError, Committed, EventStream, Expect, Range, RangeQuery, Revision, Storage, StorageError,
+    StorageEvent, StoredValue,
+    mailbox::{Capacity, Closed, Discarded},
+};
+
+mod index;
+mod log;
+#[cfg(test)]
+mod tests;
+
+/// How much history the memory backend keeps; the oldest goes first when either bound is passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// The number of events. Default: 100,000.
+    pub events: usize,
+    /// Bytes of bodies that only history holds, plus a fixed cost per event. History may always be as
+    /// large as the live bodies together, so that busy large stores do not forget too soon. Default: 64 MiB.
+    pub bytes: usize,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Self { events: 100_000, bytes: 64 << 20 }
+    }
+}
+
+/// What may wait for one slow watch. The waiting events share their bodies with the store and its history.
+const WATCH_CAPACITY: Capacity = Capacity { items: 1 << 16, bytes: 256 << 20 };
+
+/// Keys that a range or a compaction visits before it lets go of the lock.
+const KEYS_PER_LOCK: usize = 1024;
+
+/// Storage in this process's memory. Clones are the same store; it ends with its last clone, and ends its watches then.
+#[derive(Clone)]
+pub struct MemoryStorage {
+    store: Arc<Store>,
+}
+
+/// Lock order: `index`, then `log`. Only commits and compactions hold both.
+struct Store {
+    index: RwLock<Index>,
+    log: Mutex<Log>,
+    watch_capacity: Capacity,
+}
+
+impl MemoryStorage {
+    /// An empty store with the default [`Retention`].
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_retention(Retention::default())
+    }
+
+    /// An empty store.
+    #[must_use]
+    pub fn with_retention(retention: Retention) -> Self {
+        Self::build(retention, WATCH_CAPACITY)
+    }
+
+    fn build(retention: Retention, watch_capacity: Capacity) -> Self {
+        let store = Store { index: RwLock::new(Index::new()), log: Mutex::new(Log::new(retention)), watch_capacity };
+        Self { store: Arc::new(store) }
+    }
+}
+
+impl Default for MemoryStorage {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for MemoryStorage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (revision, oldest) = {
+            let index = self.store.index.read();
+            (index.revision(), index.oldest())
+        };
+        f.debug_struct("MemoryStorage").field("revision", &revision).field("oldest", &oldest).finish_non_exhaustive()
+    }
+}
+
+// Every operation consumes tokio's cooperative budget first: none of them ever waits, so a busy caller would otherwise
+// starve the watches on its thread.
+impl Storage for MemoryStorage {
+    fn revision(&self) -> BoxFuture<'_, Result<Revision, StorageError>> {
+        async {
+            coop::consume_budget().await;
+            Ok(self.store.index.read().revision())
+        }
+        .boxed()
+    }
+
+    fn get<'a>(
+        &'a self,
+        key: &'a str,
+        at: Option<Revision>,
+    ) -> BoxFuture<'a, Result<(Revision, Option<StoredValue>), StorageError>> {
+        async move {
+            coop::consume_budget().await;
+            let index = self.store.index.read();
+            let revision = index.readable(at)?;
+            Ok((revision, index.get(key, revision).cloned()))
+        }
+        .boxed()
+    }
+
+    fn range(&self, query: RangeQuery) -> BoxFuture<'_, Result<Range, StorageError>> {
+        async move {
+            coop::consume_budget().await;
+            self.store.range(&query)
+        }
+        .boxed()
+    }
+
+    fn commit<'a>(
+        &'a self,
+        key: &'a str,
+        expect: Expect,
+        change: Change,
+    ) -> BoxFuture<'a, Result<Committed, CommitError>> {
+        async move {
+            coop::consume_budget().await;
+            self.store.commit(key, expect, change)
+        }
+        .boxed()
+    }
+
+    fn watch<'a>(&'a self, prefix: &'a str, after: Revision) -> BoxFuture<'a, Result<EventStream, StorageError>> {
+        async move {
+            coop::consume_budget().await;
+            Ok(self.store.watch(prefix, after)?.boxed())
+        }
+        .boxed()
+    }
+
+    fn compact(&self, upto: Revision) -> BoxFuture<'_, Result<(), StorageError>> {
+        async move {
+            coop::consume_budget().await;
+            self.store.compact(upto)
+        }
+        .boxed()
+    }
+}
+
+impl Store {
+    fn range(&self, query: &RangeQuery) -> Result<Range, StorageError> {
+        match self.range_in_pieces(query, KEYS_PER_LOCK) {
+            // The present became compacted history between two pieces: read it under one lock.
+            Err(StorageError::Compacted { .. }) if query.at.is_none() => self.range_in_pieces(query, usize::MAX),
+            answer => answer,
+        }
+    }
+
+    fn range_in_pieces(&self, query: &RangeQuery, keys_per_lock: usize) -> Result<Range, StorageError> {
+        let first = query.start.as_deref().map_or(query.prefix.as_str(), |start| start.max(query.prefix.as_str()));
+        let limit = query.limit.unwrap_or(usize::MAX);
+        let mut range = Range { revision: Revision(0), values: Vec::new(), remaining: 0 };
+        let mut at = query.at;
+        let mut next: Option<Arc<str>> = None;
+        loop {
+            let index = self.index.read();
+            let revision = index.readable(at)?;
+            let from = next.as_deref().map_or(Bound::Included(first), Bound::Excluded);
+            let page = Page { from, prefix: &query.prefix, at: revision, keys: keys_per_lock };
+            let last = index.visit(&page, |value| {
+                if range.values.len() < limit {
+                    range.values.push(value.clone());
+                } else {
+                    range.remaining += 1;
+                }
+            });
+            drop(index);
+            range.revision = revision;
+            at = Some(revision);
+            match last {
+                Some(last) => next = Some(last),
+                None => return Ok(range),
+            }
+        }
+    }
+
+    fn commit(&self, key: &str, expect: Expect, change: Change) -> Result<Committed, CommitError> {
+        let mut freed = Freed::default();
+        let (committed, woken) = {
+            let mut index = self.index.write();
+            let revision = index.revision().next();
+            let latest = index.latest(key);
+            let as_expected = match (&expect, latest) {
+                (Expect::Absent, None) => matches!(change, Change::Put(_)),
+                (Expect::Unchanged(at), Some(latest)) => latest.modified == *at,
+                _ => false,
+            };
+            if !as_expected {
+                return Err(CommitError::Conflict { current: latest.cloned() });
+            }
+            let previous = latest.cloned();
+            let key = index.shared_key(key);
+            let value = match change {
+                Change::Put(body) => {
+                    let created = previous.as_ref().map_or(revision, |previous| previous.created);
+                    Some(StoredValue { key: Arc::clone(&key), body, created, modified: revision })
+                }
+                Change::Delete => None,
+            };
+            let version = value.clone().map_or(Version::Deleted(revision), Version::Live);
+            index.put(&key, version);
+            let committed = Committed { revision, value: value.clone(), previous: previous.clone() };
+            let mut log = self.log.lock();
+            let event = StorageEvent { revision, key, current: value, previous };
+            let woken = log.append(Arc::new(event), &mut freed.backlogs);
+            if log.is_over_budget(index.live_bytes()) {
+                let oldest = log.oldest_within_budget(index.live_bytes());
+                index.forget_before(oldest);
+                log.forget_before(oldest);
+                freed.trim(&mut index, &mut log, KEYS_PER_LOCK);
+            }
+            (committed, woken)
+        };
+        for watcher in woken {
+            watcher.mailbox.wake();
+        }
+        Ok(committed)
+    }
+
+    fn watch(self: &Arc<Self>, prefix: &str, after: Revision) -> Result<Watch, StorageError> {
+        let watcher = Arc::new(Watcher::new(prefix, after, self.watch_capacity));
+        let replay = self.log.lock().register(&watcher)?;
+        Ok(Watch { store: Arc::downgrade(self), watcher, replay: replay.into_iter(), delivered: after, over: false })
+    }
+
+    fn compact(&self, upto: Revision) -> Result<(), StorageError> {
+        {
+            let mut index = self.index.write();
+            if upto > index.revision() {
+                return Err(StorageError::Future { requested: upto, current: index.revision() });
+            }
+            index.forget_before(upto);
+            self.log.lock().forget_before(upto);
+        }
+        loop {
+            let mut freed = Freed::default();
+            let mut index = self.index.write();
+            let done = freed.trim(&mut index, &mut self.log.lock(), KEYS_PER_LOCK);
+            drop(index);
+            if done {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        for watcher in self.log.get_mut().take_watchers() {
+            drop(watcher.mailbox.close());
+            watcher.mailbox.wake();
+        }
+    }
+}
+
+/// What was removed under the locks, to be dropped after them: freeing many bodies takes time.
+#[derive(Default)]
+struct Freed {
+    events: Vec<Arc<StorageEvent>>,
+    versions: Vec<Version>,
+    backlogs: Vec<Discarded<Arc<StorageEvent>>>,
+}
+
+impl Freed {
+    /// Takes up to `most` forgotten events out of the log, and out of the index the versions that they superseded. Whether that was all.
+    fn trim(&mut self, index: &mut Index, log: &mut Log, most: usize) -> bool {
+        for _ in 0..most {
+            let Some(event) = log.pop_forgotten() else { return true };
+            index.trim(&event.key, &mut self.versions);
+            self.events.push(event);
+        }
+        false
+    }
+}
+
+/// One watch: history first, then its mailbox.
+struct Watch {
+    store: Weak<Store>,
+    watcher: Arc<Watcher>,
+    replay: std::vec::IntoIter<Arc<StorageEvent>>,
+    delivered: Revision, // of the last event handed out
+    over: bool,          // the end or an error has been handed out
+}
+
+impl Stream for Watch {
+    type Item = Result<StorageEvent, StorageError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.over {
+            return Poll::Ready(None);
+        }
+        let coop = ready!(coop::poll_proceed(cx));
+        let event = match self.replay.next() {
+            Some(event) => Ok(event),
+            None => {
+                // The replayed events are gone, so may be the memory that held them.
+                drop(mem::take(&mut self.replay));
+                ready!(self.watcher.mailbox.poll_take(cx))
+            }
+        };
+        coop.made_progress();
+        Poll::Ready(match event {
+            Ok(event) => {
+                self.delivered = event.revision;
+                Some(Ok(Arc::unwrap_or_clone(event)))
+            }
+            Err(closed) => {
+                self.over = true;
+                match closed {
+                    Closed::Overflowed => Some(Err(StorageError::Lagged { after: self.delivered })),
+                    Closed::Ended => None,
+                }
+            }
+        })
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if let Some(store) = self.store.upgrade() {
+            store.log.lock().unregister(&self.watcher);
+        }
+        drop(self.watcher.mailbox.close());
+    }
+}

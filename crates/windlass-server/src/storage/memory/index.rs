@@ -1,0 +1,177 @@
+//! The keys and their versions.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    mem,
+    ops::Bound,
+    sync::Arc,
+};
+
+use super::{Revision, StorageError, StoredValue};
+
+/// Every key with the versions that can still be read.
+#[derive(Debug)]
+pub(super) struct Index {
+    keys: BTreeMap<Arc<str>, Versions>,
+    revision: Revision, // of the last commit
+    oldest: Revision,   // the oldest one that can be read; older versions may linger until they are trimmed
+    live_bytes: usize,  // the bodies of the latest versions together
+}
+
+/// What a commit left behind at one key.
+#[derive(Debug)]
+pub(super) enum Version {
+    Live(StoredValue),
+    Deleted(Revision),
+}
+
+/// One key. Most have a single version, which costs no allocation of its own.
+#[derive(Debug)]
+struct Versions {
+    latest: Version,
+    older: VecDeque<Version>, // oldest first, all older than `latest`
+}
+
+/// A stretch of keys to visit.
+#[derive(Debug)]
+pub(super) struct Page<'a> {
+    pub(super) from: Bound<&'a str>,
+    pub(super) prefix: &'a str,
+    pub(super) at: Revision,
+    pub(super) keys: usize, // at most so many keys, at least one
+}
+
+impl Index {
+    pub(super) fn new() -> Self {
+        Self { keys: BTreeMap::new(), revision: Revision(1), oldest: Revision(1), live_bytes: 0 }
+    }
+
+    pub(super) fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    pub(super) fn oldest(&self) -> Revision {
+        self.oldest
+    }
+
+    pub(super) fn live_bytes(&self) -> usize {
+        self.live_bytes
+    }
+
+    /// The revision to read at, if it can be read.
+    pub(super) fn readable(&self, at: Option<Revision>) -> Result<Revision, StorageError> {
+        let requested = at.unwrap_or(self.revision);
+        if requested > self.revision {
+            Err(StorageError::Future { requested, current: self.revision })
+        } else if requested < self.oldest {
+            Err(StorageError::Compacted { oldest: self.oldest })
+        } else {
+            Ok(requested)
+        }
+    }
+
+    pub(super) fn latest(&self, key: &str) -> Option<&StoredValue> {
+        self.keys.get(key)?.latest.live()
+    }
+
+    /// The value of `key` as it was at a readable revision.
+    pub(super) fn get(&self, key: &str, at: Revision) -> Option<&StoredValue> {
+        self.keys.get(key)?.at(at)
+    }
+
+    /// Shows each value of the page, in key order. Returns the last key visited unless the prefix ends within the page.
+    pub(super) fn visit<'a>(&'a self, page: &Page<'_>, mut show: impl FnMut(&'a StoredValue)) -> Option<Arc<str>> {
+        let mut keys = self.keys.range::<str, _>((page.from, Bound::Unbounded));
+        let mut visited = None;
+        for _ in 0..page.keys {
+            let (key, versions) = keys.next().filter(|(key, _)| key.starts_with(page.prefix))?;
+            visited = Some(key);
+            if let Some(value) = versions.at(page.at) {
+                show(value);
+            }
+        }
+        visited.cloned()
+    }
+
+    /// The allocation of `key` that the index already has, or a new one.
+    pub(super) fn shared_key(&self, key: &str) -> Arc<str> {
+        self.keys.get_key_value(key).map_or_else(|| Arc::from(key), |(key, _)| Arc::clone(key))
+    }
+
+    /// Commits `version`, whose revision becomes the current one.
+    pub(super) fn put(&mut self, key: &Arc<str>, version: Version) {
+        self.revision = version.revision();
+        self.live_bytes += version.bytes();
+        match self.keys.get_mut(key) {
+            Some(versions) => {
+                self.live_bytes -= versions.latest.bytes();
+                versions.older.push_back(mem::replace(&mut versions.latest, version));
+            }
+            None => {
+                self.keys.insert(Arc::clone(key), Versions { latest: version, older: VecDeque::new() });
+            }
+        }
+    }
+
+    /// Makes older revisions unreadable. Their versions go with [`trim`](Self::trim).
+    pub(super) fn forget_before(&mut self, oldest: Revision) {
+        self.oldest = self.oldest.max(oldest);
+    }
+
+    /// Takes out the versions of `key` that no readable revision shows.
+    pub(super) fn trim(&mut self, key: &str, freed: &mut Vec<Version>) {
+        let Some(versions) = self.keys.get_mut(key) else { return };
+        // A version is shown until its successor's revision.
+        while let Some(version) = versions.older.front() {
+            let successor = versions.older.get(1).unwrap_or(&versions.latest).revision();
+            // A deletion is like no version at all.
+            let gone = matches!(version, Version::Deleted(at) if *at <= self.oldest);
+            if successor > self.oldest && !gone {
+                break;
+            }
+            freed.extend(versions.older.pop_front());
+        }
+        if versions.older.is_empty() {
+            if matches!(versions.latest, Version::Deleted(at) if at <= self.oldest) {
+                self.keys.remove(key);
+            } else {
+                versions.older = VecDeque::new();
+            }
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn versions(&self) -> usize {
+        self.keys.values().map(|versions| versions.older.len() + 1).sum()
+    }
+}
+
+impl Version {
+    fn revision(&self) -> Revision {
+        match self {
+            Self::Live(value) => value.modified,
+            Self::Deleted(revision) => *revision,
+        }
+    }
+
+    fn live(&self) -> Option<&StoredValue> {
+        match self {
+            Self::Live(value) => Some(value),
+            Self::Deleted(_) => None,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.live().map_or(0, |value| value.body.len())
+    }
+}
+
+impl Versions {
+    fn at(&self, revision: Revision) -> Option<&StoredValue> {
+        if self.latest.revision() <= revision {
+            return self.latest.live();
+        }
+        let newer = self.older.partition_point(|version| version.revision() <= revision);
+        self.older.get(newer.checked_sub(1)?)?.live()
+    }
+}

@@ -1,0 +1,138 @@
+//! The retained events, and the watches that wait for more.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use super::{Capacity, Discarded, Retention, Revision, StorageError, StorageEvent};
+use crate::storage::mailbox::Mailbox;
+
+/// What an event costs beside its bodies: the event, its place in the log and a version in the index.
+const EVENT_BYTES: usize = 320;
+
+#[derive(Debug)]
+pub(super) struct Log {
+    events: VecDeque<Arc<StorageEvent>>, // of consecutive revisions, the last one is the current
+    bytes: usize,                        // what `events` hold beyond the live bodies, see `history_bytes`
+    oldest: Revision,                    // events up to it are forgotten, though they may linger until trimmed
+    retention: Retention,
+    watchers: Vec<Arc<Watcher>>,
+}
+
+/// A watch as the log sees it.
+#[derive(Debug)]
+pub(super) struct Watcher {
+    prefix: Box<str>,
+    after: Revision,
+    pub(super) mailbox: Mailbox<Arc<StorageEvent>>,
+}
+
+impl Watcher {
+    pub(super) fn new(prefix: &str, after: Revision, capacity: Capacity) -> Self {
+        Self { prefix: prefix.into(), after, mailbox: Mailbox::new(capacity) }
+    }
+
+    fn wants(&self, event: &StorageEvent) -> bool {
+        event.revision > self.after && event.key.starts_with(&*self.prefix)
+    }
+}
+
+impl Log {
+    pub(super) fn new(retention: Retention) -> Self {
+        Self { events: VecDeque::new(), bytes: 0, oldest: Revision(1), retention, watchers: Vec::new() }
+    }
+
+    /// Adds the event of the next revision. Returns the watchers to wake.
+    pub(super) fn append(
+        &mut self,
+        event: Arc<StorageEvent>,
+        backlogs: &mut Vec<Discarded<Arc<StorageEvent>>>,
+    ) -> Vec<Arc<Watcher>> {
+        let mut woken = Vec::new();
+        let cost = body_bytes(event.current.as_ref()) + body_bytes(event.previous.as_ref()) + EVENT_BYTES;
+        self.watchers.retain(|watcher| {
+            if !watcher.wants(&event) {
+                return true;
+            }
+            woken.push(Arc::clone(watcher));
+            match watcher.mailbox.put(Arc::clone(&event), cost) {
+                Ok(()) => true,
+                Err(backlog) => {
+                    backlogs.push(backlog);
+                    false
+                }
+            }
+        });
+        self.bytes += history_bytes(&event);
+        self.events.push_back(event);
+        woken
+    }
+
+    /// Adds a watcher. Returns the events that it has missed.
+    pub(super) fn register(&mut self, watcher: &Arc<Watcher>) -> Result<Vec<Arc<StorageEvent>>, StorageError> {
+        if watcher.after < self.oldest {
+            return Err(StorageError::Compacted { oldest: self.oldest });
+        }
+        let missed = self.events.partition_point(|event| event.revision <= watcher.after);
+        let replay = self.events.range(missed..).filter(|event| watcher.wants(event)).cloned().collect();
+        self.watchers.push(Arc::clone(watcher));
+        Ok(replay)
+    }
+
+    pub(super) fn unregister(&mut self, watcher: &Arc<Watcher>) {
+        self.watchers.retain(|other| !Arc::ptr_eq(other, watcher));
+    }
+
+    pub(super) fn take_watchers(&mut self) -> Vec<Arc<Watcher>> {
+        std::mem::take(&mut self.watchers)
+    }
+
+    pub(super) fn is_over_budget(&self, live_bytes: usize) -> bool {
+        self.events.len() > self.retention.events || self.bytes > self.retention.bytes.max(live_bytes)
+    }
+
+    /// The oldest revision that the retention policy allows to keep.
+    pub(super) fn oldest_within_budget(&self, live_bytes: usize) -> Revision {
+        let (mut count, mut bytes) = (self.events.len(), self.bytes);
+        let mut oldest = self.oldest;
+        for event in &self.events {
+            if count <= self.retention.events && bytes <= self.retention.bytes.max(live_bytes) {
+                break;
+            }
+            count -= 1;
+            bytes -= history_bytes(event);
+            oldest = event.revision;
+        }
+        oldest
+    }
+
+    /// Makes watches after older revisions impossible. The events go with [`pop_forgotten`](Self::pop_forgotten).
+    pub(super) fn forget_before(&mut self, oldest: Revision) {
+        self.oldest = self.oldest.max(oldest);
+    }
+
+    /// Takes out the oldest event if it is forgotten.
+    pub(super) fn pop_forgotten(&mut self) -> Option<Arc<StorageEvent>> {
+        let event = self.events.pop_front_if(|event| event.revision <= self.oldest)?;
+        self.bytes -= history_bytes(&event);
+        Some(event)
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    #[cfg(test)]
+    pub(super) fn watchers(&self) -> usize {
+        self.watchers.len()
+    }
+}
+
+fn body_bytes(value: Option<&super::StoredValue>) -> usize {
+    value.map_or(0, |value| value.body.len())
+}
+
+/// What keeping an event costs. The body that it superseded is held by history alone; the one that it put is either live
+/// or counted with the event that superseded it.
+fn history_bytes(event: &StorageEvent) -> usize {
+    body_bytes(event.previous.as_ref()) + EVENT_BYTES
+}

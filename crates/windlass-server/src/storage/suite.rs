@@ -1,0 +1,481 @@
+//! What every [`Storage`] must do, as tests that a backend runs over itself:
+//!
+//! ```ignore
+//! windlass_server::storage_suite!(|| async { Arc::new(MyStorage::empty().await) as Arc<dyn Storage> });
+//! ```
+//!
+//! expands to one `#[tokio::test]` per case, each with a store of its own, which the factory makes and which must be empty.
+//! The cases wait for nothing but the backend: a missing event shows as a timeout of [`PATIENCE`].
+
+#![allow(clippy::missing_panics_doc, clippy::unwrap_used)] // a test suite asserts
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures::{StreamExt, future::join_all};
+use tokio::time;
+
+use super::{
+    Change, CommitError, Committed, EventStream, Expect, Range, RangeQuery, Revision, Storage, StorageError,
+    StorageEvent, StoredValue,
+};
+
+/// How long a case waits for an event before it fails.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+type Store = Arc<dyn Storage>;
+
+/// Declares the tests of [`storage::suite`](crate::storage::suite) for a backend: the argument is a closure that returns a
+/// future of an empty `Arc<dyn Storage>`. The crate that uses it needs tokio with `macros` and `rt-multi-thread`.
+#[macro_export]
+macro_rules! storage_suite {
+    (@cases $factory:expr; $($case:ident)*) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                let factory = $factory;
+                $crate::storage::suite::$case(factory().await).await;
+            }
+        )*
+    };
+    ($factory:expr) => {
+        $crate::storage_suite! { @cases $factory;
+            an_empty_store_is_at_revision_one
+            creating_what_exists_is_a_conflict
+            a_put_needs_the_last_modified_revision
+            a_deletion_consumes_a_revision
+            a_failed_commit_consumes_no_revision
+            concurrent_updates_of_one_key_lose_none
+            ranges_are_in_byte_order_and_stay_within_their_prefix
+            limits_count_what_remains
+            pages_at_one_revision_are_one_snapshot
+            old_revisions_stay_readable
+            future_revisions_are_refused
+            compaction_forgets_what_is_older
+            compaction_does_not_disturb_running_watches
+            a_watch_replays_history_and_goes_on_live
+            a_watch_sees_only_its_prefix
+            a_watch_of_the_future_is_silent_until_then
+            events_carry_the_values_before_and_after
+            list_and_watch_miss_and_repeat_nothing_under_concurrent_writes
+            a_watch_that_nobody_reads_delays_no_writer_and_skips_nothing
+        }
+    };
+}
+
+/// An empty store's revision is 1, it can be read at it and watched after it.
+pub async fn an_empty_store_is_at_revision_one(store: Store) {
+    assert_eq!(store.revision().await.unwrap(), Revision(1));
+    assert_eq!(store.get("/a", None).await.unwrap(), (Revision(1), None));
+    let everything = store.range(RangeQuery::default()).await.unwrap();
+    assert_eq!(everything, Range { revision: Revision(1), values: vec![], remaining: 0 });
+    let mut events = watch(&store, "", Revision(1)).await;
+    let first = create(&store, "/a", "1").await;
+    assert_eq!(first.revision, Revision(2));
+    assert_eq!(next(&mut events).await.revision, Revision(2));
+}
+
+/// `Expect::Absent` succeeds once, and tells the loser what is there.
+pub async fn creating_what_exists_is_a_conflict(store: Store) {
+    let created = create(&store, "/a", "1").await;
+    let value = created.value.clone().unwrap();
+    assert_eq!((&*value.key, &*value.body), ("/a", &b"1"[..]));
+    assert_eq!((value.created, value.modified), (created.revision, created.revision));
+    assert_eq!(created.previous, None);
+    assert_eq!(conflict(store.commit("/a", Expect::Absent, put("2")).await), Some(value.clone()));
+    assert_eq!(store.get("/a", None).await.unwrap(), (created.revision, Some(value)));
+}
+
+/// `Expect::Unchanged` compares with the revision of the last put.
+pub async fn a_put_needs_the_last_modified_revision(store: Store) {
+    let created = create(&store, "/a", "1").await.revision;
+    create(&store, "/b", "1").await;
+    let updated = store.commit("/a", Expect::Unchanged(created), put("2")).await.unwrap();
+    let value = updated.value.clone().unwrap();
+    assert_eq!((value.created, value.modified, &*value.body), (created, updated.revision, &b"2"[..]));
+    assert_eq!(updated.previous.unwrap().modified, created);
+    assert_eq!(conflict(store.commit("/a", Expect::Unchanged(created), put("3")).await), Some(value.clone()));
+    assert_eq!(conflict(store.commit("/a", Expect::Unchanged(created), Change::Delete).await), Some(value));
+    assert_eq!(conflict(store.commit("/c", Expect::Unchanged(created), put("3")).await), None);
+}
+
+/// Deleting takes a revision, and a key that comes back is a new one.
+pub async fn a_deletion_consumes_a_revision(store: Store) {
+    let created = create(&store, "/a", "1").await;
+    let deleted = delete(&store, "/a", created.revision).await;
+    assert_eq!(deleted.revision, created.revision.next());
+    assert_eq!((deleted.value, deleted.previous), (None, created.value));
+    assert_eq!(store.get("/a", None).await.unwrap(), (deleted.revision, None));
+    assert_eq!(conflict(store.commit("/a", Expect::Unchanged(created.revision), Change::Delete).await), None);
+    assert_eq!(conflict(store.commit("/a", Expect::Absent, Change::Delete).await), None);
+    let again = create(&store, "/a", "2").await;
+    assert_eq!(again.revision, deleted.revision.next());
+    assert_eq!((again.value.unwrap().created, again.previous), (again.revision, None));
+}
+
+/// Conflicts and refused reads leave the revision alone.
+pub async fn a_failed_commit_consumes_no_revision(store: Store) {
+    let created = create(&store, "/a", "1").await.revision;
+    conflict(store.commit("/a", Expect::Absent, put("2")).await);
+    conflict(store.commit("/b", Expect::Unchanged(created), Change::Delete).await);
+    assert_eq!(store.revision().await.unwrap(), created);
+    assert_eq!(create(&store, "/b", "1").await.revision, created.next());
+}
+
+/// Read, add one, put if unchanged, from many tasks: every addition counts, every commit has its own revision.
+pub async fn concurrent_updates_of_one_key_lose_none(store: Store) {
+    let first = create(&store, "/counter", "0").await.revision;
+    let tasks = (0..8).map(|_| {
+        let store = Arc::clone(&store);
+        tokio::spawn(async move {
+            for _ in 0..25 {
+                loop {
+                    let value = store.get("/counter", None).await.unwrap().1.unwrap();
+                    let count: u64 = text(&value).parse().unwrap();
+                    let change = put(&(count + 1).to_string());
+                    match store.commit("/counter", Expect::Unchanged(value.modified), change).await {
+                        Ok(_) => break,
+                        Err(CommitError::Conflict { .. }) => {}
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            }
+        })
+    });
+    for ended in join_all(tasks).await {
+        ended.unwrap();
+    }
+    let (revision, value) = store.get("/counter", None).await.unwrap();
+    assert_eq!(text(&value.unwrap()), "200");
+    assert_eq!(revision, Revision(first.0 + 200));
+}
+
+/// Keys are compared byte by byte; neighbours of the prefix are outside.
+pub async fn ranges_are_in_byte_order_and_stay_within_their_prefix(store: Store) {
+    for key in ["/b/z", "/b/a", "/b/a/x", "/b/a-x", "/b/ä", "/a/a", "/b", "/b0", "/c/a", "/b/A"] {
+        create(&store, key, key).await;
+    }
+    let under_b = store.range(RangeQuery::prefix("/b/")).await.unwrap();
+    assert_eq!(keys(&under_b), ["/b/A", "/b/a", "/b/a-x", "/b/a/x", "/b/z", "/b/ä"]);
+    assert_eq!(under_b.revision, store.revision().await.unwrap());
+    let from = |start: &str| store.range(RangeQuery::prefix("/b/").start(start));
+    assert_eq!(keys(&from("/b/a-x").await.unwrap()), ["/b/a-x", "/b/a/x", "/b/z", "/b/ä"]);
+    assert_eq!(keys(&from("/b/a-x\0").await.unwrap()), ["/b/a/x", "/b/z", "/b/ä"]);
+    assert_eq!(keys(&from("/a").await.unwrap()).len(), 6);
+    assert_eq!(keys(&from("/c").await.unwrap()).len(), 0);
+    assert_eq!(keys(&store.range(RangeQuery::default()).await.unwrap()).len(), 10);
+}
+
+/// `remaining` is exact, with and without a start.
+pub async fn limits_count_what_remains(store: Store) {
+    for n in 0..10 {
+        create(&store, &format!("/a/{n}"), "").await;
+    }
+    create(&store, "/b/0", "").await;
+    let read = async |query: RangeQuery| {
+        let range = store.range(query).await.unwrap();
+        (keys(&range).join(" "), range.remaining)
+    };
+    let query = RangeQuery::prefix("/a/");
+    assert_eq!(read(query.clone().limit(3)).await, ("/a/0 /a/1 /a/2".into(), 7));
+    assert_eq!(read(query.clone().limit(3).start("/a/5")).await, ("/a/5 /a/6 /a/7".into(), 2));
+    assert_eq!(read(query.clone().limit(3).start("/a/7")).await, ("/a/7 /a/8 /a/9".into(), 0));
+    assert_eq!(read(query.clone().limit(3).start("/a/8")).await, ("/a/8 /a/9".into(), 0));
+    assert_eq!(read(query.limit(0)).await, (String::new(), 10));
+}
+
+/// Pages read at the first page's revision do not see what was written between them.
+pub async fn pages_at_one_revision_are_one_snapshot(store: Store) {
+    let mut revisions = Vec::new();
+    for n in 0..6 {
+        revisions.push(create(&store, &format!("/a/{n}"), "old").await.revision);
+    }
+    let mut page = store.range(RangeQuery::prefix("/a/").limit(2)).await.unwrap();
+    let snapshot = page.revision;
+    let mut seen = Vec::new();
+    for round in 0.. {
+        seen.extend(page.values.iter().map(|value| (value.key.to_string(), text(value))));
+        if page.remaining == 0 {
+            break;
+        }
+        let start = format!("{}\0", page.values.last().unwrap().key);
+        create(&store, &format!("/a/{round}-new"), "new").await;
+        if round == 0 {
+            delete(&store, "/a/3", revisions[3]).await;
+            store.commit("/a/4", Expect::Unchanged(revisions[4]), put("new")).await.unwrap();
+        }
+        page = store.range(RangeQuery::prefix("/a/").start(start).limit(2).at(snapshot)).await.unwrap();
+        assert_eq!(page.revision, snapshot);
+    }
+    let expected: Vec<_> = (0..6).map(|n| (format!("/a/{n}"), "old".to_owned())).collect();
+    assert_eq!(seen, expected);
+}
+
+/// Every state since the beginning can be read while nothing compacts.
+pub async fn old_revisions_stay_readable(store: Store) {
+    let one = create(&store, "/a/x", "1").await.revision;
+    let two = store.commit("/a/x", Expect::Unchanged(one), put("2")).await.unwrap().revision;
+    let other = create(&store, "/a/y", "1").await.revision;
+    let gone = delete(&store, "/a/x", two).await.revision;
+    let back = create(&store, "/a/x", "3").await.revision;
+    let states = [
+        (Revision(1), ""),
+        (one, "/a/x=1"),
+        (two, "/a/x=2"),
+        (other, "/a/x=2 /a/y=1"),
+        (gone, "/a/y=1"),
+        (back, "/a/x=3 /a/y=1"),
+    ];
+    for (at, state) in states {
+        let range = store.range(RangeQuery::prefix("/a/").at(at)).await.unwrap();
+        assert_eq!(range.revision, at);
+        let shown: Vec<_> = range.values.iter().map(|value| format!("{}={}", value.key, text(value))).collect();
+        assert_eq!(shown.join(" "), state, "at revision {at}");
+        let (read_at, value) = store.get("/a/x", Some(at)).await.unwrap();
+        assert_eq!(read_at, at);
+        assert_eq!(value.as_ref(), range.values.iter().find(|value| &*value.key == "/a/x"), "at revision {at}");
+    }
+}
+
+/// Reads of a revision that has not happened fail at once and name both revisions.
+pub async fn future_revisions_are_refused(store: Store) {
+    let now = create(&store, "/a", "1").await.revision;
+    let future = Revision(now.0 + 5);
+    let is_future = |error: StorageError| {
+        assert!(
+            matches!(error, StorageError::Future { requested, current } if requested == future && current == now),
+            "{error}"
+        );
+    };
+    is_future(store.get("/a", Some(future)).await.unwrap_err());
+    is_future(store.range(RangeQuery::prefix("/").at(future)).await.unwrap_err());
+    is_future(store.compact(future).await.unwrap_err());
+}
+
+/// After a compaction its own revision is the oldest that can be read and watched after.
+pub async fn compaction_forgets_what_is_older(store: Store) {
+    let one = create(&store, "/a/x", "1").await.revision;
+    let two = store.commit("/a/x", Expect::Unchanged(one), put("2")).await.unwrap().revision;
+    let dead = create(&store, "/a/dead", "").await.revision;
+    let floor = delete(&store, "/a/dead", dead).await.revision;
+    let three = store.commit("/a/x", Expect::Unchanged(two), put("3")).await.unwrap().revision;
+    store.compact(floor).await.unwrap();
+
+    let is_compacted = |error: StorageError| {
+        assert!(matches!(error, StorageError::Compacted { oldest } if oldest == floor), "{error}");
+    };
+    is_compacted(store.get("/a/x", Some(two)).await.unwrap_err());
+    is_compacted(store.range(RangeQuery::prefix("/a/").at(dead)).await.unwrap_err());
+    is_compacted(store.watch("/a/", dead).await.err().unwrap());
+    assert_eq!(text(&store.get("/a/x", Some(floor)).await.unwrap().1.unwrap()), "2");
+    assert_eq!(keys(&store.range(RangeQuery::prefix("/a/").at(floor)).await.unwrap()), ["/a/x"]);
+    assert_eq!(text(&store.get("/a/x", None).await.unwrap().1.unwrap()), "3");
+    let event = next(&mut watch(&store, "/a/", floor).await).await;
+    assert_eq!((event.revision, text(&event.previous.unwrap())), (three, "2".into()));
+
+    store.compact(floor).await.unwrap();
+    store.compact(one).await.unwrap();
+    store.compact(three).await.unwrap();
+    assert!(store.get("/a/x", Some(floor)).await.is_err());
+    assert_eq!(create(&store, "/a/y", "1").await.revision, three.next());
+}
+
+/// A watch that was there before gets what it had not read yet.
+pub async fn compaction_does_not_disturb_running_watches(store: Store) {
+    let first = create(&store, "/a/0", "").await.revision;
+    let mut events = watch(&store, "/a/", Revision(1)).await;
+    for n in 1..20 {
+        create(&store, &format!("/a/{n}"), "").await;
+    }
+    let now = store.revision().await.unwrap();
+    store.compact(now).await.unwrap();
+    let last = create(&store, "/a/last", "").await.revision;
+    for revision in first.0..=last.0 {
+        assert_eq!(next(&mut events).await.revision, Revision(revision));
+    }
+}
+
+/// History first, then what happens, without a seam.
+pub async fn a_watch_replays_history_and_goes_on_live(store: Store) {
+    let one = create(&store, "/a", "1").await.revision;
+    let two = store.commit("/a", Expect::Unchanged(one), put("2")).await.unwrap().revision;
+    let mut all = watch(&store, "", Revision(1)).await;
+    let mut later = watch(&store, "", one).await;
+    let three = delete(&store, "/a", two).await.revision;
+    let mut live = watch(&store, "", three).await;
+    let four = create(&store, "/a", "4").await.revision;
+    assert_eq!([one, two, three, four].map(|revision| revision.0), [2, 3, 4, 5]);
+    assert_eq!(revisions(&mut all, 4).await, [one, two, three, four]);
+    assert_eq!(revisions(&mut later, 3).await, [two, three, four]);
+    assert_eq!(revisions(&mut live, 1).await, [four]);
+}
+
+/// Both in replay and live.
+pub async fn a_watch_sees_only_its_prefix(store: Store) {
+    let write = async || {
+        for key in ["/a", "/a/1", "/a0", "/b/a/1", "/a/1/2"] {
+            match store.get(key, None).await.unwrap().1 {
+                None => create(&store, key, "").await,
+                Some(value) => store.commit(key, Expect::Unchanged(value.modified), put("new")).await.unwrap(),
+            };
+        }
+    };
+    write().await;
+    let mut events = watch(&store, "/a/", Revision(1)).await;
+    write().await;
+    for key in ["/a/1", "/a/1/2", "/a/1", "/a/1/2"] {
+        assert_eq!(&*next(&mut events).await.key, key);
+    }
+}
+
+/// A watch after a revision that has not happened gets the first event after that.
+pub async fn a_watch_of_the_future_is_silent_until_then(store: Store) {
+    let now = store.revision().await.unwrap();
+    let mut events = watch(&store, "", Revision(now.0 + 2)).await;
+    for n in 0..4 {
+        create(&store, &format!("/{n}"), "").await;
+    }
+    assert_eq!(revisions(&mut events, 2).await, [Revision(now.0 + 3), Revision(now.0 + 4)]);
+}
+
+/// Creation, update and deletion can be told apart, and selectors evaluated on both sides.
+pub async fn events_carry_the_values_before_and_after(store: Store) {
+    let mut live = watch(&store, "/", Revision(1)).await;
+    let created = create(&store, "/a", "1").await;
+    let updated = store.commit("/a", Expect::Unchanged(created.revision), put("2")).await.unwrap();
+    let deleted = delete(&store, "/a", updated.revision).await;
+    let mut replayed = watch(&store, "/", Revision(1)).await;
+    for commit in [created, updated, deleted] {
+        let event = StorageEvent {
+            revision: commit.revision,
+            key: "/a".into(),
+            current: commit.value,
+            previous: commit.previous,
+        };
+        assert_eq!(next(&mut live).await, event);
+        assert_eq!(next(&mut replayed).await, event);
+    }
+}
+
+/// Readers that list and then watch, again and again while others write, always arrive at the true state.
+pub async fn list_and_watch_miss_and_repeat_nothing_under_concurrent_writes(store: Store) {
+    const WRITERS: u64 = 4;
+    const COMMITS: u64 = 100;
+    let first = store.revision().await.unwrap();
+    let last = Revision(first.0 + WRITERS * COMMITS);
+    let writers = (0..WRITERS).map(|writer| tokio::spawn(write_some(Arc::clone(&store), writer, COMMITS)));
+    let writers: Vec<_> = writers.collect();
+    let mut readers = Vec::new();
+    for _ in 0..20 {
+        let range = store.range(RangeQuery::prefix("/w/")).await.unwrap();
+        readers.push(tokio::spawn(follow(Arc::clone(&store), range, last)));
+        tokio::task::yield_now().await;
+    }
+    for ended in join_all(writers).await {
+        ended.unwrap();
+    }
+    let truth = state(&store.range(RangeQuery::prefix("/w/")).await.unwrap());
+    assert_eq!(store.revision().await.unwrap(), last);
+    for reader in join_all(readers).await {
+        assert_eq!(reader.unwrap(), truth);
+    }
+}
+
+/// Creates, updates and deletes three keys of its own in turn.
+async fn write_some(store: Store, writer: u64, commits: u64) {
+    let mut modified: [Option<Revision>; 3] = [None; 3];
+    for n in 0..commits {
+        let slot = usize::try_from(n % 3).unwrap();
+        let key = format!("/w/{writer}/{slot}");
+        let (expect, change) = match modified[slot] {
+            None => (Expect::Absent, put(&n.to_string())),
+            Some(at) if n % 7 == 0 => (Expect::Unchanged(at), Change::Delete),
+            Some(at) => (Expect::Unchanged(at), put(&n.to_string())),
+        };
+        modified[slot] = store.commit(&key, expect, change).await.unwrap().value.map(|value| value.modified);
+    }
+}
+
+/// Applies the events after `range` until `last`. Returns the state that this leads to.
+async fn follow(store: Store, range: Range, last: Revision) -> BTreeMap<String, String> {
+    let mut state = state(&range);
+    let mut events = watch(&store, "/w/", range.revision).await;
+    for revision in range.revision.0 + 1..=last.0 {
+        let event = next(&mut events).await;
+        assert_eq!(event.revision, Revision(revision), "no gap, no repetition");
+        let key = event.key.to_string();
+        let before = match event.current {
+            Some(value) => state.insert(key, text(&value)),
+            None => state.remove(&key),
+        };
+        assert_eq!(before, event.previous.as_ref().map(text), "what it says was there before");
+    }
+    state
+}
+
+/// Writers finish while a watch is not read. Read at last, it has every event up to the end or up to an error.
+pub async fn a_watch_that_nobody_reads_delays_no_writer_and_skips_nothing(store: Store) {
+    let mut events = watch(&store, "", Revision(1)).await;
+    let mut modified = create(&store, "/a", "").await.revision;
+    for n in 0..2000 {
+        modified =
+            store.commit("/a", Expect::Unchanged(modified), put(&n.to_string())).await.unwrap().revision;
+    }
+    for revision in 2..=modified.0 {
+        match time::timeout(PATIENCE, events.next()).await.expect("an event or an error") {
+            Some(Ok(event)) => assert_eq!(event.revision, Revision(revision)),
+            Some(Err(StorageError::Lagged { after })) => {
+                assert_eq!(after, Revision(revision - 1));
+                break;
+            }
+            other => panic!("neither an event nor the error of a slow watch: {other:?}"),
+        }
+    }
+}
+
+fn put(body: &str) -> Change {
+    Change::Put(Bytes::copy_from_slice(body.as_bytes()))
+}
+
+async fn create(store: &Store, key: &str, body: &str) -> Committed {
+    store.commit(key, Expect::Absent, put(body)).await.unwrap()
+}
+
+async fn delete(store: &Store, key: &str, modified: Revision) -> Committed {
+    store.commit(key, Expect::Unchanged(modified), Change::Delete).await.unwrap()
+}
+
+fn conflict(outcome: Result<Committed, CommitError>) -> Option<StoredValue> {
+    match outcome {
+        Err(CommitError::Conflict { current }) => current,
+        other => panic!("expected a conflict, got {other:?}"),
+    }
+}
+
+async fn watch(store: &Store, prefix: &str, after: Revision) -> EventStream {
+    store.watch(prefix, after).await.unwrap()
+}
+
+async fn next(events: &mut EventStream) -> StorageEvent {
+    time::timeout(PATIENCE, events.next()).await.expect("an event").expect("the watch goes on").unwrap()
+}
+
+async fn revisions(events: &mut EventStream, count: usize) -> Vec<Revision> {
+    let mut revisions = Vec::new();
+    while revisions.len() < count {
+        revisions.push(next(events).await.revision);
+    }
+    revisions
+}
+
+fn keys(range: &Range) -> Vec<&str> {
+    range.values.iter().map(|value| &*value.key).collect()
+}
+
+fn state(range: &Range) -> BTreeMap<String, String> {
+    range.values.iter().map(|value| (value.key.to_string(), text(value))).collect()
+}
+
+fn text(value: &StoredValue) -> String {
+    String::from_utf8(value.body.to_vec()).unwrap()
+}

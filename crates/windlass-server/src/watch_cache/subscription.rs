@@ -1,0 +1,126 @@
+//! The receiving end.
+
+use std::{
+    fmt,
+    future::poll_fn,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use futures::StreamExt;
+
+use super::{Shared, SharedEvent, Subscriber, is_under};
+use crate::storage::{EventStream, Revision, mailbox::Front};
+
+/// The events of one topic. Dropping it unsubscribes.
+pub(crate) struct Subscription<D> {
+    shared: Arc<Shared<D>>,
+    subscriber: Arc<Subscriber<D>>,
+    replay: Option<Replay>,
+    delivered: Revision, // all events of the topic up to it were returned (or not asked for)
+    closed: bool,        // `None` has been returned
+}
+
+/// What the pump had read before the subscription, read once more from the storage's history.
+struct Replay {
+    events: EventStream, // of all keys: that `upto` is an event makes the end recognisable
+    upto: Revision,      // later events come through the mailbox
+}
+
+impl<D: Default> Subscription<D> {
+    pub(super) fn new(shared: Arc<Shared<D>>, subscriber: Arc<Subscriber<D>>) -> Self {
+        let delivered = subscriber.after;
+        Self { shared, subscriber, replay: None, delivered, closed: false }
+    }
+
+    pub(super) fn replay(&mut self, events: EventStream, upto: Revision) {
+        self.replay = Some(Replay { events, upto });
+    }
+
+    /// The next event; none when the subscription is closed: too slow, shut down, or dropped by a test. Cancel-safe.
+    pub(crate) async fn next(&mut self) -> Option<Arc<SharedEvent<D>>> {
+        poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Arc<SharedEvent<D>>>> {
+        if self.closed {
+            return Poll::Ready(None);
+        }
+        let next = match self.poll_replay(cx) {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Ok(Some(event))) => Ok(event),
+            Poll::Ready(Ok(None)) => ready!(self.subscriber.mailbox.poll_take(cx)).map_err(|closed| {
+                tracing::debug!(topic = %self.subscriber.topic, ?closed, "a watch was closed");
+            }),
+            Poll::Ready(Err(())) => Err(()),
+        };
+        match next {
+            Ok(event) => {
+                self.delivered = event.event.revision;
+                Poll::Ready(Some(event))
+            }
+            Err(()) => {
+                self.closed = true;
+                Poll::Ready(None)
+            }
+        }
+    }
+
+    /// The next event of the replay; none when there is nothing (more) to replay.
+    fn poll_replay(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Arc<SharedEvent<D>>>, ()>> {
+        if self.replay.is_some() && self.subscriber.mailbox.poll_closed(cx).is_ready() {
+            return Poll::Ready(Err(()));
+        }
+        while let Some(replay) = &mut self.replay {
+            let event = match ready!(replay.events.poll_next_unpin(cx)) {
+                Some(Ok(event)) => event,
+                Some(Err(error)) => {
+                    tracing::warn!(error = &error as &dyn std::error::Error, "the replay for a watch failed");
+                    return Poll::Ready(Err(()));
+                }
+                None => return Poll::Ready(Err(())),
+            };
+            let upto = replay.upto;
+            self.delivered = event.revision.min(upto);
+            if event.revision >= upto {
+                self.replay = None;
+            }
+            if event.revision <= upto && is_under(&event.key, &self.subscriber.topic) {
+                return Poll::Ready(Ok(Some(Arc::new(SharedEvent::new(event)))));
+            }
+        }
+        Poll::Ready(Ok(None))
+    }
+
+    /// Every event of the topic up to this revision has been returned by [`next`](Self::next). Does not go back while the subscription is open.
+    pub(crate) fn progress(&self) -> Revision {
+        if self.replay.is_some() {
+            return self.delivered;
+        }
+        // Before the mailbox: what the position covers is in the mailbox by then.
+        let position = *self.shared.position.borrow();
+        let progress = match self.subscriber.mailbox.front(|event| event.event.revision) {
+            Front::Item(undelivered) => undelivered.previous(),
+            Front::Empty => position,
+            Front::Closed => self.delivered,
+        };
+        progress.max(self.delivered)
+    }
+}
+
+impl<D> Drop for Subscription<D> {
+    fn drop(&mut self) {
+        self.shared.unregister(&self.subscriber);
+        drop(self.subscriber.mailbox.close());
+    }
+}
+
+impl<D> fmt::Debug for Subscription<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subscription")
+            .field("topic", &self.subscriber.topic)
+            .field("delivered", &self.delivered)
+            .field("replaying", &self.replay.is_some())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,348 @@
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicBool, Ordering},
+};
+
+use bytes::Bytes;
+use futures::{FutureExt, StreamExt, future::BoxFuture, future::join_all, stream};
+use tokio::runtime::{Builder, Handle};
+
+use super::*;
+use crate::storage::{Change, CommitError, Committed, Expect, MemoryStorage, Range, RangeQuery};
+
+/// Stands in for the registry's derived data.
+#[derive(Debug, Default)]
+struct Frame(OnceLock<Bytes>);
+
+type Cache = WatchCache<Frame>;
+
+const PODS: &str = "/registry/pods/";
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn cache(storage: &MemoryStorage) -> Cache {
+    WatchCache::new(Arc::new(storage.clone()))
+}
+
+/// Creates or updates `key`.
+async fn write(storage: &MemoryStorage, key: &str) -> Revision {
+    let expect = match storage.get(key, None).await.unwrap().1 {
+        Some(value) => Expect::Unchanged(value.modified),
+        None => Expect::Absent,
+    };
+    storage.commit(key, expect, Change::Put(Bytes::from_static(b"{}"))).await.unwrap().revision
+}
+
+async fn next(subscription: &mut Subscription<Frame>) -> Arc<SharedEvent<Frame>> {
+    time::timeout(PATIENCE, subscription.next()).await.expect("an event").expect("the subscription is open")
+}
+
+async fn ended(subscription: &mut Subscription<Frame>) {
+    assert!(time::timeout(PATIENCE, subscription.next()).await.expect("the end").is_none());
+}
+
+#[test]
+fn the_topics_of_a_key_are_its_folders_and_itself() {
+    let topics: Vec<_> = topics_of("/registry/pods/ns/a").collect();
+    assert_eq!(topics, ["", "/", "/registry/", "/registry/pods/", "/registry/pods/ns/", "/registry/pods/ns/a"]);
+    assert!(topics.iter().all(|topic| is_under("/registry/pods/ns/a", topic)));
+    assert!(!is_under("/registry/pods/ns/ab", "/registry/pods/ns/a"));
+}
+
+#[tokio::test]
+async fn subscribers_share_one_event_and_what_is_derived_from_it() {
+    let storage = MemoryStorage::new();
+    let cache = cache(&storage);
+    let mut first = cache.subscribe(PODS, Revision(1)).await.unwrap();
+    let mut second = cache.subscribe("/registry/pods/ns/", Revision(1)).await.unwrap();
+    write(&storage, "/registry/pods/ns/a").await;
+    let (one, other) = (next(&mut first).await, next(&mut second).await);
+    assert!(Arc::ptr_eq(&one, &other));
+    one.derived.0.set(Bytes::from_static(b"frame")).unwrap();
+    assert_eq!(other.derived.0.get().unwrap(), "frame");
+}
+
+#[tokio::test]
+async fn a_topic_is_a_resource_a_namespace_or_one_object() {
+    let storage = MemoryStorage::new();
+    let cache = cache(&storage);
+    let mut resource = cache.subscribe(PODS, Revision(1)).await.unwrap();
+    let mut namespace = cache.subscribe("/registry/pods/b/", Revision(1)).await.unwrap();
+    let mut object = cache.subscribe("/registry/pods/b/x", Revision(1)).await.unwrap();
+    for key in ["/registry/pods/a/x", "/registry/pods/b/xx", "/registry/podsb/x", "/registry/pods/b/x"] {
+        write(&storage, key).await;
+    }
+    for revision in [2, 3, 5] {
+        assert_eq!(next(&mut resource).await.event.revision, Revision(revision));
+    }
+    for revision in [3, 5] {
+        assert_eq!(next(&mut namespace).await.event.revision, Revision(revision));
+    }
+    assert_eq!(next(&mut object).await.event.revision, Revision(5));
+}
+
+#[tokio::test]
+async fn what_the_pump_has_read_already_is_replayed() {
+    let storage = MemoryStorage::new();
+    let cache = cache(&storage);
+    let start = write(&storage, "/registry/pods/ns/a").await;
+    for key in ["/registry/nodes/n", "/registry/pods/ns/b", "/registry/nodes/n"] {
+        write(&storage, key).await;
+    }
+    cache.reached(Revision(5)).await.unwrap();
+    let mut subscription = cache.subscribe(PODS, start).await.unwrap();
+    assert_eq!(subscription.progress(), start);
+    write(&storage, "/registry/pods/ns/c").await;
+    assert_eq!(next(&mut subscription).await.event.revision, Revision(4));
+    assert!(subscription.progress() < Revision(6));
+    assert_eq!(next(&mut subscription).await.event.revision, Revision(6));
+    assert_eq!(subscription.progress(), Revision(6));
+}
+
+#[tokio::test]
+async fn history_that_is_gone_cannot_be_subscribed_to() {
+    let storage = MemoryStorage::new();
+    let cache = cache(&storage);
+    write(&storage, "/registry/pods/ns/a").await;
+    let now = write(&storage, "/registry/pods/ns/a").await;
+    storage.compact(now).await.unwrap();
+    let error = cache.subscribe(PODS, now.previous()).await.unwrap_err();
+    assert!(matches!(error, StorageError::Compacted { oldest } if oldest == now), "{error}");
+    assert!(cache.shared.fan_out.lock().topics.is_empty());
+    assert!(cache.subscribe(PODS, now).await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_lost_or_repeated_and_progress_is_exact_under_concurrent_writes() {
+    const COMMITS: u64 = 2000;
+    let storage = MemoryStorage::new();
+    let cache = cache(&storage);
+    let writers: Vec<_> = (0..4u64)
+        .map(|writer| {
+            let storage = storage.clone();
+            tokio::spawn(async move {
+                for n in 0..COMMITS / 4 {
+                    let resource = if (n + writer).is_multiple_of(3) { "nodes" } else { "pods" };
+                    write(&storage, &format!("/registry/{resource}/{writer}/{}", n % 5)).await;
+                    tokio::task::yield_now().await;
+                }
+            })
+        })
+        .collect();
+    let mut readers = Vec::new();
+    for n in 0..50 {
+        let range = storage.range(RangeQuery::prefix(PODS)).await.unwrap();
+        // Some come late, so that the pump is ahead of them.
+        if n % 2 == 0 {
+            cache.reached(range.revision).await.unwrap();
+            tokio::task::yield_now().await;
+        }
+        let mut subscription = cache.subscribe(PODS, range.revision).await.unwrap();
+        readers.push(tokio::spawn(async move {
+            let mut seen = Vec::new();
+            let mut progress = subscription.progress();
+            assert!(progress >= range.revision);
+            while progress < Revision(COMMITS + 1) {
+                // Bookmarks are asked for at any moment.
+                match time::timeout(Duration::from_millis(1), subscription.next()).await {
+                    Ok(event) => {
+                        let revision = event.expect("the subscription is open").event.revision;
+                        assert!(revision > progress, "{revision} came after a progress of {progress}");
+                        seen.push(revision);
+                    }
+                    Err(_) => tokio::task::yield_now().await,
+                }
+                let now = subscription.progress();
+                assert!(now >= progress, "progress went back");
+                assert!(seen.last().is_none_or(|last| now >= *last));
+                progress = now;
+            }
+            (range.revision, seen)
+        }));
+    }
+    for ended in join_all(writers).await {
+        ended.unwrap();
+    }
+    let end = write(&storage, "/registry/pods/ns/end").await;
+    assert_eq!(end, Revision(COMMITS + 2));
+    let events = storage.watch(PODS, Revision(1)).await.unwrap().map(|event| event.unwrap().revision);
+    let all: Vec<_> = events.take_while(|revision| std::future::ready(*revision < end)).collect().await;
+    for reader in join_all(readers).await {
+        let (after, seen) = reader.unwrap();
+        let expected: Vec<_> = all.iter().copied().filter(|revision| *revision > after).collect();
+        assert!(seen.starts_with(&expected), "after {after}");
+    }
+}
+
+#[tokio::test]
+async fn progress_advances_with_other_resources_but_not_past_what_waits() {
+    let storage = MemoryStorage::new();
+    let cache = cache(&storage);
+    let mut subscription = cache.subscribe(PODS, Revision(1)).await.unwrap();
+    let node = write(&storage, "/registry/nodes/n").await;
+    cache.reached(node).await.unwrap();
+    assert_eq!(subscription.progress(), node);
+    let pod = write(&storage, "/registry/pods/ns/a").await;
+    let node = write(&storage, "/registry/nodes/n").await;
+    cache.reached(node).await.unwrap();
+    assert_eq!(subscription.progress(), pod.previous());
+    next(&mut subscription).await;
+    assert_eq!(subscription.progress(), node);
+}
+
+#[tokio::test]
+async fn a_subscriber_that_is_too_slow_is_closed_and_the_others_go_on() {
+    let storage = MemoryStorage::new();
+    let cache = Cache::with_capacity(Arc::new(storage.clone()), Capacity { items: 3, bytes: usize::MAX });
+    let mut slow = cache.subscribe(PODS, Revision(1)).await.unwrap();
+    let mut quick = cache.subscribe(PODS, Revision(1)).await.unwrap();
+    for revision in 2..=6 {
+        write(&storage, "/registry/pods/ns/a").await;
+        assert_eq!(next(&mut quick).await.event.revision, Revision(revision));
+    }
+    assert_eq!(slow.progress(), Revision(1), "what was thrown away was not delivered");
+    ended(&mut slow).await;
+    let mut again = cache.subscribe(PODS, slow.progress()).await.unwrap();
+    assert_eq!(next(&mut again).await.event.revision, Revision(2));
+}
+
+#[tokio::test]
+async fn drop_all_ends_every_subscription_and_new_ones_go_on_where_those_were() {
+    let storage = MemoryStorage::new();
+    let cache = cache(&storage);
+    let mut subscription = cache.subscribe(PODS, Revision(1)).await.unwrap();
+    write(&storage, "/registry/pods/ns/a").await;
+    cache.reached(Revision(2)).await.unwrap();
+    cache.drop_all();
+    ended(&mut subscription).await;
+    let mut again = cache.subscribe(PODS, subscription.progress()).await.unwrap();
+    assert_eq!(next(&mut again).await.event.revision, Revision(2));
+}
+
+#[tokio::test]
+async fn the_last_cache_takes_its_task_and_its_subscriptions_along() {
+    let storage = MemoryStorage::new();
+    let cache = cache(&storage);
+    let mut subscription = cache.subscribe(PODS, Revision(1)).await.unwrap();
+    assert_eq!(Handle::current().metrics().num_alive_tasks(), 1);
+    drop(cache);
+    ended(&mut subscription).await;
+    time::timeout(PATIENCE, async {
+        while Handle::current().metrics().num_alive_tasks() > 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .expect("the pump ends");
+}
+
+#[tokio::test]
+async fn a_dropped_subscription_is_forgotten() {
+    let storage = MemoryStorage::new();
+    let cache = cache(&storage);
+    drop(cache.subscribe(PODS, Revision(1)).await.unwrap());
+    assert!(cache.shared.fan_out.lock().topics.is_empty());
+}
+
+#[test]
+fn another_runtime_takes_over_when_the_one_of_the_pump_ends() {
+    let storage = MemoryStorage::new();
+    let cache = cache(&storage);
+    let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
+    let first = runtime();
+    let mut lost = first.block_on(cache.subscribe(PODS, Revision(1))).unwrap();
+    drop(first);
+    runtime().block_on(async {
+        ended(&mut lost).await;
+        write(&storage, "/registry/pods/ns/a").await;
+        let mut subscription = cache.subscribe(PODS, lost.progress()).await.unwrap();
+        assert_eq!(next(&mut subscription).await.event.revision, Revision(2));
+        write(&storage, "/registry/pods/ns/a").await;
+        assert_eq!(next(&mut subscription).await.event.revision, Revision(3));
+    });
+}
+
+/// A storage whose watches end after each event with an error, and cannot be renewed while it is `down`.
+#[derive(Debug)]
+struct Flaky {
+    inner: MemoryStorage,
+    down: Arc<AtomicBool>,
+    error: fn() -> StorageError,
+}
+
+fn unavailable() -> StorageError {
+    StorageError::Unavailable("connection lost".into())
+}
+
+impl Storage for Flaky {
+    fn revision(&self) -> BoxFuture<'_, Result<Revision, StorageError>> {
+        self.inner.revision()
+    }
+
+    fn get<'a>(
+        &'a self,
+        key: &'a str,
+        at: Option<Revision>,
+    ) -> BoxFuture<'a, Result<(Revision, Option<StoredValue>), StorageError>> {
+        self.inner.get(key, at)
+    }
+
+    fn range(&self, query: RangeQuery) -> BoxFuture<'_, Result<Range, StorageError>> {
+        self.inner.range(query)
+    }
+
+    fn commit<'a>(
+        &'a self,
+        key: &'a str,
+        expect: Expect,
+        change: Change,
+    ) -> BoxFuture<'a, Result<Committed, CommitError>> {
+        self.inner.commit(key, expect, change)
+    }
+
+    fn watch<'a>(&'a self, prefix: &'a str, after: Revision) -> BoxFuture<'a, Result<EventStream, StorageError>> {
+        async move {
+            if self.down.load(Ordering::SeqCst) {
+                return Err(unavailable());
+            }
+            let events = self.inner.watch(prefix, after).await?;
+            let error = self.error;
+            Ok(events.take(1).chain(stream::once(async move { Err(error()) })).boxed())
+        }
+        .boxed()
+    }
+
+    fn compact(&self, upto: Revision) -> BoxFuture<'_, Result<(), StorageError>> {
+        self.inner.compact(upto)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_of_the_storage_are_outlived_without_loss() {
+    let inner = MemoryStorage::new();
+    let down = Arc::new(AtomicBool::new(false));
+    let cache = Cache::new(Arc::new(Flaky { inner: inner.clone(), down: Arc::clone(&down), error: unavailable }));
+    let mut subscription = cache.subscribe(PODS, Revision(1)).await.unwrap();
+    write(&inner, "/registry/pods/ns/a").await;
+    next(&mut subscription).await;
+    down.store(true, Ordering::SeqCst);
+    for _ in 0..5 {
+        write(&inner, "/registry/pods/ns/a").await;
+    }
+    let nothing = time::timeout(Duration::from_secs(20), subscription.next()).await;
+    assert!(nothing.is_err(), "silent while the storage is down");
+    down.store(false, Ordering::SeqCst);
+    for revision in 3..=7 {
+        assert_eq!(next(&mut subscription).await.event.revision, Revision(revision));
+    }
+}
+
+#[tokio::test]
+async fn a_pump_that_fell_behind_compaction_closes_its_subscribers() {
+    let inner = MemoryStorage::new();
+    let error = || StorageError::Compacted { oldest: Revision(9) };
+    let cache = Cache::new(Arc::new(Flaky { inner: inner.clone(), down: Arc::default(), error }));
+    let mut subscription = cache.subscribe(PODS, Revision(1)).await.unwrap();
+    write(&inner, "/registry/nodes/n").await;
+    ended(&mut subscription).await;
+    assert!(cache.subscribe(PODS, Revision(2)).await.is_ok());
+}
