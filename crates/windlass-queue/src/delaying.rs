@@ -45,7 +45,7 @@ struct Waiting {
 /// The task that makes waiting keys ready.
 #[derive(Debug, Default)]
 pub(crate) struct Timer {
-    /// `None` before the first delay and after the shutdown. Taken while the state's lock is not held.
+    /// `None` before the first delay and after a drain. This lock comes before the state's, never after it.
     task: Mutex<Option<JoinHandle<()>>>,
     /// Told when the first moment of the heap becomes an earlier one.
     changed: Arc<Notify>,
@@ -107,9 +107,19 @@ impl Timer {
     }
 
     /// Aborts the task, if there is one.
-    pub(crate) fn stop(&self) -> Option<JoinHandle<()>> {
+    pub(crate) fn stop(&self) {
+        if let Some(task) = &*self.task.lock() {
+            task.abort();
+        }
+    }
+
+    /// Waits until the aborted task is gone. Of several callers at once only one waits.
+    pub(crate) async fn ended(&self) {
         let task = self.task.lock().take();
-        task.inspect(JoinHandle::abort)
+        if let Some(task) = task {
+            // One more turn of the scheduler; the only result is that it was cancelled.
+            let _ = task.await;
+        }
     }
 }
 

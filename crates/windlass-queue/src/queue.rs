@@ -177,10 +177,10 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<T> {
     /// Ends the queue as [`shut_down`](Self::shut_down) does and waits until the workers have finished all that was
     /// accepted, including items that were added while they were being worked on.
     ///
-    /// It needs workers that keep getting until they get `None`; `shut_down` makes it return at once. Dropping the future
-    /// stops only the waiting. When it returns, the queue's timer task has ended.
+    /// It needs workers that keep getting until they get `None`; a `shut_down`, before or meanwhile, makes it wait for
+    /// nothing but the end of the queue's timer task. Dropping the future stops only the waiting.
     pub async fn shut_down_with_drain(&self) {
-        let timer = self.end(Lifecycle::Draining);
+        self.end(Lifecycle::Draining);
         let mut drained = std::pin::pin!(self.inner.drained.notified());
         loop {
             drained.as_mut().enable();
@@ -193,10 +193,7 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<T> {
             drained.as_mut().await;
             drained.set(self.inner.drained.notified());
         }
-        if let Some(timer) = timer {
-            // Aborted, so this is one more turn of the scheduler; its only result is that it was cancelled.
-            let _ = timer.await;
-        }
+        self.inner.timer.ended().await;
     }
 
     /// Whether a shutdown has begun.
@@ -212,8 +209,8 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<T> {
         &*self.inner.limiter
     }
 
-    /// Stops accepting, drops what waits for a moment, wakes every worker. Returns the timer task, aborted.
-    fn end(&self, lifecycle: Lifecycle) -> Option<tokio::task::JoinHandle<()>> {
+    /// Stops accepting, drops what waits for a moment, wakes every worker, aborts the timer task.
+    fn end(&self, lifecycle: Lifecycle) {
         let mut state = self.inner.state.lock();
         if state.lifecycle != Lifecycle::Closed {
             state.lifecycle = lifecycle;
@@ -225,7 +222,7 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<T> {
         for waiter in waiters {
             waiter.waker.wake();
         }
-        self.inner.timer.stop()
+        self.inner.timer.stop();
     }
 }
 

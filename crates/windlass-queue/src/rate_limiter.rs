@@ -31,6 +31,20 @@ pub trait RateLimiter<T>: Debug + Send + Sync + 'static {
     }
 }
 
+impl<T, L: RateLimiter<T> + ?Sized> RateLimiter<T> for Box<L> {
+    fn when(&self, item: &T) -> Duration {
+        (**self).when(item)
+    }
+
+    fn forget(&self, item: &T) {
+        (**self).forget(item);
+    }
+
+    fn num_requeues(&self, item: &T) -> u32 {
+        (**self).num_requeues(item)
+    }
+}
+
 /// The limiter of controllers: the longer of a per-item exponential back-off (5 ms … 1000 s) and a bucket for all items
 /// together (10 a second, bursts of 100).
 ///
