@@ -100,11 +100,8 @@ impl<D: Default + Send + Sync + 'static> WatchCache<D> {
     ///
     /// [`StorageError::Compacted`] when the storage no longer has those events.
     pub(crate) async fn subscribe(&self, topic: &str, after: Revision) -> Result<Subscription<D>, StorageError> {
-        let subscriber = Arc::new(Subscriber {
-            topic: topic.into(),
-            after,
-            mailbox: Mailbox::new(self.shared.capacity),
-        });
+        let subscriber =
+            Arc::new(Subscriber { topic: topic.into(), after, mailbox: Mailbox::new(self.shared.capacity) });
         let position = loop {
             self.ensure_running().await?;
             // None: the pump has just ended again.

@@ -418,8 +418,7 @@ pub async fn a_watch_that_nobody_reads_delays_no_writer_and_skips_nothing(store:
     let mut events = watch(&store, "", Revision(1)).await;
     let mut modified = create(&store, "/a", "").await.revision;
     for n in 0..2000 {
-        modified =
-            store.commit("/a", Expect::Unchanged(modified), put(&n.to_string())).await.unwrap().revision;
+        modified = store.commit("/a", Expect::Unchanged(modified), put(&n.to_string())).await.unwrap().revision;
     }
     for revision in 2..=modified.0 {
         match time::timeout(PATIENCE, events.next()).await.expect("an event or an error") {
