@@ -1,0 +1,683 @@
+//! JSON into a struct of the type table, as Go's (Kubernetes' fork of) encoding/json does it: what it accepts, what it
+//! ignores, and which error it reports.
+//!
+//! The text must have passed `json::check` or been written by ourselves; that bounds the recursion as well.
+//! One difference: when a key of a struct occurs twice, Go decodes the second value into the first one, here the second
+//! replaces it (in maps both keep their entries).
+
+use serde_json::{Map, Number, Value};
+
+use super::{
+    base64, json, quantity,
+    quote::quote,
+    shape,
+    time::{self, Precision},
+    types::{self, Kind, Special, Struct, Type},
+};
+
+/// How many strict errors are kept; Go stops there too.
+const MAX_STRICT_ERRORS: usize = 100;
+
+/// An error that ends the decoding. What Go only remembers is in `Decoder::saved`.
+#[derive(Debug)]
+enum Failure {
+    Type(TypeError),
+    Other(String),
+}
+
+/// Go's `UnmarshalTypeError`.
+#[derive(Debug, Clone)]
+struct TypeError {
+    value: String,
+    owner: &'static str,
+    /// Dotted JSON path from the root struct.
+    field: String,
+    ty: String,
+}
+
+impl std::fmt::Display for TypeError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "json: cannot unmarshal {} into Go ", self.value)?;
+        if self.owner.is_empty() && self.field.is_empty() {
+            write!(f, "value of type {}", self.ty)
+        } else {
+            write!(f, "struct field {}.{} of type {}", self.owner, self.field, self.ty)
+        }
+    }
+}
+
+/// Whether unknown and duplicate fields are collected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Strictness {
+    Lenient,
+    Strict,
+}
+
+/// A document's root struct and what was found amiss with its fields.
+pub(super) struct Root {
+    /// The values of the struct's fields; `None` is the Go zero value.
+    pub(super) values: Vec<Option<Value>>,
+    /// `unknown field "a.b"`, `duplicate field "c"`, in order of appearance.
+    pub(super) strict_errors: Vec<String>,
+}
+
+/// Decodes a document into the struct; the error is Go's message.
+pub(super) fn decode(data: &[u8], shape: &'static Struct, strictness: Strictness) -> Result<Root, String> {
+    let mut decoder = Decoder::new(data, strictness);
+    let values = decoder.root(shape).map_err(|failure| failure.to_string())?;
+    match decoder.saved {
+        Some(error) => Err(error.to_string()),
+        None => Ok(Root { values, strict_errors: decoder.strict_errors }),
+    }
+}
+
+/// Decodes a document that no struct describes; duplicate keys are reported, the last value counts.
+pub(super) fn decode_any(data: &[u8], strictness: Strictness) -> Result<(Value, Vec<String>), String> {
+    let mut decoder = Decoder::new(data, strictness);
+    let value = decoder.any();
+    match decoder.saved {
+        Some(error) => Err(error.to_string()),
+        None => Ok((value, decoder.strict_errors)),
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Type(error) => error.fmt(f),
+            Self::Other(message) => f.write_str(message),
+        }
+    }
+}
+
+struct Decoder<'a> {
+    data: &'a [u8],
+    at: usize,
+    strictness: Strictness,
+    /// The first error that does not end the decoding.
+    saved: Option<Failure>,
+    strict_errors: Vec<String>,
+    /// Path of the current value with indices and map keys, for the strict errors; empty when lenient.
+    path: String,
+    /// Struct and dotted field path for type errors: without indices and map keys.
+    owner: &'static str,
+    fields: Vec<&'static str>,
+}
+
+impl<'a> Decoder<'a> {
+    fn new(data: &'a [u8], strictness: Strictness) -> Self {
+        Self {
+            data,
+            at: 0,
+            strictness,
+            saved: None,
+            strict_errors: Vec::new(),
+            path: String::new(),
+            owner: "",
+            fields: Vec::new(),
+        }
+    }
+
+    fn root(&mut self, shape: &'static Struct) -> Result<Vec<Option<Value>>, Failure> {
+        match self.peek() {
+            b'{' => self.fields(shape),
+            b'n' => Ok(vec![None; shape.fields.len()]),
+            _ => {
+                let word = self.word();
+                self.save(Failure::Type(TypeError {
+                    value: word.into(),
+                    owner: "",
+                    field: String::new(),
+                    ty: shape.name.into(),
+                }));
+                Ok(Vec::new())
+            }
+        }
+    }
+
+    /// A value of this type; `None` is its zero value.
+    fn value(&mut self, ty: &Type) -> Result<Option<Value>, Failure> {
+        let first = self.peek();
+        match &ty.kind {
+            Kind::Pointer(inner) => {
+                if first == b'n' {
+                    self.skip();
+                    return Ok(None);
+                }
+                return self.value(inner).map(|value| Some(value.unwrap_or_else(|| shape::zero(inner))));
+            }
+            Kind::Special(special) => return self.special(*special),
+            _ if first == b'n' => {
+                self.skip();
+                return Ok(None);
+            }
+            _ => {}
+        }
+        Ok(match (&ty.kind, first) {
+            (Kind::String, b'"') => Some(Value::String(self.string())),
+            (Kind::Bool, b't' | b'f') => {
+                self.skip();
+                Some(Value::Bool(first == b't'))
+            }
+            (Kind::Int32 | Kind::Int64 | Kind::Uint8 | Kind::Float64, b'-' | b'0'..=b'9') => self.number(ty),
+            (Kind::Bytes, b'"') => {
+                let text = self.string();
+                match base64::normalise(&text) {
+                    Ok(text) => Some(Value::String(text)),
+                    Err(message) => {
+                        self.save(Failure::Other(message));
+                        None
+                    }
+                }
+            }
+            (Kind::Bytes, b'[') => Some(Value::String(base64::encode(&self.octets()))),
+            (Kind::Slice(element), b'[') => Some(self.array(element)?),
+            (Kind::Map { value, .. }, b'{') => Some(self.map(value)?),
+            (Kind::Struct(inner), b'{') => {
+                let inner = inner.get();
+                let values = self.fields(inner)?;
+                Some(shape::object(inner, values))
+            }
+            _ => {
+                let word = self.word();
+                let error = self.type_error(word.into(), ty.go_name());
+                self.save(Failure::Type(error));
+                self.skip();
+                None
+            }
+        })
+    }
+
+    fn fields(&mut self, shape: &'static Struct) -> Result<Vec<Option<Value>>, Failure> {
+        let mut values = vec![None; shape.fields.len()];
+        let mut seen = 0u128;
+        let mut next = 0;
+        let (owner, depth, path) = (self.owner, self.fields.len(), self.path.len());
+        self.open();
+        while let Some(key) = self.key() {
+            let Some(index) = shape.position(&key, next) else {
+                self.strict_error("unknown", &key);
+                self.skip();
+                continue;
+            };
+            next = index + 1;
+            let field = &shape.fields[index];
+            if seen & 1 << index != 0 {
+                self.strict_error("duplicate", &key);
+            }
+            seen |= 1 << index;
+            self.owner = shape.name;
+            self.fields.extend_from_slice(&field.embedded);
+            self.fields.push(field.name);
+            self.push_key(field.name);
+            let is_null = self.peek() == b'n';
+            let value = self.value(&field.ty)?;
+            let slot = &mut values[index];
+            match (&field.ty.kind, value, slot) {
+                (Kind::Map { .. }, Some(Value::Object(later)), Some(Value::Object(earlier))) => earlier.extend(later),
+                (Kind::Pointer(_) | Kind::Slice(_) | Kind::Map { .. } | Kind::Bytes | Kind::Special(_), value, slot) => {
+                    *slot = value;
+                }
+                // Null leaves the others as they are.
+                (_, value, slot) => {
+                    if !is_null {
+                        *slot = value;
+                    }
+                }
+            }
+            self.owner = owner;
+            self.fields.truncate(depth);
+            self.path.truncate(path);
+        }
+        Ok(values)
+    }
+
+    fn array(&mut self, element: &Type) -> Result<Value, Failure> {
+        let mut items = Vec::new();
+        let path = self.path.len();
+        self.open();
+        while self.more() {
+            self.push_index(items.len());
+            let item = self.value(element)?;
+            items.push(item.unwrap_or_else(|| shape::zero(element)));
+            self.path.truncate(path);
+        }
+        Ok(Value::Array(items))
+    }
+
+    /// Go writes maps with their keys in order.
+    fn map(&mut self, value: &Type) -> Result<Value, Failure> {
+        let mut entries = Map::new();
+        let path = self.path.len();
+        self.open();
+        while let Some(key) = self.key() {
+            if entries.contains_key(&key) {
+                self.strict_error("duplicate", &key);
+            }
+            self.push_key(&key);
+            let entry = self.value(value)?;
+            entries.insert(key, entry.unwrap_or_else(|| shape::zero(value)));
+            self.path.truncate(path);
+        }
+        entries.sort_keys();
+        Ok(Value::Object(entries))
+    }
+
+    fn number(&mut self, ty: &Type) -> Option<Value> {
+        let literal = self.literal();
+        let number = match ty.kind {
+            Kind::Int32 => literal.parse::<i32>().ok().map(Number::from),
+            Kind::Int64 => literal.parse::<i64>().ok().map(Number::from),
+            Kind::Uint8 => literal.parse::<u8>().ok().map(Number::from),
+            _ => literal.parse::<f64>().ok().and_then(go_float),
+        };
+        if number.is_none() {
+            let error = self.type_error(format!("number {literal}"), ty.go_name());
+            self.save(Failure::Type(error));
+        }
+        number.map(Value::Number)
+    }
+
+    /// An array of numbers is a `[]byte` too.
+    fn octets(&mut self) -> Vec<u8> {
+        let mut octets = Vec::new();
+        self.open();
+        while self.more() {
+            let first = self.peek();
+            let literal = if first == b'-' || first.is_ascii_digit() { Some(self.literal()) } else { None };
+            match literal.map(str::parse) {
+                Some(Ok(octet)) => octets.push(octet),
+                _ if first == b'n' => {
+                    self.skip();
+                    octets.push(0);
+                }
+                failed => {
+                    let value = literal.filter(|_| failed.is_some()).map(|text| format!("number {text}"));
+                    let value = value.unwrap_or_else(|| self.word().into());
+                    let error = self.type_error(value, "uint8".into());
+                    self.save(Failure::Type(error));
+                    if failed.is_none() {
+                        self.skip();
+                    }
+                }
+            }
+        }
+        octets
+    }
+
+    /// A type that reads its own JSON; its errors end the decoding.
+    fn special(&mut self, special: Special) -> Result<Option<Value>, Failure> {
+        let first = self.peek();
+        match special {
+            Special::Quantity => {
+                let raw = self.raw();
+                if raw == b"null" {
+                    return Ok(None);
+                }
+                let text = raw.strip_prefix(b"\"").and_then(|raw| raw.strip_suffix(b"\"")).unwrap_or(raw);
+                let text = String::from_utf8_lossy(text);
+                quantity::canonical(text.trim()).map(|text| Some(Value::from(text))).map_err(|text| Failure::Other(text.into()))
+            }
+            Special::IntOrString if first == b'"' => Ok(Some(Value::String(self.string()))),
+            Special::IntOrString if first == b'n' => {
+                self.skip();
+                Ok(None)
+            }
+            Special::IntOrString => {
+                if first == b'-' || first.is_ascii_digit() {
+                    let literal = self.literal();
+                    return match literal.parse::<i32>() {
+                        Ok(number) => Ok(Some(Value::from(number))),
+                        Err(_) => Err(Failure::Type(self.type_error(format!("number {literal}"), "int32".into()))),
+                    };
+                }
+                let word = self.word();
+                Err(Failure::Type(self.type_error(word.into(), "int32".into())))
+            }
+            Special::Time | Special::MicroTime => {
+                if first == b'n' {
+                    self.skip();
+                    return Ok(None);
+                }
+                let precision = if special == Special::Time { Precision::Seconds } else { Precision::Micros };
+                let text = self.text()?;
+                time::normalise_time(&text, precision).map(|text| text.map(Value::String)).map_err(Failure::Other)
+            }
+            Special::Duration => {
+                let text = if first == b'n' {
+                    self.skip();
+                    String::new()
+                } else {
+                    self.text()?
+                };
+                time::normalise_duration(&text).map(|text| Some(Value::String(text))).map_err(Failure::Other)
+            }
+            Special::FieldsV1 | Special::RawExtension => {
+                let value = Self::untyped(self.raw());
+                Ok(if value.is_null() { None } else { Some(value) })
+            }
+            Special::Json => {
+                let mut value = Self::untyped(self.raw());
+                super::go_numbers(&mut value);
+                super::sort_keys(&mut value);
+                Ok(if value.is_null() { None } else { Some(value) })
+            }
+            Special::SchemaOrBool => match first {
+                b'{' => self.schema().map(Some),
+                b't' | b'f' => {
+                    self.skip();
+                    Ok(Some(Value::Bool(first == b't')))
+                }
+                _ => Err(Failure::Other("boolean or JSON schema expected".into())),
+            },
+            Special::SchemaOrArray | Special::SchemaOrStringArray => match first {
+                b'{' => self.schema().map(Some),
+                b'[' => {
+                    let of_schemas = special == Special::SchemaOrArray;
+                    let raw = self.raw();
+                    let mut inner = Decoder::new(raw, Strictness::Lenient);
+                    let items = if of_schemas { inner.schemas() } else { inner.strings() };
+                    let items = self.nested(inner.saved, items)?;
+                    Ok(if items.is_empty() { None } else { Some(Value::Array(items)) })
+                }
+                _ => {
+                    self.skip();
+                    Ok(None)
+                }
+            },
+        }
+    }
+
+    /// A schema inside of one of the unions: decoded on its own, so nothing in it is reported as unknown.
+    fn schema(&mut self) -> Result<Value, Failure> {
+        let shape = types::json_schema().get();
+        let mut inner = Decoder::new(self.raw(), Strictness::Lenient);
+        let values = inner.root(shape);
+        let values = self.nested(inner.saved, values)?;
+        Ok(shape::object(shape, values))
+    }
+
+    fn schemas(&mut self) -> Result<Vec<Value>, Failure> {
+        let shape = types::json_schema().get();
+        let mut items = Vec::new();
+        self.open();
+        while self.more() {
+            if self.peek() == b'{' {
+                let values = self.fields(shape)?;
+                items.push(shape::object(shape, values));
+            } else {
+                if self.peek() != b'n' {
+                    let word = self.word();
+                    let error = self.type_error(word.into(), types::json_schema().go_name().into());
+                    self.save(Failure::Type(error));
+                }
+                self.skip();
+                items.push(shape::zero_struct(shape));
+            }
+        }
+        Ok(items)
+    }
+
+    fn strings(&mut self) -> Result<Vec<Value>, Failure> {
+        let mut items = Vec::new();
+        self.open();
+        while self.more() {
+            match self.peek() {
+                b'"' => items.push(Value::String(self.string())),
+                first => {
+                    if first != b'n' {
+                        let word = self.word();
+                        let error = self.type_error(word.into(), "string".into());
+                        self.save(Failure::Type(error));
+                    }
+                    self.skip();
+                    items.push(Value::from(""));
+                }
+            }
+        }
+        Ok(items)
+    }
+
+    /// What a decoder within this one came to; its errors get this one's struct and field in front.
+    fn nested<T>(&self, saved: Option<Failure>, result: Result<T, Failure>) -> Result<T, Failure> {
+        let failure = match (result, saved) {
+            (Ok(value), None) => return Ok(value),
+            (Err(failure), _) | (Ok(_), Some(failure)) => failure,
+        };
+        Err(match failure {
+            Failure::Type(error) if !self.fields.is_empty() => {
+                let mut field = self.fields.join(".");
+                if !error.field.is_empty() {
+                    field = format!("{field}.{}", error.field);
+                }
+                Failure::Type(TypeError { owner: self.owner, field, ..error })
+            }
+            other => other,
+        })
+    }
+
+    /// A string that something else parses further.
+    fn text(&mut self) -> Result<String, Failure> {
+        if self.peek() == b'"' {
+            return Ok(self.string());
+        }
+        let word = match self.peek() {
+            b'-' | b'0'..=b'9' => "number",
+            _ => self.word(),
+        };
+        Err(Failure::Type(self.type_error(word.into(), "string".into())))
+    }
+
+    /// A value without a type; duplicate keys are reported, the last one counts.
+    fn any(&mut self) -> Value {
+        match self.peek() {
+            b'"' => Value::String(self.string()),
+            b'{' => {
+                let mut entries = Map::new();
+                let path = self.path.len();
+                self.open();
+                while let Some(key) = self.key() {
+                    if entries.contains_key(&key) {
+                        self.strict_error("duplicate", &key);
+                    }
+                    self.push_key(&key);
+                    let value = self.any();
+                    entries.insert(key, value);
+                    self.path.truncate(path);
+                }
+                Value::Object(entries)
+            }
+            b'[' => {
+                let mut items = Vec::new();
+                let path = self.path.len();
+                self.open();
+                while self.more() {
+                    self.push_index(items.len());
+                    items.push(self.any());
+                    self.path.truncate(path);
+                }
+                Value::Array(items)
+            }
+            first @ (b't' | b'f') => {
+                self.skip();
+                Value::Bool(first == b't')
+            }
+            b'-' | b'0'..=b'9' => {
+                let literal = self.literal();
+                if let (false, Ok(number)) = (literal.contains('.'), literal.parse::<i64>()) {
+                    return Value::from(number);
+                }
+                let number = literal.parse::<f64>().ok().filter(|number| number.is_finite()).and_then(Number::from_f64);
+                if number.is_none() {
+                    let error = self.type_error(format!("number {literal}"), "float64".into());
+                    self.save(Failure::Type(error));
+                }
+                number.map_or(Value::Null, Value::Number)
+            }
+            _ => {
+                self.skip();
+                Value::Null
+            }
+        }
+    }
+
+    fn untyped(raw: &[u8]) -> Value {
+        Decoder::new(raw, Strictness::Lenient).any()
+    }
+
+    fn save(&mut self, failure: Failure) {
+        self.saved.get_or_insert(failure);
+    }
+
+    fn type_error(&self, value: String, ty: String) -> TypeError {
+        TypeError { value, owner: self.owner, field: self.fields.join("."), ty }
+    }
+
+    fn strict_error(&mut self, what: &str, key: &str) {
+        if self.strictness == Strictness::Lenient || self.strict_errors.len() >= MAX_STRICT_ERRORS {
+            return;
+        }
+        let path = if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) };
+        let error = format!("{what} field {}", quote(&path));
+        if !self.strict_errors.contains(&error) {
+            self.strict_errors.push(error);
+        }
+    }
+
+    fn push_key(&mut self, key: &str) {
+        if self.strictness == Strictness::Strict {
+            if !self.path.is_empty() {
+                self.path.push('.');
+            }
+            self.path.push_str(key);
+        }
+    }
+
+    fn push_index(&mut self, index: usize) {
+        if self.strictness == Strictness::Strict {
+            self.path.push_str(&format!("[{index}]"));
+        }
+    }
+
+    /// Go's word for the value ahead, in type errors.
+    fn word(&mut self) -> &'static str {
+        match self.peek() {
+            b'"' => "string",
+            b'{' => "object",
+            b'[' => "array",
+            b't' | b'f' => "bool",
+            _ => "number",
+        }
+    }
+}
+
+// Reading. The text is known to be well-formed, so what is missing reads as 0 and ends every loop.
+impl<'a> Decoder<'a> {
+    /// First byte of the value ahead.
+    fn peek(&mut self) -> u8 {
+        while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.data.get(self.at) {
+            self.at += 1;
+        }
+        self.data.get(self.at).copied().unwrap_or_default()
+    }
+
+    /// Moves over an opening bracket.
+    fn open(&mut self) {
+        self.peek();
+        self.at += 1;
+    }
+
+    /// Whether a container has another element; moves over the comma or the closing bracket.
+    fn more(&mut self) -> bool {
+        match self.peek() {
+            b',' => {
+                self.at += 1;
+                true
+            }
+            b']' | b'}' => {
+                self.at += 1;
+                false
+            }
+            0 => false,
+            _ => true,
+        }
+    }
+
+    /// The next key of an object, or `None` behind its end.
+    fn key(&mut self) -> Option<String> {
+        if !self.more() {
+            return None;
+        }
+        self.peek();
+        let key = self.string();
+        self.peek();
+        self.at += 1;
+        Some(key)
+    }
+
+    fn string(&mut self) -> String {
+        let start = self.at + 1;
+        self.skip();
+        json::unquote(self.data.get(start..self.at.saturating_sub(1)).unwrap_or_default())
+    }
+
+    /// The text of a number.
+    fn literal(&mut self) -> &'a str {
+        std::str::from_utf8(self.raw()).unwrap_or_default()
+    }
+
+    fn raw(&mut self) -> &'a [u8] {
+        self.peek();
+        let start = self.at;
+        self.skip();
+        &self.data[start..self.at.min(self.data.len())]
+    }
+
+    /// Moves over a value.
+    fn skip(&mut self) {
+        let mut depth = 0usize;
+        self.peek();
+        while let Some(byte) = self.data.get(self.at) {
+            match byte {
+                b'"' => {
+                    self.at += 1;
+                    while let Some(byte) = self.data.get(self.at) {
+                        match byte {
+                            b'"' => break,
+                            b'\\' => self.at += 2,
+                            _ => self.at += 1,
+                        }
+                    }
+                    self.at += 1;
+                }
+                b'{' | b'[' => {
+                    depth += 1;
+                    self.at += 1;
+                }
+                b'}' | b']' => {
+                    depth = depth.saturating_sub(1);
+                    self.at += 1;
+                }
+                b',' | b':' | b' ' | b'\t' | b'\n' | b'\r' => self.at += 1,
+                _ => {
+                    self.at += 1;
+                    while let Some(b'a'..=b'z' | b'E' | b'0'..=b'9' | b'+' | b'-' | b'.') = self.data.get(self.at) {
+                        self.at += 1;
+                    }
+                }
+            }
+            if depth == 0 {
+                return;
+            }
+        }
+    }
+}
+
+/// A float as Go writes it: without a fraction when it has none.
+pub(super) fn go_float(number: f64) -> Option<Number> {
+    #[allow(clippy::cast_possible_truncation)] // checked: integral and far inside of i64
+    if number.fract() == 0.0 && number.abs() < 9e18 {
+        return Some(Number::from(number as i64));
+    }
+    Number::from_f64(number)
+}

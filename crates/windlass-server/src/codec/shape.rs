@@ -1,0 +1,73 @@
+//! What Go's encoder makes of a struct: which fields appear, in which order, and what absent ones look like.
+
+use serde_json::{Map, Value};
+
+use super::types::{Field, Kind, Special, Struct, Type};
+
+/// The struct's object from the values of its fields; `None` is the Go zero value.
+pub(super) fn object(shape: &Struct, values: Vec<Option<Value>>) -> Value {
+    let present = values.iter().flatten().count();
+    let mut object = Map::with_capacity(present + 4);
+    for (field, value) in shape.fields.iter().zip(values) {
+        if let Some(value) = encode(field, value) {
+            object.insert(field.name.to_owned(), value);
+        }
+    }
+    Value::Object(object)
+}
+
+fn encode(field: &Field, value: Option<Value>) -> Option<Value> {
+    if field.omit_empty && field.ty.is_empty(value.as_ref()) {
+        return None;
+    }
+    let value = value.unwrap_or_else(|| zero(&field.ty));
+    let is_zero = field.omit_zero && value == zero(&field.ty);
+    (!is_zero).then_some(value)
+}
+
+/// The encoding of a type's zero value.
+pub(super) fn zero(ty: &Type) -> Value {
+    match &ty.kind {
+        Kind::String => Value::String(String::new()),
+        Kind::Bool => Value::Bool(false),
+        Kind::Int32 | Kind::Int64 | Kind::Uint8 | Kind::Float64 => Value::from(0),
+        Kind::Bytes | Kind::Pointer(_) | Kind::Slice(_) | Kind::Map { .. } => Value::Null,
+        Kind::Struct(inner) => zero_struct(inner.get()),
+        Kind::Special(special) => match special {
+            Special::Quantity => Value::from("0"),
+            Special::IntOrString => Value::from(0),
+            Special::Duration => Value::from("0s"),
+            Special::SchemaOrBool => Value::Bool(false),
+            // Go would write these as nothing at all; they are only ever behind pointers.
+            Special::FieldsV1
+            | Special::Time
+            | Special::MicroTime
+            | Special::RawExtension
+            | Special::Json
+            | Special::SchemaOrArray
+            | Special::SchemaOrStringArray => Value::Null,
+        },
+    }
+}
+
+/// The encoding of a struct of which nothing is set.
+pub(super) fn zero_struct(shape: &Struct) -> Value {
+    object(shape, vec![None; shape.fields.len()])
+}
+
+impl Type {
+    /// What `omitempty` drops: false, 0, "", nil, and containers without elements, but never a struct.
+    fn is_empty(&self, value: Option<&Value>) -> bool {
+        match (&self.kind, value) {
+            (Kind::Struct(_) | Kind::Special(_), _) => false,
+            (_, None) => true,
+            (Kind::Pointer(_), Some(_)) => false,
+            (_, Some(Value::String(text))) => text.is_empty(),
+            (_, Some(Value::Array(items))) => items.is_empty(),
+            (_, Some(Value::Object(entries))) => entries.is_empty(),
+            (_, Some(Value::Bool(flag))) => !flag,
+            (_, Some(Value::Number(number))) => number.as_f64() == Some(0.0),
+            (_, Some(Value::Null)) => true,
+        }
+    }
+}

@@ -1,0 +1,246 @@
+use serde_json::json;
+
+use super::*;
+
+const CONFIG_MAP: (&str, &str, &str) = ("", "v1", "ConfigMap");
+const POD: (&str, &str, &str) = ("", "v1", "Pod");
+const DEPLOYMENT: (&str, &str, &str) = ("apps", "v1", "Deployment");
+
+fn of(kind: (&str, &str, &str)) -> &'static Plan {
+    plan(kind.0, kind.1, kind.2).unwrap()
+}
+
+fn decode(kind: (&str, &str, &str), body: &str) -> Decoded {
+    of(kind).decode(body.as_bytes(), Format::Json, FieldValidation::Warn).unwrap()
+}
+
+fn error(kind: (&str, &str, &str), body: &str) -> String {
+    of(kind).decode(body.as_bytes(), Format::Json, FieldValidation::Strict).unwrap_err().to_string()
+}
+
+#[test]
+fn fields_come_in_gos_order_with_kind_and_api_version_first() {
+    let decoded = decode(DEPLOYMENT, r#"{"spec":{"template":{"metadata":{}},"selector":null,"replicas":0},"metadata":{"name":"a"}}"#);
+    assert_eq!(
+        decoded.value.to_string(),
+        concat!(
+            r#"{"kind":"Deployment","apiVersion":"apps/v1","metadata":{"name":"a"},"spec":{"replicas":0,"#,
+            r#""selector":null,"template":{"metadata":{},"spec":{"containers":null}},"strategy":{}},"status":{}}"#
+        )
+    );
+}
+
+#[test]
+fn zero_values_go_and_pointers_to_them_stay() {
+    let decoded = decode(
+        POD,
+        r#"{"metadata":{"labels":{},"annotations":null,"creationTimestamp":null},"spec":{"terminationGracePeriodSeconds":0,
+           "automountServiceAccountToken":false,"hostNetwork":false,"tolerations":[],"containers":[{"name":"c","env":[{"name":"e","value":""}],
+           "ports":[{"hostPort":0,"containerPort":80}],"resources":{"requests":{"cpu":0.5,"memory":"1024Mi"}},"livenessProbe":{"httpGet":{"port":"web"},"tcpSocket":{"port":8}}}]},
+           "status":{"conditions":[{"type":"Ready"}]}}"#,
+    );
+    assert_eq!(
+        decoded.value,
+        json!({"kind": "Pod", "apiVersion": "v1", "metadata": {},
+            "spec": {"containers": [{"name": "c", "ports": [{"containerPort": 80}], "env": [{"name": "e"}],
+                "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}},
+                "livenessProbe": {"httpGet": {"port": "web"}, "tcpSocket": {"port": 8}}}],
+                "terminationGracePeriodSeconds": 0, "automountServiceAccountToken": false},
+            "status": {"conditions": [{"type": "Ready", "status": "", "lastProbeTime": null, "lastTransitionTime": null}]}})
+    );
+    assert!(decoded.warnings.is_empty());
+}
+
+#[test]
+fn nulls_are_zero_values_wherever_they_stand() {
+    let decoded = decode(CONFIG_MAP, r#"{"data":{"b":"x","a":null},"immutable":null,"metadata":{"finalizers":["f",null]}}"#);
+    assert_eq!(decoded.value.to_string(), r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"finalizers":["f",""]},"data":{"a":"","b":"x"}}"#);
+}
+
+#[test]
+fn large_integers_survive() {
+    let decoded = decode(POD, r#"{"metadata":{"generation":9007199254740993},"spec":{"activeDeadlineSeconds":-9223372036854775808}}"#);
+    assert_eq!(decoded.value["metadata"]["generation"], json!(9_007_199_254_740_993_i64));
+    assert_eq!(decoded.value["spec"]["activeDeadlineSeconds"], json!(i64::MIN));
+}
+
+#[test]
+fn type_errors_name_the_struct_and_the_path() {
+    let wrap = |kind: &str, text: &str| format!("{kind} in version \"v1\" cannot be handled as a {kind}: {text}");
+    for (kind, body, expected) in [
+        (CONFIG_MAP, r#"{"data":{"a":1}}"#, "json: cannot unmarshal number into Go struct field ConfigMap.data of type string"),
+        (
+            POD,
+            r#"{"spec":{"containers":[{"ports":[{"containerPort":80.0}]}]}}"#,
+            "json: cannot unmarshal number 80.0 into Go struct field ContainerPort.spec.containers.ports.containerPort of type int32",
+        ),
+        (
+            POD,
+            r#"{"spec":{"containers":[{"ports":[{"containerPort":8e1}]}]}}"#,
+            "json: cannot unmarshal number 8e1 into Go struct field ContainerPort.spec.containers.ports.containerPort of type int32",
+        ),
+        (POD, r#"{"spec":[]}"#, "json: cannot unmarshal array into Go struct field Pod.spec of type v1.PodSpec"),
+        (
+            POD,
+            r#"{"spec":{"restartPolicy":true}}"#,
+            "json: cannot unmarshal bool into Go struct field PodSpec.spec.restartPolicy of type v1.RestartPolicy",
+        ),
+        (
+            POD,
+            r#"{"spec":{"containers":{"a":1}}}"#,
+            "json: cannot unmarshal object into Go struct field PodSpec.spec.containers of type []v1.Container",
+        ),
+        (
+            POD,
+            r#"{"metadata":{"creationTimestamp":"abc"}}"#,
+            r#"parsing time "abc" as "2006-01-02T15:04:05Z07:00": cannot parse "abc" as "2006""#,
+        ),
+        (
+            POD,
+            r#"{"metadata":{"labels":[],"creationTimestamp":5}}"#,
+            "json: cannot unmarshal number into Go struct field ObjectMeta.metadata.creationTimestamp of type string",
+        ),
+        (
+            POD,
+            r#"{"spec":{"containers":[{"resources":{"limits":{"cpu":"x"}}}]}}"#,
+            "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+        ),
+    ] {
+        assert_eq!(error(kind, body), wrap(kind.2, expected));
+    }
+}
+
+#[test]
+fn the_first_type_error_counts_and_a_syntax_error_before_all() {
+    assert!(error(CONFIG_MAP, r#"{"data":{"a":1,"b":true},"immutable":"x"}"#).contains("number into"));
+    assert!(error(CONFIG_MAP, r#"{"data":{"a":1},"#).contains("unexpected end of JSON input"));
+}
+
+#[test]
+fn unrecognizable_bodies_show_their_beginning() {
+    let prefix = "the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json parse error: ";
+    assert_eq!(error(CONFIG_MAP, ""), format!("{prefix}unexpected end of JSON input (<empty>)"));
+    assert_eq!(
+        error(CONFIG_MAP, "not json"),
+        format!("{prefix}invalid character 'o' in literal null (expecting 'u') (6e6f74206a736f6e)")
+    );
+    assert_eq!(
+        error(CONFIG_MAP, r#"{"metadata":{"name":"abcdefghijklmnop""#),
+        format!(r#"{prefix}unexpected end of JSON input ({{"metadata":{{"name":"abcdefghi ...)"#)
+    );
+    assert_eq!(
+        error(CONFIG_MAP, r#"{"apiVersion":"a/b/c"}"#),
+        r#"the object provided is unrecognized (must be of type ConfigMap): unexpected GroupVersion string: a/b/c ({"apiVersion":"a/b/c"})"#
+    );
+}
+
+#[test]
+fn a_document_of_another_kind_or_version_is_refused() {
+    for (kind, body, expected) in [
+        (
+            CONFIG_MAP,
+            r#"{"kind":"Pod","apiVersion":"v1"}"#,
+            r#"Pod in version "v1" cannot be handled as a ConfigMap: converting (v1.Pod) to (core.ConfigMap): unknown conversion"#,
+        ),
+        (
+            CONFIG_MAP,
+            r#"{"kind":"ConfigMap","apiVersion":"v2"}"#,
+            r#"ConfigMap in version "v2" cannot be handled as a ConfigMap: no kind "ConfigMap" is registered for version "v2" in scheme "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30""#,
+        ),
+        (
+            DEPLOYMENT,
+            r#"{"kind":"Deployment","apiVersion":"extensions/v1beta1"}"#,
+            "the API version in the data (extensions/v1beta1) does not match the expected API version (apps/v1)",
+        ),
+    ] {
+        assert_eq!(error(kind, body), expected);
+    }
+    decode(CONFIG_MAP, r#"{"kind":"ConfigMap","apiVersion":""}"#);
+    let options = of(("meta.k8s.io", "v1", "DeleteOptions"));
+    let body = br#"{"kind":"DeleteOptions","apiVersion":"apps/v1","gracePeriodSeconds":0}"#;
+    let decoded = options.decode(body, Format::Json, FieldValidation::Ignore).unwrap();
+    assert_eq!(decoded.value["gracePeriodSeconds"], json!(0));
+}
+
+#[test]
+fn unknown_and_duplicate_fields_are_reported_with_their_paths() {
+    let body = r#"{"bogus":1,"data":{"a":"1","a":"2"},"Data":{},"metadata":{"ownerReferences":[{"name":"x","name":"y","nope":{"deep":1}}]}}"#;
+    let decoded = decode(CONFIG_MAP, body);
+    let expected = [
+        r#"unknown field "bogus""#,
+        r#"duplicate field "data.a""#,
+        r#"unknown field "Data""#,
+        r#"duplicate field "metadata.ownerReferences[0].name""#,
+        r#"unknown field "metadata.ownerReferences[0].nope""#,
+    ];
+    assert_eq!(decoded.warnings, expected);
+    assert_eq!(decoded.value["data"]["a"], "2");
+    assert_eq!(
+        error(CONFIG_MAP, body),
+        format!("ConfigMap in version \"v1\" cannot be handled as a ConfigMap: strict decoding error: {}", expected.join(", "))
+    );
+    let ignored = of(CONFIG_MAP).decode(body.as_bytes(), Format::Json, FieldValidation::Ignore).unwrap();
+    assert!(ignored.warnings.is_empty());
+}
+
+#[test]
+fn yaml_bodies_are_decoded_as_the_first_document() {
+    let body = b"apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\nspec:\n  containers:\n  - name: c\n    ports:\n    - {containerPort: 0x50}\n    volumeMounts: [{name: v, mountPath: /v, readOnly: yes}]\n---\nkind: Nope\n";
+    let decoded = of(POD).decode(body, Format::Yaml, FieldValidation::Strict).unwrap();
+    assert_eq!(decoded.value["spec"]["containers"][0]["ports"][0]["containerPort"], json!(80));
+    assert_eq!(decoded.value["spec"]["containers"][0]["volumeMounts"][0]["readOnly"], json!(true));
+    let failure = |body: &str| {
+        of(CONFIG_MAP).decode(body.as_bytes(), Format::Yaml, FieldValidation::Strict).unwrap_err().to_string()
+    };
+    assert!(failure("data:\n  a: yes\n").ends_with("json: cannot unmarshal bool into Go struct field ConfigMap.data of type string"));
+    assert!(failure("data:\n  a: b\n  a: c\n").ends_with("strict decoding error: yaml: unmarshal errors:\n  line 3: key \"a\" already set in map"));
+}
+
+#[test]
+fn schemas_of_custom_resources_keep_their_unions() {
+    let crd = ("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+    let schema = json!({"type": "object", "properties": {
+        "a": {"type": "array", "items": {"type": "string", "default": {"b": 1.0, "a": [2]}}},
+        "b": {"type": "object", "additionalProperties": false},
+        "c": {"type": "object", "additionalProperties": {"type": "integer", "maximum": 5.0}},
+        "d": {"x-kubernetes-preserve-unknown-fields": false, "enum": [null, 1]}}});
+    let body = json!({"spec": {"versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]}});
+    let decoded = decode(crd, &body.to_string());
+    let properties = &decoded.value["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
+    assert_eq!(properties["a"]["items"].to_string(), r#"{"type":"string","default":{"a":[2],"b":1}}"#);
+    assert_eq!(properties["b"]["additionalProperties"], json!(false));
+    assert_eq!(properties["c"]["additionalProperties"].to_string(), r#"{"type":"integer","maximum":5}"#);
+    assert_eq!(properties["d"], json!({"x-kubernetes-preserve-unknown-fields": false, "enum": [null, 1]}));
+}
+
+#[test]
+fn decoding_what_was_decoded_changes_nothing_for_any_kind() {
+    for (group, version, kind) in types::all_kinds() {
+        let plan = plan(group, version, kind).unwrap();
+        let once = plan.decode(b"{}", Format::Json, FieldValidation::Strict).unwrap();
+        let twice = plan.normalise(&once.value, FieldValidation::Strict).unwrap();
+        assert_eq!(once.value.to_string(), twice.value.to_string(), "{group}/{version} {kind}");
+        assert!(plan.shape().fields.len() <= 128);
+    }
+}
+
+#[test]
+fn custom_resources_keep_their_values_and_sort_their_keys() {
+    let body = br#"{"kind":"Foo","spec":{"b":1.0,"a":{"y":null,"x":[{}]},"b":2.0},"apiVersion":"ex.io/v1"}"#;
+    let decoded = decode_custom("Foo", body, Format::Json, FieldValidation::Warn).unwrap();
+    assert_eq!(decoded.value.to_string(), r#"{"apiVersion":"ex.io/v1","kind":"Foo","spec":{"a":{"x":[{}],"y":null},"b":2.0}}"#);
+    assert_eq!(decoded.warnings, [r#"duplicate field "spec.b""#]);
+    let mut value = decoded.value;
+    go_numbers(&mut value);
+    assert_eq!(value["spec"]["b"].to_string(), "2");
+    assert_eq!(
+        decode_custom("Foo", br#"{"a":1}"#, Format::Json, FieldValidation::Warn).unwrap_err().to_string(),
+        r#"the object provided is unrecognized (must be of type Foo): Object 'Kind' is missing in '{"a":1}' ({"a":1})"#
+    );
+}
+
+#[test]
+fn deep_documents_are_refused_without_using_the_stack() {
+    let deep = format!(r#"{{"spec":{}{}}}"#, "[".repeat(500_000), "]".repeat(500_000));
+    assert!(error(POD, &deep).contains("exceeded max depth"));
+}

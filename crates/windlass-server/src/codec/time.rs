@@ -1,0 +1,369 @@
+//! `meta/v1`'s Time, MicroTime and Duration: Go's parsers with Go's errors, and Go's formats.
+
+use std::fmt::Write;
+
+use jiff::{
+    ToSpan,
+    civil::{Date, DateTime, Time},
+};
+
+use super::quote::quote;
+
+/// The precision that a time is written with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Precision {
+    Seconds,
+    Micros,
+}
+
+/// One element of a Go layout and the text in front of it.
+type Element = (&'static str, &'static str);
+
+const SECONDS: [Element; 7] = [("", "2006"), ("-", "01"), ("-", "02"), ("T", "15"), (":", "04"), (":", "05"), ("", "Z07:00")];
+const MICROS: [Element; 8] = [
+    ("", "2006"),
+    ("-", "01"),
+    ("-", "02"),
+    ("T", "15"),
+    (":", "04"),
+    (":", "05"),
+    ("", ".000000"),
+    ("", "Z07:00"),
+];
+
+/// Reads a time and writes it in UTC; `None` is Go's zero time, which is written as null. The error is Go's.
+pub(super) fn normalise_time(text: &str, precision: Precision) -> Result<Option<String>, String> {
+    let at = parse(text, precision)?;
+    Ok(format(at, precision))
+}
+
+/// A time as seconds since 1970 and nanoseconds, as protobuf has it; `None` for Go's zero time.
+pub(super) fn from_unix(seconds: i64, nanos: i32, precision: Precision) -> Result<Option<String>, String> {
+    let nanos = if precision == Precision::Seconds { 0 } else { nanos };
+    let at = jiff::Timestamp::new(seconds, nanos).map_err(|error| error.to_string())?;
+    Ok(format(jiff::tz::Offset::UTC.to_datetime(at), precision))
+}
+
+fn format(at: DateTime, precision: Precision) -> Option<String> {
+    if (at.date(), at.time()) == (Date::constant(1, 1, 1), Time::midnight()) {
+        return None;
+    }
+    let mut text = format!(
+        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}",
+        at.year(),
+        at.month(),
+        at.day(),
+        at.hour(),
+        at.minute(),
+        at.second()
+    );
+    if precision == Precision::Micros {
+        let _ = write!(text, ".{:06}", at.subsec_nanosecond() / 1000);
+    }
+    text.push('Z');
+    Some(text)
+}
+
+/// The parser's state: what is left of the text, and what has been read.
+struct Parser<'a> {
+    text: &'a str,
+    rest: &'a str,
+    precision: Precision,
+    nanos: i32,
+    offset: i64,
+}
+
+/// Why an element was refused.
+enum Refused {
+    Bad,
+    Range(&'static str),
+}
+
+fn parse(text: &str, precision: Precision) -> Result<DateTime, String> {
+    let mut parser = Parser { text, rest: text, precision, nanos: 0, offset: 0 };
+    let mut numbers = [0i64; 6];
+    let layout: &[Element] = if precision == Precision::Seconds { &SECONDS } else { &MICROS };
+    for (index, (prefix, element)) in layout.iter().enumerate() {
+        for byte in prefix.chars() {
+            parser.rest = parser.rest.strip_prefix(byte).ok_or_else(|| parser.cannot(parser.rest, prefix))?;
+        }
+        let hold = parser.rest;
+        let read = match *element {
+            "Z07:00" => parser.zone(),
+            ".000000" => parser.fraction(),
+            _ => parser.number(element).map(|number| numbers[index] = number),
+        };
+        match read {
+            Ok(()) => {}
+            Err(Refused::Bad) => return Err(parser.cannot(hold, element)),
+            Err(Refused::Range(what)) => return Err(parser.says(&format!(": {what} out of range"))),
+        }
+    }
+    if !parser.rest.is_empty() {
+        return Err(parser.says(&format!(": extra text: {}", quote(parser.rest))));
+    }
+    let number = |index: usize| i8::try_from(numbers[index]).unwrap_or_default();
+    let date = Date::new(i16::try_from(numbers[0]).unwrap_or_default(), number(1), number(2))
+        .map_err(|_| parser.says(": day out of range"))?;
+    let time = Time::new(number(3), number(4), number(5), parser.nanos).map_err(|error| error.to_string())?;
+    date.to_datetime(time).checked_sub(parser.offset.seconds()).map_err(|error| error.to_string())
+}
+
+impl Parser<'_> {
+    fn cannot(&self, at: &str, element: &str) -> String {
+        let layout = match self.precision {
+            Precision::Seconds => "2006-01-02T15:04:05Z07:00",
+            Precision::Micros => "2006-01-02T15:04:05.000000Z07:00",
+        };
+        format!(
+            "parsing time {} as {}: cannot parse {} as {}",
+            quote(self.text),
+            quote(layout),
+            quote(at),
+            quote(element)
+        )
+    }
+
+    fn says(&self, message: &str) -> String {
+        format!("parsing time {}{message}", quote(self.text))
+    }
+
+    fn number(&mut self, element: &str) -> Result<i64, Refused> {
+        let bytes = self.rest.as_bytes();
+        let digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
+        let width = match element {
+            "2006" if (0..4).all(digit) => 4,
+            "2006" => return Err(Refused::Bad),
+            _ if digit(0) && digit(1) => 2,
+            // The hour alone may have one digit.
+            "15" if digit(0) => 1,
+            _ => return Err(Refused::Bad),
+        };
+        let (text, rest) = self.rest.split_at(width);
+        let number = text.parse().unwrap_or_default();
+        self.rest = rest;
+        match element {
+            "01" if !(1..=12).contains(&number) => return Err(Refused::Range("month")),
+            "15" if number >= 24 => return Err(Refused::Range("hour")),
+            "04" if number >= 60 => return Err(Refused::Range("minute")),
+            "05" if number >= 60 => return Err(Refused::Range("second")),
+            // A fraction is welcome where the layout has none.
+            "05" if self.precision == Precision::Seconds => {
+                let digits = self.rest.strip_prefix(['.', ',']).unwrap_or_default();
+                let count = digits.bytes().take_while(u8::is_ascii_digit).count();
+                if count > 0 {
+                    self.nanos = nanos(&digits[..count]);
+                    self.rest = &digits[count..];
+                }
+            }
+            _ => {}
+        }
+        Ok(number)
+    }
+
+    fn fraction(&mut self) -> Result<(), Refused> {
+        let digits = self.rest.strip_prefix(['.', ',']).and_then(|rest| rest.get(..6)).ok_or(Refused::Bad)?;
+        if !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+            return Err(Refused::Bad);
+        }
+        self.nanos = nanos(digits);
+        self.rest = &self.rest[7..];
+        Ok(())
+    }
+
+    fn zone(&mut self) -> Result<(), Refused> {
+        if let Some(rest) = self.rest.strip_prefix('Z') {
+            self.rest = rest;
+            return Ok(());
+        }
+        let zone = self.rest.get(..6).ok_or(Refused::Bad)?;
+        let (Some((hours, minutes)), true) = (zone[1..].split_once(':'), zone.is_char_boundary(1)) else {
+            return Err(Refused::Bad);
+        };
+        let read = |text: &str| {
+            let digits = text.len() == 2 && text.bytes().all(|digit| digit.is_ascii_digit());
+            if digits { text.parse::<i64>().ok() } else { None }
+        };
+        let (hours, minutes) = (read(hours), read(minutes));
+        self.rest = &self.rest[6..];
+        if hours.is_some_and(|hours| hours > 24) {
+            return Err(Refused::Range("time zone offset hour"));
+        }
+        if minutes.is_some_and(|minutes| minutes > 60) {
+            return Err(Refused::Range("time zone offset minute"));
+        }
+        let seconds = (hours.ok_or(Refused::Bad)? * 60 + minutes.ok_or(Refused::Bad)?) * 60;
+        self.offset = match zone.as_bytes()[0] {
+            b'+' => seconds,
+            b'-' => -seconds,
+            _ => return Err(Refused::Bad),
+        };
+        Ok(())
+    }
+}
+
+fn nanos(digits: &str) -> i32 {
+    format!("{digits:0<9}")[..9].parse().unwrap_or_default()
+}
+
+const UNITS: [(&str, u64); 8] = [
+    ("ns", 1),
+    ("us", 1_000),
+    ("µs", 1_000),
+    ("μs", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("m", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+];
+
+/// Reads a duration and writes it as Go does. The error is Go's.
+pub(super) fn normalise_duration(text: &str) -> Result<String, String> {
+    parse_duration(text).map(format_duration)
+}
+
+/// Nanoseconds of a text like `1h15m30.918s`.
+fn parse_duration(text: &str) -> Result<i64, String> {
+    let invalid = || format!("time: invalid duration {}", quote(text));
+    let negative = text.starts_with('-');
+    let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if rest == "0" {
+        return Ok(0);
+    }
+    if rest.is_empty() {
+        return Err(invalid());
+    }
+    let mut total: u64 = 0;
+    while !rest.is_empty() {
+        let (whole, after) = rest.split_at(rest.bytes().take_while(u8::is_ascii_digit).count());
+        let (fraction, after) = match after.strip_prefix('.') {
+            Some(after) => after.split_at(after.bytes().take_while(u8::is_ascii_digit).count()),
+            None => ("", after),
+        };
+        if whole.is_empty() && fraction.is_empty() {
+            return Err(invalid());
+        }
+        let unit = &after[..after.find(|letter: char| letter == '.' || letter.is_ascii_digit()).unwrap_or(after.len())];
+        if unit.is_empty() {
+            return Err(format!("time: missing unit in duration {}", quote(text)));
+        }
+        let Some((_, nanos)) = UNITS.iter().find(|(name, _)| *name == unit) else {
+            return Err(format!("time: unknown unit {} in duration {}", quote(unit), quote(text)));
+        };
+        let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| invalid())? };
+        // Eighteen digits are far below a nanosecond of the largest unit.
+        let kept = &fraction[..fraction.len().min(18)];
+        let part = if kept.is_empty() {
+            0
+        } else {
+            let scale = 10u128.pow(u32::try_from(kept.len()).unwrap_or_default());
+            u128::from(*nanos) * kept.parse::<u128>().unwrap_or_default() / scale
+        };
+        total = whole
+            .checked_mul(*nanos)
+            .and_then(|product| product.checked_add(u64::try_from(part).ok()?))
+            .and_then(|sum| total.checked_add(sum))
+            .filter(|total| *total <= 1 << 63)
+            .ok_or_else(invalid)?;
+        rest = &after[unit.len()..];
+    }
+    if negative { Ok(0i64.wrapping_sub_unsigned(total)) } else { i64::try_from(total).map_err(|_| invalid()) }
+}
+
+/// As Go's `time.Duration.String`.
+pub(super) fn format_duration(nanos: i64) -> String {
+    let sign = if nanos < 0 { "-" } else { "" };
+    let total = nanos.unsigned_abs();
+    let decimal = |unit: u64| {
+        let (whole, fraction) = (total / unit, total % unit);
+        let width = unit.ilog10() as usize;
+        let digits = format!("{fraction:0width$}");
+        let digits = digits.trim_end_matches('0');
+        if digits.is_empty() { whole.to_string() } else { format!("{whole}.{digits}") }
+    };
+    match total {
+        0 => "0s".into(),
+        1..=999 => format!("{sign}{total}ns"),
+        1_000..=999_999 => format!("{sign}{}µs", decimal(1_000)),
+        1_000_000..=999_999_999 => format!("{sign}{}ms", decimal(1_000_000)),
+        _ => {
+            let (minutes, below) = (total / 60_000_000_000, total % 60_000_000_000);
+            let fraction = format!("{:09}", below % 1_000_000_000);
+            let fraction = fraction.trim_end_matches('0');
+            let dot = if fraction.is_empty() { "" } else { "." };
+            let seconds = format!("{}{dot}{fraction}s", below / 1_000_000_000);
+            match (minutes / 60, minutes % 60) {
+                (0, 0) => format!("{sign}{seconds}"),
+                (0, minutes) => format!("{sign}{minutes}m{seconds}"),
+                (hours, minutes) => format!("{sign}{hours}h{minutes}m{seconds}"),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_come_out_in_utc_and_seconds() {
+        for (text, expected) in [
+            ("2026-01-02T03:04:05Z", Some("2026-01-02T03:04:05Z")),
+            ("2026-01-02T03:04:05.999Z", Some("2026-01-02T03:04:05Z")),
+            ("2026-01-01T01:00:00+02:00", Some("2025-12-31T23:00:00Z")),
+            ("2026-01-01T1:00:00Z", Some("2026-01-01T01:00:00Z")),
+            ("0001-01-01T00:00:00Z", None),
+        ] {
+            assert_eq!(normalise_time(text, Precision::Seconds).unwrap().as_deref(), expected, "{text}");
+        }
+        assert_eq!(
+            normalise_time("2026-01-02T03:04:05.000001Z", Precision::Micros).unwrap().unwrap(),
+            "2026-01-02T03:04:05.000001Z"
+        );
+    }
+
+    #[test]
+    fn broken_times_carry_gos_errors() {
+        let layout = r#"as "2006-01-02T15:04:05Z07:00""#;
+        for (text, expected) in [
+            ("abc", format!(r#"parsing time "abc" {layout}: cannot parse "abc" as "2006""#)),
+            ("", format!(r#"parsing time "" {layout}: cannot parse "" as "2006""#)),
+            ("2026-01-02", format!(r#"parsing time "2026-01-02" {layout}: cannot parse "" as "T""#)),
+            ("2026-13-02T00:00:00Z", r#"parsing time "2026-13-02T00:00:00Z": month out of range"#.into()),
+            ("2026-02-30T00:00:00Z", r#"parsing time "2026-02-30T00:00:00Z": day out of range"#.into()),
+            ("2026-01-02T03:04:05", format!(r#"parsing time "2026-01-02T03:04:05" {layout}: cannot parse "" as "Z07:00""#)),
+            ("2026-01-02T03:04:05Zx", r#"parsing time "2026-01-02T03:04:05Zx": extra text: "x""#.into()),
+        ] {
+            assert_eq!(normalise_time(text, Precision::Seconds), Err(expected));
+        }
+        assert_eq!(
+            normalise_time("2026-01-01T00:00:00Z", Precision::Micros).unwrap_err(),
+            r#"parsing time "2026-01-01T00:00:00Z" as "2006-01-02T15:04:05.000000Z07:00": cannot parse "Z" as ".000000""#
+        );
+    }
+
+    #[test]
+    fn durations_are_read_and_written_as_go_does() {
+        for (text, expected) in [
+            ("0", "0s"),
+            ("1h", "1h0m0s"),
+            ("90s", "1m30s"),
+            ("1.5h", "1h30m0s"),
+            ("1500ms", "1.5s"),
+            ("-2us", "-2µs"),
+            ("100ns", "100ns"),
+            ("1h15m30.918s", "1h15m30.918s"),
+        ] {
+            assert_eq!(normalise_duration(text).as_deref(), Ok(expected), "{text}");
+        }
+        for (text, expected) in [
+            ("", r#"time: invalid duration """#),
+            ("x", r#"time: invalid duration "x""#),
+            ("5", r#"time: missing unit in duration "5""#),
+            ("5d", r#"time: unknown unit "d" in duration "5d""#),
+            ("9999999h", r#"time: invalid duration "9999999h""#),
+        ] {
+            assert_eq!(normalise_duration(text).unwrap_err(), expected);
+        }
+    }
+}

@@ -1,0 +1,434 @@
+//! The type table: what reflection over the Go types says, parsed on demand.
+//!
+//! `data/types.tsv` is written by `tools/fields`, whose comment describes the format. The text is indexed once (kinds and
+//! the names of structs); a struct's fields are parsed when something first decodes into it, and stay.
+
+use std::{collections::HashMap, sync::OnceLock};
+
+const TABLE: &str = include_str!("../../data/types.tsv");
+
+/// A Go type, as far as its encodings go.
+#[derive(Debug)]
+pub(crate) struct Type {
+    /// What Go prints for a named type (`v1.PullPolicy`); empty for the predeclared and composed ones.
+    name: &'static str,
+    /// Protobuf wraps this slice into a message with the items in field 1.
+    pub(super) wrapped: bool,
+    pub(super) kind: Kind,
+}
+
+#[derive(Debug)]
+pub(super) enum Kind {
+    String,
+    Bool,
+    Int32,
+    Int64,
+    Uint8,
+    Float64,
+    Bytes,
+    Pointer(Box<Type>),
+    Slice(Box<Type>),
+    Map { key: &'static str, value: Box<Type> },
+    Struct(StructRef),
+    Special(Special),
+}
+
+/// Types with an encoding of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Special {
+    Quantity,
+    IntOrString,
+    Time,
+    MicroTime,
+    Duration,
+    FieldsV1,
+    RawExtension,
+    Json,
+    SchemaOrBool,
+    SchemaOrArray,
+    SchemaOrStringArray,
+}
+
+/// A struct of the table; its fields are parsed when first asked for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StructRef(&'static StructEntry);
+
+#[derive(Debug)]
+struct StructEntry {
+    id: &'static str,
+    body: &'static str,
+    parsed: OnceLock<Struct>,
+}
+
+/// A struct with the fields of its embedded structs in their places, as both of Go's codecs see it.
+#[derive(Debug)]
+pub(crate) struct Struct {
+    /// The Go name without its package, as it stands in error messages.
+    pub(super) name: &'static str,
+    /// In Go's order, which is the order of the encoding.
+    pub(super) fields: Vec<Field>,
+    pub(super) messages: Vec<MessageField>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Field {
+    pub(crate) name: &'static str,
+    /// Go names of the embedded structs that this field was reached through, outermost first.
+    pub(super) embedded: Vec<&'static str>,
+    pub(super) omit_empty: bool,
+    pub(super) omit_zero: bool,
+    pub(crate) ty: Type,
+    /// As written in the tag, for example `merge,retainKeys`.
+    pub(crate) patch_strategy: &'static str,
+    pub(crate) patch_merge_key: &'static str,
+}
+
+/// A field of the protobuf message.
+#[derive(Debug)]
+pub(super) struct MessageField {
+    pub(super) number: u32,
+    pub(super) target: MessageTarget,
+}
+
+#[derive(Debug)]
+pub(super) enum MessageTarget {
+    /// Index into `Struct::fields`.
+    Field(usize),
+    /// An embedded struct is a message of its own; its fields start at this index.
+    Embedded { first: usize, inner: StructRef },
+}
+
+struct Table {
+    kinds: HashMap<(&'static str, &'static str, &'static str), StructRef>,
+    /// Kinds that the scheme knows but nothing serves: (group, version) to a comma separated list.
+    unserved: HashMap<(&'static str, &'static str), &'static str>,
+    structs: HashMap<&'static str, &'static StructEntry>,
+}
+
+fn table() -> &'static Table {
+    static PARSED: OnceLock<Table> = OnceLock::new();
+    PARSED.get_or_init(|| {
+        let mut kinds = Vec::new();
+        let mut unserved = HashMap::new();
+        let mut structs = HashMap::with_capacity(640);
+        let (head, mut rest) = TABLE.split_at(TABLE.find("\nS\t").map_or(TABLE.len(), |at| at + 1));
+        for line in head.lines() {
+            let mut columns = line.split('\t');
+            let mut next = || columns.next().unwrap_or_default();
+            match (next(), next(), next(), next()) {
+                ("K", group, version, kind) => kinds.push(((group, version, kind), next())),
+                (_, group, version, list) => drop(unserved.insert((group, version), list)),
+            }
+        }
+        while let Some(text) = rest.strip_prefix("S\t") {
+            let (block, after) = text.split_at(text.find("\nS\t").map_or(text.len(), |at| at + 1));
+            let (id, body) = block.split_once('\n').unwrap_or((block, ""));
+            let entry: &'static StructEntry = Box::leak(Box::new(StructEntry { id, body, parsed: OnceLock::new() }));
+            structs.insert(id, entry);
+            rest = after;
+        }
+        let kinds = kinds.into_iter().map(|(kind, id)| (kind, StructRef(structs[id]))).collect();
+        Table { kinds, unserved, structs }
+    })
+}
+
+/// The struct that a served kind decodes into.
+pub(super) fn kind(group: &str, version: &str, kind: &str) -> Option<StructRef> {
+    table().kinds.get(&(group, version, kind)).copied()
+}
+
+/// Whether Kubernetes' scheme knows the kind, served or not. The two kinds of `meta/v1` that every group has count too.
+pub(super) fn is_registered(group: &str, version: &str, kind: &str) -> bool {
+    self::kind(group, version, kind).is_some()
+        || table().unserved.get(&(group, version)).is_some_and(|kinds| kinds.split(',').any(|known| known == kind))
+}
+
+/// A struct by its id in the table.
+pub(super) fn named(id: &'static str) -> StructRef {
+    StructRef(table().structs[id])
+}
+
+/// Ids of all structs and kinds, for tests that go over the whole table.
+#[cfg(test)]
+pub(super) fn all_kinds() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
+    table().kinds.keys().copied()
+}
+
+impl StructRef {
+    pub(crate) fn get(self) -> &'static Struct {
+        self.0.parsed.get_or_init(|| Struct::parse(self.0))
+    }
+
+    fn name(self) -> &'static str {
+        self.0.id.rsplit_once('.').map_or(self.0.id, |(_, name)| name)
+    }
+
+    /// `v1.PodSpec`: the last element of the path and the name.
+    pub(super) fn go_name(self) -> &'static str {
+        self.0.id.rsplit_once('/').map_or(self.0.id, |(_, name)| name)
+    }
+}
+
+impl Struct {
+    fn parse(entry: &'static StructEntry) -> Self {
+        let (mut fields, mut messages) = (Vec::new(), Vec::new());
+        for line in entry.body.lines() {
+            let mut columns = line.split('\t');
+            let mut next = || columns.next().unwrap_or_default();
+            let (name, flags, number) = (next(), next(), next());
+            let ty = Type::parse(&mut next());
+            let number = number.trim_end_matches('p').parse().unwrap_or(0);
+            if let (true, Kind::Struct(inner)) = (flags.contains('i'), &ty.kind) {
+                if number != 0 {
+                    let target = MessageTarget::Embedded { first: fields.len(), inner: *inner };
+                    messages.push(MessageField { number, target });
+                }
+                fields.extend(inner.get().fields.iter().map(|field| field.embed(name)));
+                continue;
+            }
+            if number != 0 {
+                messages.push(MessageField { number, target: MessageTarget::Field(fields.len()) });
+            }
+            fields.push(Field {
+                name,
+                embedded: Vec::new(),
+                omit_empty: flags.contains('o'),
+                omit_zero: flags.contains('z'),
+                ty,
+                patch_strategy: next(),
+                patch_merge_key: next(),
+            });
+        }
+        Self { name: StructRef(entry).name(), fields, messages }
+    }
+
+    /// Index of the field with this JSON name. Keys mostly come in order: the search starts behind the last hit.
+    pub(super) fn position(&self, name: &str, after: usize) -> Option<usize> {
+        let (before, behind) = self.fields.split_at(after.min(self.fields.len()));
+        behind
+            .iter()
+            .position(|field| field.name == name)
+            .map(|at| at + before.len())
+            .or_else(|| before.iter().position(|field| field.name == name))
+    }
+
+    pub(crate) fn field(&self, name: &str) -> Option<&Field> {
+        self.fields.iter().find(|field| field.name == name)
+    }
+}
+
+impl Field {
+    /// This field as one of a struct that embeds its owner as `outer`.
+    fn embed(&self, outer: &'static str) -> Self {
+        let mut embedded = vec![outer];
+        embedded.extend_from_slice(&self.embedded);
+        Self { name: self.name, embedded, ty: self.ty.copy(), ..*self }
+    }
+}
+
+impl Type {
+    /// Reads one type off the front of the text.
+    fn parse(text: &mut &'static str) -> Self {
+        let wrapped = take(text, '%');
+        let name = if take(text, '<') { until(text, '>') } else { "" };
+        let mut characters = text.chars();
+        let first = characters.next().unwrap_or_default();
+        *text = characters.as_str();
+        let kind = match first {
+            'b' => Kind::Bool,
+            'i' => Kind::Int32,
+            'l' => Kind::Int64,
+            'u' => Kind::Uint8,
+            'f' => Kind::Float64,
+            'y' => Kind::Bytes,
+            '*' => Kind::Pointer(Box::new(Self::parse(text))),
+            '[' => Kind::Slice(Box::new(Self::parse(text))),
+            '{' => {
+                take(text, '<');
+                let key = until(text, '>');
+                Kind::Map { key, value: Box::new(Self::parse(text)) }
+            }
+            '@' => Kind::Struct(named(std::mem::take(text))),
+            '!' => Kind::Special(Special::parse(std::mem::take(text))),
+            // 's'; the tool refuses to write anything else.
+            _ => Kind::String,
+        };
+        Self { name, wrapped, kind }
+    }
+
+    /// As Go prints the type in an error.
+    pub(super) fn go_name(&self) -> String {
+        if !self.name.is_empty() {
+            return self.name.to_owned();
+        }
+        match &self.kind {
+            Kind::String => "string".into(),
+            Kind::Bool => "bool".into(),
+            Kind::Int32 => "int32".into(),
+            Kind::Int64 => "int64".into(),
+            Kind::Uint8 => "uint8".into(),
+            Kind::Float64 => "float64".into(),
+            Kind::Bytes => "[]uint8".into(),
+            Kind::Pointer(inner) => format!("*{}", inner.go_name()),
+            Kind::Slice(inner) => format!("[]{}", inner.go_name()),
+            Kind::Map { key, value } => {
+                format!("map[{}]{}", if key.is_empty() { "string" } else { key }, value.go_name())
+            }
+            Kind::Struct(inner) => inner.go_name().into(),
+            Kind::Special(special) => special.go_name().into(),
+        }
+    }
+
+    fn copy(&self) -> Self {
+        let kind = match &self.kind {
+            Kind::String => Kind::String,
+            Kind::Bool => Kind::Bool,
+            Kind::Int32 => Kind::Int32,
+            Kind::Int64 => Kind::Int64,
+            Kind::Uint8 => Kind::Uint8,
+            Kind::Float64 => Kind::Float64,
+            Kind::Bytes => Kind::Bytes,
+            Kind::Pointer(inner) => Kind::Pointer(Box::new(inner.copy())),
+            Kind::Slice(inner) => Kind::Slice(Box::new(inner.copy())),
+            Kind::Map { key, value } => Kind::Map { key, value: Box::new(value.copy()) },
+            Kind::Struct(inner) => Kind::Struct(*inner),
+            Kind::Special(special) => Kind::Special(*special),
+        };
+        Self { kind, ..*self }
+    }
+
+    /// The type behind pointers and slices, one step: what a patch of this field descends into.
+    pub(crate) fn element(&self) -> Option<&Self> {
+        match &self.kind {
+            Kind::Pointer(inner) => match &inner.kind {
+                Kind::Slice(element) => Some(element),
+                _ => Some(inner),
+            },
+            Kind::Slice(element) => Some(element),
+            _ => None,
+        }
+    }
+
+    /// The struct behind at most one pointer.
+    pub(crate) fn as_struct(&self) -> Option<&'static Struct> {
+        match &self.kind {
+            Kind::Struct(inner) => Some(inner.get()),
+            Kind::Pointer(inner) => match &inner.kind {
+                Kind::Struct(inner) => Some(inner.get()),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Go's name of the type's kind (`struct`, `map`, `string`), seen through one pointer.
+    pub(crate) fn go_kind(&self) -> &'static str {
+        match &self.kind {
+            Kind::String => "string",
+            Kind::Bool => "bool",
+            Kind::Int32 => "int32",
+            Kind::Int64 => "int64",
+            Kind::Uint8 => "uint8",
+            Kind::Float64 => "float64",
+            Kind::Bytes | Kind::Slice(_) => "slice",
+            Kind::Pointer(inner) => inner.go_kind(),
+            Kind::Map { .. } => "map",
+            Kind::Struct(_) | Kind::Special(_) => "struct",
+        }
+    }
+}
+
+impl Special {
+    fn parse(name: &str) -> Self {
+        match name {
+            "Quantity" => Self::Quantity,
+            "IntOrString" => Self::IntOrString,
+            "Time" => Self::Time,
+            "MicroTime" => Self::MicroTime,
+            "Duration" => Self::Duration,
+            "FieldsV1" => Self::FieldsV1,
+            "JSON" => Self::Json,
+            "SchemaOrBool" => Self::SchemaOrBool,
+            "SchemaOrArray" => Self::SchemaOrArray,
+            "SchemaOrStringArray" => Self::SchemaOrStringArray,
+            _ => Self::RawExtension,
+        }
+    }
+
+    fn go_name(self) -> &'static str {
+        match self {
+            Self::Quantity => "resource.Quantity",
+            Self::IntOrString => "intstr.IntOrString",
+            Self::Time => "v1.Time",
+            Self::MicroTime => "v1.MicroTime",
+            Self::Duration => "v1.Duration",
+            Self::FieldsV1 => "v1.FieldsV1",
+            Self::RawExtension => "runtime.RawExtension",
+            Self::Json => "v1.JSON",
+            Self::SchemaOrBool => "v1.JSONSchemaPropsOrBool",
+            Self::SchemaOrArray => "v1.JSONSchemaPropsOrArray",
+            Self::SchemaOrStringArray => "v1.JSONSchemaPropsOrStringArray",
+        }
+    }
+}
+
+/// The struct that the three schema unions hold.
+pub(super) fn json_schema() -> StructRef {
+    named("apiextensions-apiserver/pkg/apis/apiextensions/v1.JSONSchemaProps")
+}
+
+fn take(text: &mut &'static str, prefix: char) -> bool {
+    text.strip_prefix(prefix).is_some_and(|rest| {
+        *text = rest;
+        true
+    })
+}
+
+fn until(text: &mut &'static str, end: char) -> &'static str {
+    let (head, rest) = text.split_once(end).unwrap_or((text, ""));
+    *text = rest;
+    head
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_struct_of_the_table_parses_and_every_kind_has_one() {
+        let table = table();
+        assert!(table.kinds.len() > 150 && table.structs.len() > 600);
+        for entry in table.structs.values() {
+            let parsed = StructRef(entry).get();
+            for field in &parsed.fields {
+                assert!(!field.name.is_empty() && !field.ty.go_name().is_empty(), "{}.{}", entry.id, field.name);
+            }
+        }
+    }
+
+    #[test]
+    fn embedded_structs_are_flattened_in_place_and_keep_their_message() {
+        let volume = named("api/core/v1.Volume").get();
+        assert_eq!(volume.fields[0].name, "name");
+        let host_path = volume.field("hostPath").unwrap();
+        assert_eq!(host_path.embedded, ["VolumeSource"]);
+        assert_eq!(host_path.ty.go_name(), "*v1.HostPathVolumeSource");
+        assert!(matches!(volume.messages[1], MessageField { number: 2, target: MessageTarget::Embedded { first: 1, .. } }));
+    }
+
+    #[test]
+    fn named_types_print_as_go_prints_them() {
+        let container = named("api/core/v1.Container").get();
+        assert_eq!(container.field("imagePullPolicy").unwrap().ty.go_name(), "v1.PullPolicy");
+        assert_eq!(container.field("ports").unwrap().ty.go_name(), "[]v1.ContainerPort");
+        let claim = named("api/core/v1.PersistentVolumeClaimStatus").get();
+        let statuses = &claim.field("allocatedResourceStatuses").unwrap().ty;
+        assert_eq!(statuses.go_name(), "map[v1.ResourceName]v1.ClaimResourceStatus");
+    }
+
+    #[test]
+    fn unserved_kinds_are_known_to_the_scheme_only() {
+        assert!(is_registered("extensions", "v1beta1", "Deployment") && kind("extensions", "v1beta1", "Deployment").is_none());
+        assert!(!is_registered("apps", "v1", "Pod"));
+    }
+}

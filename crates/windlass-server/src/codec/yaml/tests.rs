@@ -1,0 +1,143 @@
+use serde_json::json;
+
+use super::*;
+
+fn read(text: &str) -> Value {
+    parse(text.as_bytes()).unwrap().value
+}
+
+#[test]
+fn scalars_are_those_of_yaml_1_1() {
+    let value = read(concat!(
+        "a: [yes, No, on, off, y, n, 'yes']\n",
+        "b: [0644, 0x1F, 0b101, 0o17, 08, 1_000, +5, -7, 18446744073709551615]\n",
+        "c: [1.5, 1.0, 1e3, .5, 1e400]\n",
+        "d: [~, null, '', 2026-01-01, 1:30, !!str 5, !!float 3]\n",
+    ));
+    assert_eq!(value["a"], json!([true, false, true, false, true, false, "yes"]));
+    assert_eq!(value["b"], json!([420, 31, 5, 15, 8, 1000, 5, -7, u64::MAX]));
+    assert_eq!(value["c"], json!([1.5, 1, 1000, 0.5, "1e400"]));
+    assert_eq!(value["d"], json!([null, null, "", "2026-01-01", "1:30", "5", 3]));
+}
+
+#[test]
+fn keys_become_strings_and_only_the_first_document_counts() {
+    assert_eq!(read("1: a\ntrue: b\nyes: c\n1.5: d\n---\nother: x\n"), json!({"1": "a", "true": "c", "1.5": "d"}));
+    assert_eq!(read(""), json!(null));
+    assert_eq!(read("{\"a\": [1, \"b\"]}"), json!({"a": [1, "b"]}));
+}
+
+#[test]
+fn anchors_and_merges_are_expanded() {
+    let value = read("base: &b {a: 1, c: 2}\nx:\n  <<: *b\n  a: 3\nw: *b\nz: {<<: [*b, {a: 9, d: 4}]}\n");
+    assert_eq!(value["x"], json!({"a": 3, "c": 2}));
+    assert_eq!(value["w"], json!({"a": 1, "c": 2}));
+    assert_eq!(value["z"], json!({"a": 1, "c": 2, "d": 4}));
+}
+
+#[test]
+fn duplicate_keys_are_listed_with_their_lines_and_the_last_one_counts() {
+    let document = parse(b"a: 1\nb:\n  c: 1\n  c: 2\na: 3\n").unwrap();
+    assert_eq!(document.value, json!({"a": 3, "b": {"c": 2}}));
+    assert_eq!(
+        document.duplicates.unwrap(),
+        "yaml: unmarshal errors:\n  line 4: key \"c\" already set in map\n  line 5: key \"a\" already set in map"
+    );
+}
+
+#[test]
+fn hostile_documents_are_refused() {
+    for (text, part) in [
+        ("a: &a [*a]".to_owned(), "contains itself"),
+        ("a: .nan".into(), "json: unsupported value: NaN"),
+        ("[a: b: c".into(), "yaml: "),
+        ("<<: 5".into(), "map merge requires"),
+        ("[".repeat(200) + &"]".repeat(200), "max depth"),
+        ("{".repeat(100_000), "yaml: "),
+    ] {
+        let error = parse(text.as_bytes()).unwrap_err();
+        assert!(error.contains(part), "{error}");
+    }
+    let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for level in 1..12 {
+        let previous = format!("*a{}", level - 1);
+        bomb += &format!("a{level}: &a{level} [{}]\n", vec![previous; 10].join(", "));
+    }
+    assert_eq!(parse(bomb.as_bytes()).unwrap_err(), "yaml: document contains excessive aliasing");
+}
+
+#[test]
+fn what_is_written_looks_like_gos() {
+    let value = json!({
+        "kind": "ConfigMap",
+        "apiVersion": "v1",
+        "data": {
+            "bool": "yes", "int": "123", "time": "2026-01-01T00:00:00Z", "date": "2026-1-2", "sixty": "1:30",
+            "empty": "", "plain": "a b", "colon": "a: b", "hash": "a #b", "lead": " a", "quote": "it's",
+            "dash": "- a", "star": "*a", "tab": "a\tb", "multi": "a\nb\n", "open": "a\nb", "keep": "a\n\n",
+            "hint": "  a\nb\n", "trail": "a \nb \n", "url": "http://x/y", "null": "~", "bell": "\u{7}", "float": "1e3"
+        },
+        "list": [1, {"b": 1, "a": [true, null]}, [1, [2]], {}, [], 0.5],
+        "a10": 1, "a9": 2, "A": 3, "yes": 4
+    });
+    let expected = r#"A: 3
+a9: 2
+a10: 1
+apiVersion: v1
+data:
+  bell: "\a"
+  bool: "yes"
+  colon: 'a: b'
+  dash: '- a'
+  date: "2026-1-2"
+  empty: ""
+  float: "1e3"
+  hash: 'a #b'
+  hint: |2
+      a
+    b
+  int: "123"
+  keep: |+
+    a
+
+  lead: ' a'
+  multi: |
+    a
+    b
+  "null": "~"
+  open: |-
+    a
+    b
+  plain: a b
+  quote: it's
+  sixty: "1:30"
+  star: '*a'
+  tab: "a\tb"
+  time: "2026-01-01T00:00:00Z"
+  trail: "a \nb \n"
+  url: http://x/y
+kind: ConfigMap
+list:
+- 1
+- a:
+  - true
+  - null
+  b: 1
+- - 1
+  - - 2
+- {}
+- []
+- 0.5
+"yes": 4
+"#;
+    assert_eq!(to_yaml(&value), expected);
+    assert_eq!(read(expected), value);
+}
+
+#[test]
+fn long_lines_are_folded_at_eighty() {
+    let text = "word ".repeat(30).trim_end().to_owned();
+    let yaml = to_yaml(&json!({ "a": text }));
+    assert!(yaml.lines().count() > 1 && yaml.lines().skip(1).all(|line| line.starts_with("  word")), "{yaml}");
+    assert_eq!(read(&yaml), json!({ "a": text }));
+}
