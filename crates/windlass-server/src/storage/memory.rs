@@ -317,13 +317,12 @@ impl Stream for Watch {
             return Poll::Ready(None);
         }
         let coop = ready!(coop::poll_proceed(cx));
-        let event = match self.replay.next() {
-            Some(event) => Ok(event),
-            None => {
-                // The replayed events are gone, so may be the memory that held them.
-                drop(mem::take(&mut self.replay));
-                ready!(self.watcher.mailbox.poll_take(cx))
-            }
+        let event = if let Some(event) = self.replay.next() {
+            Ok(event)
+        } else {
+            // The replayed events are gone, so may be the memory that held them.
+            drop(mem::take(&mut self.replay));
+            ready!(self.watcher.mailbox.poll_take(cx))
         };
         coop.made_progress();
         Poll::Ready(match event {
