@@ -54,16 +54,12 @@ impl<D: Default> Subscription<D> {
             }),
             Poll::Ready(Err(())) => Err(()),
         };
-        match next {
-            Ok(event) => {
-                self.delivered = event.event.revision;
-                Poll::Ready(Some(event))
-            }
-            Err(()) => {
-                self.closed = true;
-                Poll::Ready(None)
-            }
+        if let Ok(event) = &next {
+            self.delivered = event.event.revision;
+        } else {
+            self.closed = true;
         }
+        Poll::Ready(next.ok())
     }
 
     /// The next event of the replay; none when there is nothing (more) to replay.

@@ -53,7 +53,7 @@ async fn retention_bounds_the_bytes_that_only_history_holds() {
 #[tokio::test]
 async fn history_may_be_as_large_as_what_is_live() {
     let storage = MemoryStorage::with_retention(Retention { events: usize::MAX, bytes: 0 });
-    write(&storage, "/large", &[0; 1_000_000], 1).await;
+    write(&storage, "/large", &vec![0; 1_000_000], 1).await;
     let first = write(&storage, "/a", b"1", 1).await;
     write(&storage, "/b", b"1", 1000).await;
     assert!(storage.watch("", first).await.is_ok());
