@@ -1,5 +1,6 @@
 //! An embedded Kubernetes API server, in process or over HTTPS
 
+mod codec;
 mod watch_cache;
 
 pub mod storage;
