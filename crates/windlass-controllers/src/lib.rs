@@ -1,1 +1,20 @@
-//! The built-in controllers and a node simulator, on the public API only
+//! The built-in controllers of a Kubernetes control plane, and a simulator of its nodes.
+//!
+//! All of them are ordinary users of the public API: they run beside the embedded server as beside a real one, and
+//! know neither. Each is small on purpose, to be read as an example.
+//!
+//! Decisions are made on values (how many replicas, which pods, what status), apart from the code that looks and writes.
+
+
+mod error;
+mod expectations;
+mod ownership;
+mod pods;
+
+mod deployment;
+mod replicaset;
+
+mod catalog;
+
+pub use catalog::{BuiltIn, Controllers, UnknownController};
+pub use error::ReconcileError;

@@ -1,0 +1,120 @@
+//! Which controllers there are, and which of them to run.
+
+use std::{collections::BTreeSet, fmt, str::FromStr};
+
+use thiserror::Error;
+use windlass_runtime::Manager;
+
+use crate::{deployment, replicaset};
+
+/// A built-in controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum BuiltIn {
+    /// Rollouts.
+    Deployment,
+    /// So many pods of a template.
+    ReplicaSet,
+}
+
+/// The controllers of a control plane, and what they need to know of it.
+#[derive(Clone, Debug)]
+#[must_use = "controllers do nothing until they are added to a manager"]
+pub struct Controllers {
+    chosen: BTreeSet<BuiltIn>,
+}
+
+/// A name that is no built-in controller's.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("there is no controller {name:?}; there are: {}, or none", names())]
+pub struct UnknownController {
+    /// The name as it was given.
+    pub name: String,
+}
+
+impl BuiltIn {
+    /// All of them, in the order in which they are shown.
+    pub const ALL: &[Self] = &[Self::Deployment, Self::ReplicaSet];
+
+    /// The name in flags and logs.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Deployment => "deployment",
+            Self::ReplicaSet => "replicaset",
+        }
+    }
+}
+
+impl fmt::Display for BuiltIn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Controllers {
+    /// All controllers.
+    pub fn all() -> Self {
+        Self::of(BuiltIn::ALL.iter().copied())
+    }
+
+    /// Some controllers.
+    pub fn of(chosen: impl IntoIterator<Item = BuiltIn>) -> Self {
+        Self { chosen: chosen.into_iter().collect() }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.chosen.is_empty()
+    }
+
+    /// Adds them to a manager.
+    pub fn add_to(&self, manager: &mut Manager) {
+        for controller in &self.chosen {
+            match controller {
+                BuiltIn::Deployment => deployment::add_to(manager),
+                BuiltIn::ReplicaSet => replicaset::add_to(manager),
+            }
+        }
+    }
+}
+
+impl FromStr for Controllers {
+    type Err = UnknownController;
+
+    /// Names separated by commas, `*` for all, or `none`.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "none" {
+            return Ok(Self::of([]));
+        }
+        let mut chosen = BTreeSet::new();
+        for name in text.split(',').map(str::trim) {
+            if name == "*" {
+                chosen.extend(BuiltIn::ALL);
+                continue;
+            }
+            let known = BuiltIn::ALL.iter().find(|controller| controller.name() == name);
+            chosen.insert(*known.ok_or_else(|| UnknownController { name: name.to_owned() })?);
+        }
+        Ok(Self { chosen })
+    }
+}
+
+fn names() -> String {
+    BuiltIn::ALL.iter().map(|controller| controller.name()).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn controllers_are_chosen_by_name() {
+        let chosen: Controllers = "deployment, replicaset".parse().unwrap();
+        assert_eq!(chosen.chosen.into_iter().collect::<Vec<_>>(), [BuiltIn::Deployment, BuiltIn::ReplicaSet]);
+        assert!("none".parse::<Controllers>().unwrap().is_empty());
+        assert_eq!("*".parse::<Controllers>().unwrap().chosen.len(), BuiltIn::ALL.len());
+        let error = "deployment,cronjobs".parse::<Controllers>().unwrap_err().to_string();
+        assert!(error.contains("\"cronjobs\"") && error.contains("replicaset"), "{error}");
+    }
+}

@@ -1,0 +1,170 @@
+//! Deployment: replaces the pods of one template by those of another, without losing too many at once.
+//!
+//! Each template has its replica set; a rollout moves replicas from the old ones to the new one. What is decided is
+//! decided on values ([`scale`], [`status`], [`template`]); this file looks, asks them, and writes.
+
+mod annotation;
+mod replica_sets;
+mod scale;
+mod status;
+mod template;
+
+use std::{sync::Arc, time::Duration};
+
+use k8s_openapi::api::{
+    apps::v1::{Deployment, ReplicaSet},
+    core::v1::Pod,
+};
+use windlass_api::{LabelSelector, ObjectExt, ObjectRef};
+use windlass_cache::{Cached, Lister};
+use windlass_runtime::{Action, Context, Controller, Manager, Watch};
+
+use self::{
+    replica_sets::Rollout,
+    scale::{ReplicaSets, desired_replicas, is_recreate, spec_replicas},
+    status::Progress,
+};
+use crate::{error::ReconcileError, ownership, pods};
+
+/// Deployments reconciled at the same time.
+const WORKERS: usize = 5;
+
+/// Adds the controller to a manager.
+pub(crate) fn add_to(manager: &mut Manager) {
+    let sets = manager.cluster().informer::<ReplicaSet>(&Watch::all()).store();
+    manager.add(
+        Controller::<Deployment>::new()
+            .named("deployment")
+            .owns::<ReplicaSet>()
+            // Recreate waits for the last old pod to go.
+            .watches_with(Watch::<Pod>::all(), move |pod| deployment_of_ending_pod(&sets, pod))
+            .concurrency(WORKERS)
+            .reconcile(reconcile),
+    );
+}
+
+/// The deployment of a pod that is on its way out, by way of its replica set.
+fn deployment_of_ending_pod(sets: &Lister<ReplicaSet>, pod: &Cached<Pod>) -> Option<ObjectRef<Deployment>> {
+    let meta = pod.meta();
+    let set = meta.controller().filter(|owner| meta.is_deleting() && ownership::is_kind::<ReplicaSet>(owner))?;
+    let namespace = meta.namespace.clone()?;
+    let set = sets.get(&ObjectRef::new(set.name.clone()).within(namespace.clone()))?;
+    let deployment = set.meta().controller().filter(|owner| ownership::is_kind::<Deployment>(owner))?;
+    Some(ObjectRef::new(deployment.name.clone()).within(namespace))
+}
+
+async fn reconcile(deployment: Arc<Deployment>, cx: Context) -> Result<Action, ReconcileError> {
+    let Some(selector) = selector(&deployment)? else {
+        // The API server allows no empty selector; it would claim every replica set.
+        return Ok(Action::await_change());
+    };
+    let candidates = cx.store::<ReplicaSet>().within(deployment.namespace().unwrap_or_default());
+    let claimed = ownership::claim_all(cx.client(), &*deployment, &selector, candidates).await?;
+    let mut sets = Vec::with_capacity(claimed.len());
+    for set in &claimed {
+        sets.push((*set.get()?).clone());
+    }
+
+    let mut rollout = Rollout::new(&cx, (*deployment).clone(), sets);
+    if deployment.is_deleting() {
+        rollout.write_status().await?;
+        return Ok(Action::await_change());
+    }
+    rollout.note_pause();
+    if is_paused(&deployment) || size_changed(&deployment, rollout.sets()) {
+        rollout.sync_new(replica_sets::IfMissing::Leave).await?;
+        rollout.scale_in_proportion().await?;
+        if is_paused(&deployment) {
+            rollout.clean_up().await?;
+        }
+    } else if is_recreate(&deployment) {
+        recreate(&cx, &mut rollout).await?;
+    } else {
+        roll(&mut rollout).await?;
+    }
+    let deadline = rollout.write_status().await?;
+    let wait = deadline.and_then(|at| Duration::try_from(at.duration_since(cx.clock().now())).ok());
+    // A second late rather than a moment early, when the deadline would not have passed yet.
+    Ok(wait.map_or_else(Action::await_change, |wait| Action::requeue_after(wait + Duration::from_secs(1))))
+}
+
+/// One step of a rolling update: up, or else down.
+async fn roll(rollout: &mut Rollout<'_>) -> Result<(), ReconcileError> {
+    rollout.sync_new(replica_sets::IfMissing::Create).await?;
+    let target = scale::new_replicas(rollout.deployment(), rollout.sets());
+    if let Some(new) = rollout.sets().new.clone()
+        && spec_replicas(&new) != target
+    {
+        return rollout.scale(&[(new.name().to_owned(), target)]).await;
+    }
+    let targets = scale::old_replicas(rollout.deployment(), rollout.sets());
+    if !targets.is_empty() {
+        return rollout.scale(&targets).await;
+    }
+    rollout.clean_up().await
+}
+
+/// One step of a replacement: first the old ones go, all of them, then the new ones come.
+async fn recreate(cx: &Context, rollout: &mut Rollout<'_>) -> Result<(), ReconcileError> {
+    rollout.sync_new(replica_sets::IfMissing::Leave).await?;
+    let down: Vec<_> = rollout.sets().old_active().map(|set| (set.name().to_owned(), 0)).collect();
+    if !down.is_empty() {
+        return rollout.scale(&down).await;
+    }
+    if has_old_pods(cx, rollout.sets())? {
+        return Ok(());
+    }
+    rollout.sync_new(replica_sets::IfMissing::Create).await?;
+    let target = desired_replicas(rollout.deployment());
+    if let Some(new) = rollout.sets().new.clone()
+        && spec_replicas(&new) != target
+    {
+        rollout.scale(&[(new.name().to_owned(), target)]).await?;
+    }
+    rollout.clean_up().await
+}
+
+/// Whether a pod of an old replica set is still running.
+fn has_old_pods(cx: &Context, sets: &ReplicaSets) -> Result<bool, ReconcileError> {
+    let Some(namespace) = sets.old.first().and_then(ObjectExt::namespace) else { return Ok(false) };
+    for pod in cx.store::<Pod>().within(namespace) {
+        let owner = pod.meta().controller().map(|owner| owner.uid.clone());
+        let is_old = owner.is_some_and(|uid| sets.old.iter().any(|set| set.uid() == Some(&*uid)));
+        if is_old && !pods::is_finished(&*pod.get()?) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether the deployment asks for another number of replicas than its replica sets were sized for.
+fn size_changed(deployment: &Deployment, sets: &ReplicaSets) -> bool {
+    let desired = desired_replicas(deployment).to_string();
+    let sized_for = |set: &ReplicaSet| set.annotations().get(annotation::DESIRED_REPLICAS).cloned();
+    let active = sets.all().filter(|set| spec_replicas(set) > 0);
+    active.filter_map(sized_for).any(|sized| sized != desired)
+}
+
+fn is_paused(deployment: &Deployment) -> bool {
+    deployment.spec.as_ref().and_then(|spec| spec.paused).unwrap_or(false)
+}
+
+/// The deployment's selector; `None` when it selects everything.
+fn selector(deployment: &Deployment) -> Result<Option<LabelSelector>, ReconcileError> {
+    let Some(spec) = &deployment.spec else { return Ok(None) };
+    let selector = LabelSelector::try_from(&spec.selector)?;
+    Ok(Some(selector).filter(|selector| !selector.is_empty()))
+}
+
+/// What a rollout has to say of whether it is paused; nothing when that is no news.
+fn pause_progress(deployment: &Deployment) -> Option<Progress> {
+    status::deadline_seconds(deployment)?;
+    let was_paused = status::progressing_reason(deployment) == Some("DeploymentPaused");
+    // A deadline that has passed stays told: a pause does not undo it.
+    let timed_out = status::progressing_reason(deployment) == Some("ProgressDeadlineExceeded");
+    match (is_paused(deployment), was_paused) {
+        (true, false) if !timed_out => Some(Progress::Paused),
+        (false, true) => Some(Progress::Resumed),
+        _ => None,
+    }
+}

@@ -1,0 +1,280 @@
+//! The replica sets of one deployment during one reconcile: found, created, sized, cleaned up.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::apps::v1::{Deployment, DeploymentStatus, ReplicaSet, ReplicaSetSpec},
+    apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta},
+};
+use windlass_api::{ObjectExt, Preconditions};
+use windlass_runtime::Context;
+
+use super::{
+    annotation, pause_progress,
+    scale::{self, ReplicaSets, Scaling, Slack, desired_replicas, spec_replicas},
+    status::{self, Progress},
+    template,
+};
+use crate::error::ReconcileError;
+
+/// What to do when no replica set has the deployment's template yet.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum IfMissing {
+    Create,
+    Leave,
+}
+
+/// A deployment and its replica sets as far as this reconcile has brought them.
+pub(super) struct Rollout<'c> {
+    cx: &'c Context,
+    deployment: Deployment,
+    sets: ReplicaSets,
+    /// What the conditions are to remember.
+    progress: Option<Progress>,
+}
+
+impl<'c> Rollout<'c> {
+    pub(super) fn new(cx: &'c Context, deployment: Deployment, mut all: Vec<ReplicaSet>) -> Self {
+        all.sort_by(|a, b| {
+            let age = a.metadata.creation_timestamp.cmp(&b.metadata.creation_timestamp);
+            age.then_with(|| a.name().cmp(b.name()))
+        });
+        let new = template::find_new(&deployment, &all).map(|set| set.name().to_owned());
+        let (new, old): (Vec<_>, Vec<_>) = all.into_iter().partition(|set| Some(set.name()) == new.as_deref());
+        let sets = ReplicaSets { new: new.into_iter().next(), old };
+        Self { cx, deployment, sets, progress: None }
+    }
+
+    pub(super) fn deployment(&self) -> &Deployment {
+        &self.deployment
+    }
+
+    pub(super) fn sets(&self) -> &ReplicaSets {
+        &self.sets
+    }
+
+    /// Notes a pause, or its end, for the conditions.
+    pub(super) fn note_pause(&mut self) {
+        self.progress = pause_progress(&self.deployment);
+    }
+
+    /// Finds or creates the replica set of the deployment's template, and brings its annotations and the deployment's
+    /// revision up to date.
+    pub(super) async fn sync_new(&mut self, missing: IfMissing) -> Result<(), ReconcileError> {
+        let newest_old = self.sets.old.iter().map(|set| annotation::revision(set.annotations())).max().unwrap_or(0);
+        let revision = newest_old + 1;
+        match (self.sets.new.take(), missing) {
+            (Some(set), _) => self.update_new(set, revision).await?,
+            (None, IfMissing::Leave) => return Ok(()),
+            (None, IfMissing::Create) => self.create_new(revision).await?,
+        }
+        self.sync_revision().await
+    }
+
+    async fn update_new(&mut self, mut set: ReplicaSet, revision: i64) -> Result<(), ReconcileError> {
+        let limits = limits(&self.deployment);
+        let min_ready = self.deployment.spec.as_ref().and_then(|spec| spec.min_ready_seconds);
+        let annotations = set.annotations_mut();
+        let mut changed = annotation::copy(self.deployment.annotations(), annotations);
+        changed |= annotation::set_revision(annotations, revision);
+        if !annotations.contains_key(annotation::DESIRED_REPLICAS) {
+            for (key, value) in limits {
+                changed |= annotation::set(annotations, key, &value);
+            }
+        }
+        if let Some(spec) = &mut set.spec
+            && spec.min_ready_seconds != min_ready
+        {
+            spec.min_ready_seconds = min_ready;
+            changed = true;
+        }
+        if status::progressing_reason(&self.deployment).is_none() && self.progress.is_none() {
+            self.progress = Some(Progress::Found(set.name().to_owned()));
+        }
+        self.sets.new = Some(if changed { self.cx.client().update(&set).await? } else { set });
+        Ok(())
+    }
+
+    async fn create_new(&mut self, revision: i64) -> Result<(), ReconcileError> {
+        let mut set = self.replica_set(revision);
+        set.spec.get_or_insert_default().replicas = Some(scale::new_replicas(&self.deployment, &self.sets));
+        match self.cx.client().create(&set).await {
+            Ok(created) => {
+                self.progress = Some(Progress::Created(created.name().to_owned()));
+                self.sets.new = Some(created);
+                Ok(())
+            }
+            Err(error) if error.is_already_exists() => self.resolve_collision(&set, revision).await,
+            Err(error) => {
+                self.progress = Some(Progress::CreateFailed(error.to_string()));
+                self.write_status().await?;
+                Err(error.into())
+            }
+        }
+    }
+
+    /// A replica set of that name is there. Either the cache has not shown it yet, and it is ours; or another template
+    /// has the same hash, and the next try takes another name.
+    async fn resolve_collision(&mut self, wanted: &ReplicaSet, revision: i64) -> Result<(), ReconcileError> {
+        let Some(live) = self.cx.client().get_opt::<ReplicaSet>(wanted.object_ref()).await? else { return Ok(()) };
+        let same = template::find_new(&self.deployment, std::slice::from_ref(&live)).is_some();
+        if same && live.is_controlled_by(&self.deployment) {
+            return self.update_new(live, revision).await;
+        }
+        let status = self.deployment.status.get_or_insert_default();
+        status.collision_count = Some(status.collision_count.unwrap_or(0) + 1);
+        self.deployment = self.cx.client().update_status(&self.deployment).await?;
+        Ok(())
+    }
+
+    /// The deployment shows the revision of its newest replica set.
+    async fn sync_revision(&mut self) -> Result<(), ReconcileError> {
+        let Some(new) = &self.sets.new else { return Ok(()) };
+        let Some(revision) = new.annotations().get(annotation::REVISION).cloned() else { return Ok(()) };
+        let mut changed = self.deployment.clone();
+        if annotation::set(changed.annotations_mut(), annotation::REVISION, &revision) {
+            self.deployment = self.cx.client().update(&changed).await?;
+        }
+        Ok(())
+    }
+
+    /// The replica set of the deployment's template, without a number of replicas.
+    fn replica_set(&self, revision: i64) -> ReplicaSet {
+        let spec = self.deployment.spec.clone().unwrap_or_default();
+        let collisions = self.deployment.status.as_ref().and_then(|status| status.collision_count).unwrap_or(0);
+        let hash = template::hash(&spec.template, collisions);
+        let label = |labels: Option<BTreeMap<String, String>>| {
+            let mut labels = labels.unwrap_or_default();
+            labels.insert(template::HASH_LABEL.to_owned(), hash.clone());
+            Some(labels)
+        };
+        let mut pods = spec.template;
+        let metadata = pods.metadata.get_or_insert_default();
+        metadata.labels = label(metadata.labels.take());
+        let labels = metadata.labels.clone();
+
+        let mut annotations = BTreeMap::new();
+        annotation::copy(self.deployment.annotations(), &mut annotations);
+        annotation::set_revision(&mut annotations, revision);
+        annotations.extend(limits(&self.deployment).map(|(key, value)| (key.to_owned(), value)));
+
+        let metadata = ObjectMeta {
+            name: Some(format!("{}-{hash}", self.deployment.name())),
+            namespace: self.deployment.namespace().map(str::to_owned),
+            labels,
+            annotations: Some(annotations),
+            ..ObjectMeta::default()
+        };
+        let selector = LabelSelector { match_labels: label(spec.selector.match_labels), ..spec.selector };
+        let spec = ReplicaSetSpec {
+            min_ready_seconds: spec.min_ready_seconds,
+            replicas: None,
+            selector,
+            template: Some(pods),
+        };
+        ReplicaSet { metadata, spec: Some(spec), status: None }.controlled_by(&self.deployment)
+    }
+
+    /// Gives replica sets other numbers of replicas.
+    pub(super) async fn scale(&mut self, targets: &[Scaling]) -> Result<(), ReconcileError> {
+        let limits = limits(&self.deployment);
+        for set in self.sets.old.iter_mut().chain(&mut self.sets.new) {
+            let target = targets.iter().find(|(name, _)| name == set.name()).map(|(_, replicas)| *replicas);
+            let mut changed = set.clone();
+            let mut differs = false;
+            if let Some(replicas) = target.filter(|replicas| *replicas != spec_replicas(set)) {
+                changed.spec.get_or_insert_default().replicas = Some(replicas);
+                differs = true;
+            }
+            // Whoever has pods is measured against these when the deployment's size changes.
+            if target.is_some() || spec_replicas(set) > 0 {
+                for (key, value) in &limits {
+                    differs |= annotation::set(changed.annotations_mut(), key, value);
+                }
+            }
+            if differs {
+                *set = self.cx.client().update(&changed).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings the replica sets to the deployment's size without moving the rollout on.
+    pub(super) async fn scale_in_proportion(&mut self) -> Result<(), ReconcileError> {
+        let targets = self.sizes();
+        self.scale(&targets).await
+    }
+
+    fn sizes(&self) -> Vec<Scaling> {
+        let desired = desired_replicas(&self.deployment);
+        let active: Vec<_> = self.sets.all().filter(|set| spec_replicas(set) > 0).collect();
+        let newest = self.sets.new.as_ref().or(self.sets.old.last());
+        match (active.as_slice(), newest) {
+            // Nobody has pods: the newest gets them all.
+            ([], Some(newest)) => vec![(newest.name().to_owned(), desired)],
+            ([only], _) => vec![(only.name().to_owned(), desired)],
+            _ if self.is_saturated() => self.sets.old_active().map(|set| (set.name().to_owned(), 0)).collect(),
+            _ if scale::is_recreate(&self.deployment) => Vec::new(),
+            _ => scale::proportional(&self.deployment, &self.sets),
+        }
+    }
+
+    /// Whether the new replica set alone is what the deployment was last sized for, and available.
+    fn is_saturated(&self) -> bool {
+        let Some(new) = &self.sets.new else { return false };
+        let desired = desired_replicas(&self.deployment);
+        let sized_for = new.annotations().get(annotation::DESIRED_REPLICAS).and_then(|value| value.parse::<i32>().ok());
+        spec_replicas(new) == desired && sized_for == Some(desired) && scale::available_replicas(new) == desired
+    }
+
+    /// Deletes old replica sets beyond the history that the deployment keeps, once the rollout is complete.
+    pub(super) async fn clean_up(&mut self) -> Result<(), ReconcileError> {
+        let status = status::compute(&self.deployment, &self.sets, None, self.cx.clock().now());
+        if !status::is_complete(&self.deployment, &status) {
+            return Ok(());
+        }
+        let Some(limit) = self.deployment.spec.as_ref().and_then(|spec| spec.revision_history_limit) else {
+            return Ok(());
+        };
+        let mut idle: Vec<_> = self.sets.old.iter().filter(|set| is_idle(set)).collect();
+        idle.sort_by_key(|set| annotation::revision(set.annotations()));
+        let surplus = idle.len().saturating_sub(usize::try_from(limit).unwrap_or(usize::MAX));
+        for set in &idle[..surplus] {
+            let preconditions = Preconditions { uid: set.uid().map(str::to_owned), resource_version: None };
+            match self.cx.client().delete::<ReplicaSet>(set.object_ref()).preconditions(preconditions).await {
+                Err(error) if !error.is_not_found() => return Err(error.into()),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the status if it is another, and tells when the progress deadline passes.
+    pub(super) async fn write_status(&mut self) -> Result<Option<Timestamp>, ReconcileError> {
+        let status: DeploymentStatus =
+            status::compute(&self.deployment, &self.sets, self.progress.as_ref(), self.cx.clock().now());
+        let deadline = status::deadline(&self.deployment, &status);
+        if Some(&status) != self.deployment.status.as_ref() {
+            self.deployment.status = Some(status);
+            self.deployment = self.cx.client().update_status(&self.deployment).await?;
+        }
+        Ok(deadline)
+    }
+}
+
+/// What the replica sets remember of the deployment's size.
+fn limits(deployment: &Deployment) -> [(&'static str, String); 2] {
+    let desired = desired_replicas(deployment);
+    let max = desired + Slack::of(deployment).surge;
+    [(annotation::DESIRED_REPLICAS, desired.to_string()), (annotation::MAX_REPLICAS, max.to_string())]
+}
+
+/// Whether a replica set has no pods and is to have none.
+fn is_idle(set: &ReplicaSet) -> bool {
+    let status = set.status.as_ref();
+    spec_replicas(set) == 0
+        && status.map_or(0, |status| status.replicas) == 0
+        && status.and_then(|status| status.observed_generation) >= set.metadata.generation
+        && !set.is_deleting()
+}

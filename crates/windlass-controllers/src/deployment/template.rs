@@ -1,0 +1,77 @@
+//! The identity of a pod template: equality, and the hash that names its replica set.
+
+use k8s_openapi::api::{
+    apps::v1::{Deployment, ReplicaSet},
+    core::v1::PodTemplateSpec,
+};
+use windlass_api::ObjectExt;
+
+/// The label that keeps the pods of a deployment's replica sets apart.
+pub(super) const HASH_LABEL: &str = "pod-template-hash";
+
+/// The letters of hashes: no vowels, so no words.
+const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+
+/// The replica set whose template is the deployment's; of several, the oldest.
+pub(super) fn find_new<'s>(deployment: &Deployment, sets: &'s [ReplicaSet]) -> Option<&'s ReplicaSet> {
+    let wanted = deployment.spec.as_ref().map(|spec| &spec.template)?;
+    let matching = sets.iter().filter(|set| {
+        let template = set.spec.as_ref().and_then(|spec| spec.template.as_ref());
+        template.is_some_and(|template| equal_but_for_hash(template, wanted))
+    });
+    matching.min_by(|a, b| {
+        let age = a.metadata.creation_timestamp.cmp(&b.metadata.creation_timestamp);
+        age.then_with(|| a.name().cmp(b.name()))
+    })
+}
+
+/// Whether two templates ask for the same pods.
+fn equal_but_for_hash(a: &PodTemplateSpec, b: &PodTemplateSpec) -> bool {
+    without_hash(a) == without_hash(b)
+}
+
+fn without_hash(template: &PodTemplateSpec) -> PodTemplateSpec {
+    let mut template = template.clone();
+    if let Some(labels) = template.metadata.as_mut().and_then(|metadata| metadata.labels.as_mut()) {
+        labels.remove(HASH_LABEL);
+    }
+    template
+}
+
+/// A short name for a template. `collisions` counts earlier templates of the deployment that happened to have the same.
+pub(super) fn hash(template: &PodTemplateSpec, collisions: i32) -> String {
+    let encoded = serde_json::to_vec(&without_hash(template)).unwrap_or_default();
+    let salt = if collisions > 0 { collisions.to_string() } else { String::new() };
+    // FNV-1a: no secret is kept here, and the same template must have the same name after a restart.
+    let fnv = encoded.iter().chain(salt.as_bytes()).fold(0x811c_9dc5_u32, |hash, byte| {
+        (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
+    });
+    fnv.to_string().bytes().map(|digit| char::from(ALPHABET[usize::from(digit) % ALPHABET.len()])).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+    use super::*;
+
+    fn template(labels: &[(&str, &str)]) -> PodTemplateSpec {
+        let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        PodTemplateSpec { metadata: Some(ObjectMeta { labels: Some(labels), ..ObjectMeta::default() }), spec: None }
+    }
+
+    #[test]
+    fn the_hash_label_is_no_part_of_a_template() {
+        let (plain, labelled) = (template(&[("a", "b")]), template(&[("a", "b"), (HASH_LABEL, "x")]));
+        assert!(equal_but_for_hash(&plain, &labelled));
+        assert_eq!(hash(&plain, 0), hash(&labelled, 0));
+        assert!(!equal_but_for_hash(&plain, &template(&[("a", "c")])));
+    }
+
+    #[test]
+    fn a_collision_gives_another_name() {
+        let template = template(&[]);
+        assert_ne!(hash(&template, 0), hash(&template, 1));
+        assert!(hash(&template, 0).bytes().all(|byte| ALPHABET.contains(&byte)));
+    }
+}

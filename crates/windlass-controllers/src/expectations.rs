@@ -1,0 +1,126 @@
+//! What a controller has done that its cache does not show yet.
+
+use std::{sync::Arc, time::Duration};
+
+use hashbrown::{HashMap, HashSet};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use windlass_api::ObjectKey;
+
+/// How long an expectation holds. A write whose effect has not been seen by then never will be: the object came and went
+/// between two looks, or the cache missed it.
+const TIMEOUT: Duration = Duration::from_secs(300);
+
+/// Creations and deletions, per owner, that the cache has yet to show.
+///
+/// A controller that counts its replicas in a cache which lags behind its own writes would create too many. So it notes
+/// the uids of what it created and deleted, and does not count again before the cache has caught up with them. Unlike
+/// counters that event handlers decrement, uids can be checked against the cache at any time: a missed or doubled event
+/// does no harm.
+#[derive(Debug, Default)]
+pub(crate) struct Expectations {
+    owners: Mutex<HashMap<ObjectKey, Expected>>,
+}
+
+#[derive(Debug)]
+struct Expected {
+    created: HashSet<Arc<str>>,
+    deleted: HashSet<Arc<str>>,
+    /// When the last of them was noted.
+    since: Instant,
+}
+
+/// What the cache shows of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// It is not there.
+    Absent,
+    /// It is there and not being deleted.
+    Alive,
+    /// It is there, being deleted.
+    Deleting,
+}
+
+impl Expectations {
+    /// The controller created an object for `owner`.
+    pub(crate) fn created(&self, owner: &ObjectKey, uid: &str) {
+        self.note(owner, |expected| expected.created.insert(uid.into()));
+    }
+
+    /// The controller deleted an object of `owner`.
+    pub(crate) fn deleted(&self, owner: &ObjectKey, uid: &str) {
+        self.note(owner, |expected| expected.deleted.insert(uid.into()));
+    }
+
+    /// Drops what the cache shows by now, and tells whether nothing is left to wait for.
+    pub(crate) fn satisfied(&self, owner: &ObjectKey, seen: impl Fn(&str) -> Seen) -> bool {
+        let mut owners = self.owners.lock();
+        let Some(expected) = owners.get_mut(owner) else { return true };
+        expected.created.retain(|uid| seen(uid) == Seen::Absent);
+        expected.deleted.retain(|uid| seen(uid) == Seen::Alive);
+        let nothing_left = expected.created.is_empty() && expected.deleted.is_empty();
+        let satisfied = nothing_left || expected.since.elapsed() >= TIMEOUT;
+        if satisfied {
+            owners.remove(owner);
+        }
+        satisfied
+    }
+
+    /// How long to wait at most for the expectations of an owner.
+    pub(crate) const fn timeout() -> Duration {
+        TIMEOUT
+    }
+
+    /// The owner is gone.
+    pub(crate) fn forget(&self, owner: &ObjectKey) {
+        self.owners.lock().remove(owner);
+    }
+
+    fn note(&self, owner: &ObjectKey, add: impl FnOnce(&mut Expected) -> bool) {
+        let mut owners = self.owners.lock();
+        let fresh = || Expected { created: HashSet::new(), deleted: HashSet::new(), since: Instant::now() };
+        let expected = owners.entry_ref(owner).or_insert_with(fresh);
+        expected.since = Instant::now();
+        add(expected);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_owner_waits_for_what_it_did() {
+        let (expectations, owner) = (Expectations::default(), ObjectKey::new("rs").within("n"));
+        assert!(expectations.satisfied(&owner, |_| Seen::Absent));
+        expectations.created(&owner, "a");
+        expectations.deleted(&owner, "b");
+        let lagging = |uid: &str| if uid == "b" { Seen::Alive } else { Seen::Absent };
+        assert!(!expectations.satisfied(&owner, lagging));
+        assert!(!expectations.satisfied(&owner, |_| Seen::Alive), "b is not deleted yet");
+        assert!(expectations.satisfied(&owner, |_| Seen::Deleting));
+        assert!(expectations.satisfied(&owner, lagging), "what was seen once is not expected again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_expectation_does_not_hold_for_ever() {
+        let (expectations, owner) = (Expectations::default(), ObjectKey::new("rs"));
+        expectations.created(&owner, "a");
+        tokio::time::advance(TIMEOUT - Duration::from_secs(1)).await;
+        assert!(!expectations.satisfied(&owner, |_| Seen::Absent));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(expectations.satisfied(&owner, |_| Seen::Absent));
+    }
+
+    #[test]
+    fn owners_are_apart_and_can_be_forgotten() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let _guard = runtime.enter();
+        let expectations = Expectations::default();
+        let (one, other) = (ObjectKey::new("one"), ObjectKey::new("other"));
+        expectations.created(&one, "a");
+        assert!(expectations.satisfied(&other, |_| Seen::Absent));
+        expectations.forget(&one);
+        assert!(expectations.satisfied(&one, |_| Seen::Absent));
+    }
+}

@@ -1,0 +1,148 @@
+//! Who manages an object: adopting what belongs to a controller and letting go of what no longer does.
+
+use serde_json::json;
+use windlass_api::{LabelSelector, Meta, Object, ObjectExt, ObjectRef, OwnerRef, Patch, Resource};
+use windlass_cache::Cached;
+use windlass_client::{Client, Error};
+
+/// What a controller is to do about an object that it sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// It is the controller's, and matches.
+    Keep,
+    /// It is nobody's, and matches.
+    Adopt,
+    /// It is the controller's, and matches no more.
+    Release,
+    /// It is none of its business.
+    Ignore,
+}
+
+/// Decides by metadata alone. An owner that is being deleted neither adopts nor releases.
+pub(crate) fn claim<O: Object>(owner: &O, selector: &LabelSelector, object: &Meta) -> Claim {
+    let matches = selector.matches(|label| object.label(label));
+    match object.controller() {
+        Some(controller) if Some(&*controller.uid) != owner.uid() => Claim::Ignore,
+        Some(_) if matches => Claim::Keep,
+        Some(_) if owner.is_deleting() => Claim::Ignore,
+        Some(_) => Claim::Release,
+        None if matches && !owner.is_deleting() && !object.is_deleting() => Claim::Adopt,
+        None => Claim::Ignore,
+    }
+}
+
+/// The objects of `candidates` that are the owner's, after adopting and releasing.
+///
+/// Adoption asks the server first whether the owner still is who the cache says: the object must not get an owner that
+/// is gone, for the garbage collector would delete it.
+pub(crate) async fn claim_all<O, T>(
+    client: &Client,
+    owner: &O,
+    selector: &LabelSelector,
+    candidates: Vec<Cached<T>>,
+) -> Result<Vec<Cached<T>>, Error>
+where
+    O: Resource,
+    T: Resource,
+{
+    let mut claimed = Vec::with_capacity(candidates.len());
+    let mut may_adopt = None;
+    for object in candidates {
+        match claim(owner, selector, object.meta()) {
+            Claim::Keep => claimed.push(object),
+            Claim::Ignore => {}
+            Claim::Release => ignore_gone(release(client, owner, &object).await)?,
+            Claim::Adopt => {
+                if may_adopt.is_none() {
+                    may_adopt = Some(is_alive(client, owner).await?);
+                }
+                if may_adopt == Some(true) {
+                    // It shows up as owned in the cache soon, and is counted then; who creates meanwhile creates too
+                    // many, so it is counted now.
+                    ignore_gone(adopt(client, owner, &object).await)?;
+                    claimed.push(object);
+                }
+            }
+        }
+    }
+    Ok(claimed)
+}
+
+async fn is_alive<O: Resource>(client: &Client, owner: &O) -> Result<bool, Error> {
+    let live = client.get_opt::<O>(owner.object_ref()).await?;
+    Ok(live.is_some_and(|live| live.uid() == owner.uid() && !live.is_deleting()))
+}
+
+async fn adopt<O: Resource, T: Resource>(client: &Client, owner: &O, object: &Cached<T>) -> Result<(), Error> {
+    let reference = owner.controller_ref();
+    patch_owners(client, object, &json!([reference])).await
+}
+
+async fn release<O: Resource, T: Resource>(client: &Client, owner: &O, object: &Cached<T>) -> Result<(), Error> {
+    patch_owners(client, object, &json!([{"$patch": "delete", "uid": owner.uid()}])).await
+}
+
+/// The uid in the patch is a precondition: another object of the same name is not meant.
+async fn patch_owners<T: Resource>(
+    client: &Client,
+    object: &Cached<T>,
+    owners: &serde_json::Value,
+) -> Result<(), Error> {
+    let meta = object.meta();
+    let patch = Patch::Strategic(json!({"metadata": {"uid": meta.uid, "ownerReferences": owners}}));
+    client.patch::<T>(ObjectRef::from(meta.key()), patch).await.map(drop)
+}
+
+/// An object that is gone, or is another one by now, need not be claimed.
+fn ignore_gone(outcome: Result<(), Error>) -> Result<(), Error> {
+    match outcome {
+        Err(error) if error.is_not_found() || error.is_conflict() || error.is_invalid() => Ok(()),
+        other => other,
+    }
+}
+
+/// Whether an owner reference names an object of kind `K`, in whatever version.
+pub(crate) fn is_kind<K: Resource>(owner: &OwnerRef) -> bool {
+    let resource = K::api_resource();
+    owner.group() == resource.group && *owner.kind == *resource.kind
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::apps::v1::ReplicaSet;
+
+    use super::*;
+
+    fn owner(uid: &str, deleting: bool) -> ReplicaSet {
+        let mut set = ReplicaSet::default();
+        set.metadata.uid = Some(uid.to_owned());
+        set.metadata.deletion_timestamp =
+            deleting.then(|| k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(jiff::Timestamp::UNIX_EPOCH));
+        set
+    }
+
+    fn object(labels: &[(&str, &str)], controller: Option<&str>) -> Meta {
+        Meta {
+            labels: labels.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect(),
+            owner_references: controller
+                .map(|uid| OwnerRef { uid: uid.into(), controller: true, ..OwnerRef::default() })
+                .into_iter()
+                .collect(),
+            ..Meta::default()
+        }
+    }
+
+    #[test]
+    fn what_matches_is_kept_or_adopted_and_what_does_not_is_released() {
+        let selector: LabelSelector = "app=x".parse().unwrap();
+        let (set, leaving) = (owner("1", false), owner("1", true));
+        let (fits, other) = ([("app", "x")], [("app", "y")]);
+        assert_eq!(claim(&set, &selector, &object(&fits, Some("1"))), Claim::Keep);
+        assert_eq!(claim(&set, &selector, &object(&fits, Some("2"))), Claim::Ignore);
+        assert_eq!(claim(&set, &selector, &object(&fits, None)), Claim::Adopt);
+        assert_eq!(claim(&set, &selector, &object(&other, Some("1"))), Claim::Release);
+        assert_eq!(claim(&set, &selector, &object(&other, None)), Claim::Ignore);
+        assert_eq!(claim(&leaving, &selector, &object(&fits, None)), Claim::Ignore);
+        assert_eq!(claim(&leaving, &selector, &object(&other, Some("1"))), Claim::Ignore);
+    }
+}

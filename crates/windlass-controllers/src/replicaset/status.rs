@@ -1,0 +1,86 @@
+//! What a replica set tells of its pods. Values only, no I/O.
+
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::{
+        apps::v1::{ReplicaSet, ReplicaSetCondition, ReplicaSetStatus},
+        core::v1::Pod,
+    },
+    apimachinery::pkg::apis::meta::v1::Time,
+};
+use windlass_api::ObjectExt;
+
+use super::min_ready_seconds;
+use crate::pods;
+
+/// `failure`: reason and message of a creation or deletion that did not succeed.
+pub(super) fn compute(
+    set: &ReplicaSet,
+    active: &[Pod],
+    ending: &[Pod],
+    failure: Option<(&str, String)>,
+    now: Timestamp,
+) -> ReplicaSetStatus {
+    let before = set.status.clone().unwrap_or_default();
+    let min_ready = min_ready_seconds(set);
+    let count = |of: &dyn Fn(&Pod) -> bool| i32::try_from(active.iter().filter(|pod| of(pod)).count()).ok();
+    let non_zero = |count: Option<i32>| count.filter(|count| *count != 0);
+    let template = set.spec.as_ref().and_then(|spec| spec.template.as_ref());
+    let wanted = template.and_then(|template| template.metadata.as_ref()).and_then(|metadata| metadata.labels.as_ref());
+    let fully_labelled =
+        |pod: &Pod| wanted.into_iter().flatten().all(|(key, value)| pod.labels().get(key) == Some(value));
+    let terminating = ending.iter().filter(|pod| pod.is_deleting() && !pods::is_finished(pod)).count();
+    ReplicaSetStatus {
+        replicas: count(&|_| true).unwrap_or(i32::MAX),
+        fully_labeled_replicas: non_zero(count(&fully_labelled)),
+        ready_replicas: non_zero(count(&pods::is_ready)),
+        available_replicas: non_zero(count(&|pod| pods::is_available(pod, min_ready, now))),
+        terminating_replicas: i32::try_from(terminating).ok(),
+        observed_generation: set.metadata.generation,
+        conditions: conditions(before.conditions, failure, now),
+    }
+}
+
+fn conditions(
+    before: Option<Vec<ReplicaSetCondition>>,
+    failure: Option<(&str, String)>,
+    now: Timestamp,
+) -> Option<Vec<ReplicaSetCondition>> {
+    const FAILURE: &str = "ReplicaFailure";
+    let mut conditions = before.unwrap_or_default();
+    match failure {
+        None => conditions.retain(|condition| condition.type_ != FAILURE),
+        // The first failure is told; that it goes on is no news.
+        Some(_) if conditions.iter().any(|condition| condition.type_ == FAILURE) => {}
+        Some((reason, message)) => conditions.push(ReplicaSetCondition {
+            type_: FAILURE.to_owned(),
+            status: "True".to_owned(),
+            reason: Some(reason.to_owned()),
+            message: Some(message),
+            last_transition_time: Some(Time(now)),
+        }),
+    }
+    Some(conditions).filter(|conditions| !conditions.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::{PodCondition, PodStatus};
+
+    use super::*;
+
+    #[test]
+    fn ready_pods_and_failures_are_told() {
+        let ready = PodCondition { type_: "Ready".to_owned(), status: "True".to_owned(), ..PodCondition::default() };
+        let status = PodStatus { conditions: Some(vec![ready]), ..PodStatus::default() };
+        let pods = [Pod { status: Some(status), ..Pod::default() }, Pod::default()];
+        let now = Timestamp::UNIX_EPOCH;
+        let mut set = ReplicaSet::default();
+        let failed = compute(&set, &pods, &[], Some(("FailedCreate", "no".to_owned())), now);
+        assert_eq!((failed.replicas, failed.ready_replicas, failed.available_replicas), (2, Some(1), Some(1)));
+        assert_eq!(failed.conditions.as_ref().unwrap()[0].reason.as_deref(), Some("FailedCreate"));
+        set.status = Some(failed.clone());
+        assert_eq!(compute(&set, &pods, &[], Some(("FailedCreate", "again".to_owned())), now), failed);
+        assert_eq!(compute(&set, &pods, &[], None, now).conditions, None);
+    }
+}
