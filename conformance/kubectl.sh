@@ -47,7 +47,7 @@ k() { timeout 60 "$KUBECTL" "$@"; }
 expect() {
   local title=$1 pattern=$2 output status
   shift 2
-  output=$(k "$@" 2>&1 <"${INPUT:-/dev/null}")
+  output=$(k "$@" 2>&1)
   status=$?
   judge "$title" "$pattern" "$output" $([ $status -eq 0 ] && echo ok || echo "exit $status") "$*"
 }
@@ -56,7 +56,7 @@ expect() {
 refuse() {
   local title=$1 pattern=$2 output status
   shift 2
-  output=$(k "$@" 2>&1 <"${INPUT:-/dev/null}")
+  output=$(k "$@" 2>&1)
   status=$?
   judge "$title" "$pattern" "$output" $([ $status -ne 0 ] && echo ok || echo "success") "$*"
 }
