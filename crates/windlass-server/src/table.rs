@@ -1,0 +1,232 @@
+//! The server-side printing of objects: `Table`, which kubectl asks for.
+//!
+//! Columns come from the real server's answers (`data/columns.tsv`), cells are computed here, kind by kind; ages are
+//! texts, as of the moment of the answer. A kind whose cells are not written yet is printed with name and age. Custom
+//! resources bring their own columns. Column descriptions are left out.
+
+mod cells;
+mod custom;
+mod duration;
+pub(crate) mod jsonpath;
+mod pods;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, OnceLock},
+};
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+use windlass_api::Status;
+
+pub(crate) use self::custom::CustomColumn;
+use crate::registry::{ResourceInfo, Shape};
+
+/// One column of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Column {
+    pub(crate) name: String,
+    /// `string`, `integer`, `number`, `boolean` or `date`.
+    pub(crate) kind: String,
+    /// `name` for the column that holds the name.
+    pub(crate) format: String,
+    pub(crate) description: String,
+    /// 0 is always shown, anything greater only in wide output.
+    pub(crate) priority: i64,
+}
+
+/// What stands beside the cells of a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum IncludeObject {
+    /// The object's metadata.
+    #[default]
+    Metadata,
+    /// The whole object.
+    Object,
+    /// Nothing.
+    None,
+}
+
+/// Whether a table says what its columns are: the first one of a watch does, those after it do not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Header {
+    /// `columnDefinitions` lists the columns.
+    Columns,
+    /// `columnDefinitions` is null.
+    Omitted,
+}
+
+/// A table with one row per object. `metadata` is the list's, or for a single object one that holds its
+/// resourceVersion. Objects need their `kind` and `apiVersion` only with [`IncludeObject::Object`].
+pub(crate) fn table(
+    resource: &ResourceInfo,
+    metadata: Value,
+    objects: impl IntoIterator<Item = Value>,
+    include: IncludeObject,
+    header: Header,
+    now: Timestamp,
+) -> Value {
+    let definitions = match header {
+        Header::Omitted => Value::Null,
+        Header::Columns => columns(resource).iter().map(Column::definition).collect(),
+    };
+    let rows = objects.into_iter().map(|object| row(resource, object, include, now)).collect::<Vec<_>>();
+    json!({
+        "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
+        "columnDefinitions": definitions, "rows": rows,
+    })
+}
+
+/// The columns of a resource.
+pub(crate) fn columns(resource: &ResourceInfo) -> Arc<[Column]> {
+    match &resource.shape {
+        Shape::Custom(custom) => custom::columns(custom.columns()),
+        Shape::BuiltIn(_) => built_in_columns(&resource.group, &resource.version, &resource.plural),
+    }
+}
+
+/// The cells of one object, one per column.
+pub(crate) fn cells(resource: &ResourceInfo, object: &Value, now: Timestamp) -> Vec<Value> {
+    match &resource.shape {
+        Shape::Custom(custom) => custom::cells(custom.columns(), object, now),
+        Shape::BuiltIn(_) => built_in_cells(&resource.group, &resource.plural, object, now),
+    }
+}
+
+fn row(resource: &ResourceInfo, object: Value, include: IncludeObject, now: Timestamp) -> Value {
+    let mut row = Map::new();
+    row.insert("cells".to_owned(), cells(resource, &object, now).into());
+    if resource.group.is_empty()
+        && resource.kind == "Pod"
+        && let Some(conditions) = pods::conditions(&object)
+    {
+        row.insert("conditions".to_owned(), conditions);
+    }
+    let object = match include {
+        IncludeObject::Object => object,
+        IncludeObject::Metadata => partial(object),
+        IncludeObject::None => Value::Null,
+    };
+    row.insert("object".to_owned(), object);
+    Value::Object(row)
+}
+
+/// The `PartialObjectMetadata` of an object: its metadata alone, in the order of the Go struct.
+pub(crate) fn partial(mut object: Value) -> Value {
+    const ORDER: [&str; 15] = [
+        "name",
+        "generateName",
+        "namespace",
+        "selfLink",
+        "uid",
+        "resourceVersion",
+        "generation",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "labels",
+        "annotations",
+        "ownerReferences",
+        "finalizers",
+        "managedFields",
+    ];
+    let mut metadata = Map::new();
+    if let Some(Value::Object(found)) = object.get_mut("metadata") {
+        for key in ORDER {
+            if let Some(value) = found.get_mut(key) {
+                metadata.insert(key.to_owned(), value.take());
+            }
+        }
+    }
+    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
+}
+
+// === built-in kinds ===
+
+fn built_in_columns(group: &str, version: &str, plural: &str) -> Arc<[Column]> {
+    static RECORDED: OnceLock<HashMap<&'static str, Arc<[Column]>>> = OnceLock::new();
+    static FALLBACK: OnceLock<Arc<[Column]>> = OnceLock::new();
+    let recorded = RECORDED.get_or_init(|| parse(include_str!("../data/columns.tsv")));
+    match recorded.get(format!("{group}/{version}/{plural}").as_str()) {
+        Some(columns) if cells::printer(group, plural).is_some() || columns[1..] == [created_at()] => columns.clone(),
+        _ => FALLBACK.get_or_init(|| [Column::name(), Column::new("Age", "string")].into()).clone(),
+    }
+}
+
+fn built_in_cells(group: &str, plural: &str, object: &Value, now: Timestamp) -> Vec<Value> {
+    if let Some(printer) = cells::printer(group, plural) {
+        return printer(object, now);
+    }
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    let columns = built_in_columns(group, "v1", plural);
+    match &columns[1..] {
+        [second] if *second == created_at() => vec![name.into(), object["metadata"]["creationTimestamp"].clone()],
+        _ => vec![name.into(), cells::age(object, now)],
+    }
+}
+
+fn created_at() -> Column {
+    Column::new("Created At", "date")
+}
+
+fn parse(text: &'static str) -> HashMap<&'static str, Arc<[Column]>> {
+    let column = |cell: &str| {
+        let mut parts = cell.split('|');
+        let mut next = || parts.next().unwrap_or_default().to_owned();
+        Column {
+            name: next(),
+            kind: next(),
+            format: next(),
+            description: String::new(),
+            priority: next().parse().unwrap_or_default(),
+        }
+    };
+    text.lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| line.split_once('\t'))
+        .map(|(resource, cells)| (resource, cells.split('\t').map(column).collect()))
+        .collect()
+}
+
+// === impl Column, IncludeObject ===
+
+impl Column {
+    fn new(name: &str, kind: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            kind: kind.to_owned(),
+            format: String::new(),
+            description: String::new(),
+            priority: 0,
+        }
+    }
+
+    fn name() -> Self {
+        Self { format: "name".to_owned(), ..Self::new("Name", "string") }
+    }
+
+    fn definition(&self) -> Value {
+        json!({
+            "name": self.name, "type": self.kind, "format": self.format,
+            "description": self.description, "priority": self.priority,
+        })
+    }
+}
+
+impl IncludeObject {
+    /// Reads the query's `includeObject`; empty is the default.
+    pub(crate) fn parse(text: &str) -> Result<Self, Status> {
+        match text {
+            "" | "Metadata" => Ok(Self::Metadata),
+            "Object" => Ok(Self::Object),
+            "None" => Ok(Self::None),
+            _ => Err(Status::bad_request(format!(
+                "Unable to convert to Table as requested: includeObject: Invalid value: {text:?}: \
+                 must be 'Metadata', 'Object', 'None', or empty"
+            ))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,99 @@
+//! The columns of custom resources: `additionalPrinterColumns`.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::{
+    Column,
+    cells::{ago, moment, name},
+    jsonpath::JsonPath,
+};
+
+/// One of a definition's `additionalPrinterColumns`.
+#[derive(Clone, Debug)]
+pub(crate) struct CustomColumn {
+    column: Column,
+    path: JsonPath,
+}
+
+impl CustomColumn {
+    /// Reads the columns of one version of a definition. Those whose path cannot be read are left out; a definition that
+    /// has such columns does not pass validation.
+    pub(crate) fn read_all(columns: &Value) -> Vec<Self> {
+        columns.as_array().into_iter().flatten().filter_map(Self::read).collect()
+    }
+
+    fn read(column: &Value) -> Option<Self> {
+        let text = |field: &str| column[field].as_str().unwrap_or_default().to_owned();
+        let path = JsonPath::parse(&text("jsonPath")).ok()?;
+        let column = Column {
+            name: text("name"),
+            kind: text("type"),
+            format: text("format"),
+            description: text("description"),
+            priority: column["priority"].as_i64().unwrap_or_default(),
+        };
+        Some(Self { column, path })
+    }
+}
+
+/// Name, then the columns of the definition; without any, the age.
+pub(super) fn columns(custom: &[CustomColumn]) -> Arc<[Column]> {
+    if custom.is_empty() {
+        return [Column::name(), Column::new("Age", "date")].into();
+    }
+    std::iter::once(Column::name()).chain(custom.iter().map(|custom| custom.column.clone())).collect()
+}
+
+/// The cells that belong to [`columns`].
+pub(super) fn cells(custom: &[CustomColumn], object: &Value, now: Timestamp) -> Vec<Value> {
+    let mut cells = vec![name(object)];
+    if custom.is_empty() {
+        cells.push(date(&object["metadata"]["creationTimestamp"], now));
+    }
+    cells.extend(custom.iter().map(|custom| {
+        // Only the first of several results is shown.
+        custom.path.find(object).first().map_or(Value::Null, |value| cell(value, &custom.column.kind, now))
+    }));
+    cells
+}
+
+/// A value as a cell of that type; null when it has another type.
+fn cell(value: &Value, kind: &str, now: Timestamp) -> Value {
+    match (kind, value) {
+        (_, Value::Null) => Value::Null,
+        ("integer", Value::Number(number)) => {
+            #[allow(clippy::cast_possible_truncation, reason = "Go truncates as well")]
+            let integer = number.as_i64().or_else(|| number.as_f64().map(|float| float as i64));
+            integer.map_or(Value::Null, Value::from)
+        }
+        ("number", Value::Number(number)) => number_cell(number),
+        ("boolean", Value::Bool(_)) => value.clone(),
+        ("string", Value::String(_)) => value.clone(),
+        ("string", Value::Number(number)) => number_cell(number).to_string().into(),
+        ("string", Value::Bool(flag)) => flag.to_string().into(),
+        ("string", Value::Array(_) | Value::Object(_)) => value.to_string().into(),
+        ("date", Value::String(_)) => date(value, now),
+        _ => Value::Null,
+    }
+}
+
+/// Go prints floats without a fraction as integers.
+fn number_cell(number: &serde_json::Number) -> Value {
+    #[allow(clippy::cast_possible_truncation, reason = "only taken when it is exact")]
+    match number.as_f64() {
+        Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < 1e15 => Value::from(float as i64),
+        _ => Value::Number(number.clone()),
+    }
+}
+
+/// How long ago a time was; null for none, `<invalid>` for something else.
+fn date(value: &Value, now: Timestamp) -> Value {
+    match (value, moment(value)) {
+        (Value::String(_), Some(then)) => ago(Some(then), now).into(),
+        (Value::String(_), None) => "<invalid>".into(),
+        _ => Value::Null,
+    }
+}

@@ -1,0 +1,66 @@
+//! Durations as Kubernetes prints them: the two most telling units.
+
+use jiff::Timestamp;
+
+/// How long ago `then` was: `5s`, `3m20s`, `26h`, `2d3h`. A moment in the future is `<invalid>`, save for the two seconds
+/// that clocks may differ by.
+pub(super) fn since(then: Timestamp, now: Timestamp) -> String {
+    human(now.as_millisecond() - then.as_millisecond())
+}
+
+/// A duration in milliseconds.
+pub(super) fn human(milliseconds: i64) -> String {
+    // Go truncates toward zero, as this division does.
+    let seconds = milliseconds / 1000;
+    let (minutes, hours) = (seconds / 60, seconds / 3600);
+    let (days, years) = (hours / 24, hours / (24 * 365));
+    match seconds {
+        ..-1 => "<invalid>".to_owned(),
+        -1 => "0s".to_owned(),
+        0..120 => format!("{seconds}s"),
+        _ if minutes < 10 => two(minutes, "m", seconds % 60, "s"),
+        _ if minutes < 180 => format!("{minutes}m"),
+        _ if hours < 8 => two(hours, "h", minutes % 60, "m"),
+        _ if hours < 48 => format!("{hours}h"),
+        _ if days < 8 => two(days, "d", hours % 24, "h"),
+        _ if years < 2 => format!("{days}d"),
+        _ if years < 8 => two(years, "y", days % 365, "d"),
+        _ => format!("{years}y"),
+    }
+}
+
+fn two(large: i64, unit: &str, small: i64, small_unit: &str) -> String {
+    if small == 0 { format!("{large}{unit}") } else { format!("{large}{unit}{small}{small_unit}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_show_the_units_that_matter() {
+        let (minute, hour, day) = (60, 3600, 86400);
+        for (seconds, expected) in [
+            (-5, "<invalid>"),
+            (-1, "0s"),
+            (0, "0s"),
+            (119, "119s"),
+            (120, "2m"),
+            (125, "2m5s"),
+            (10 * minute + 30, "10m"),
+            (179 * minute, "179m"),
+            (3 * hour, "3h"),
+            (7 * hour + 30 * minute, "7h30m"),
+            (47 * hour, "47h"),
+            (48 * hour, "2d"),
+            (7 * day + hour, "7d1h"),
+            (8 * day + hour, "8d"),
+            (729 * day, "729d"),
+            (730 * day, "2y"),
+            (731 * day, "2y1d"),
+            (3000 * day, "8y"),
+        ] {
+            assert_eq!(human(seconds * 1000), expected, "{seconds} seconds");
+        }
+    }
+}

@@ -1,0 +1,388 @@
+//! JSONPath in the dialect of kubectl and of printer columns: `.spec.replicas`, `.status.conditions[?(@.type=="Ready")].status`.
+//!
+//! Understood are fields (also quoted, `['a.b']`, and with escaped dots, `a\.b`), indices, slices, unions, wildcards,
+//! recursive descent and filters that compare. A path may stand in braces. Ranges and text around a path are not.
+
+use serde_json::Value;
+
+/// A parsed path.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct JsonPath(Vec<Step>);
+
+#[derive(Clone, Debug, PartialEq)]
+enum Step {
+    Field(String),
+    Wildcard,
+    /// Everything below, the value itself included.
+    Descend,
+    Slice { start: Option<i64>, end: Option<i64>, step: i64 },
+    Index(i64),
+    Union(Vec<Step>),
+    Filter { left: Operand, comparison: Option<(Comparison, Operand)> },
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Operand {
+    /// Below the item that is filtered.
+    Path(JsonPath),
+    Literal(Value),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Comparison {
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+}
+
+/// Why a path cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct JsonPathError(String);
+
+impl JsonPath {
+    /// Reads a path; braces around it and a leading `$` or `@` may be there or not.
+    pub(crate) fn parse(text: &str) -> Result<Self, JsonPathError> {
+        let text = text.trim();
+        let inner = text.strip_prefix('{').and_then(|text| text.strip_suffix('}')).unwrap_or(text);
+        let mut parser = Parser { rest: inner, whole: text };
+        let steps = parser.steps()?;
+        if parser.rest.is_empty() { Ok(Self(steps)) } else { Err(parser.error("unexpected text")) }
+    }
+
+    /// All values at the path, in document order. Fields that are not there give nothing.
+    pub(crate) fn find<'v>(&self, root: &'v Value) -> Vec<&'v Value> {
+        self.0.iter().fold(vec![root], |values, step| {
+            let mut found = Vec::new();
+            for value in values {
+                step.apply(value, &mut found);
+            }
+            found
+        })
+    }
+}
+
+impl Step {
+    fn apply<'v>(&self, value: &'v Value, found: &mut Vec<&'v Value>) {
+        match self {
+            Self::Field(name) => found.extend(value.get(name)),
+            Self::Wildcard => children(value, found),
+            Self::Descend => {
+                found.push(value);
+                let mut below = Vec::new();
+                children(value, &mut below);
+                for child in below {
+                    self.apply(child, found);
+                }
+            }
+            Self::Index(index) => {
+                if let Value::Array(items) = value {
+                    found.extend(position(*index, items.len()).and_then(|at| items.get(at)));
+                }
+            }
+            Self::Slice { start, end, step } => {
+                if let Value::Array(items) = value {
+                    let bound = |index: i64| position(index, items.len()).unwrap_or(0).min(items.len());
+                    let (start, end) = (start.map_or(0, bound), end.map_or(items.len(), bound));
+                    let step = usize::try_from(*step).unwrap_or(1).max(1);
+                    found.extend(items.iter().take(end).skip(start).step_by(step));
+                }
+            }
+            Self::Union(steps) => steps.iter().for_each(|step| step.apply(value, found)),
+            Self::Filter { left, comparison } => {
+                if let Value::Array(items) = value {
+                    found.extend(items.iter().filter(|item| holds(item, left, comparison.as_ref())));
+                }
+            }
+        }
+    }
+}
+
+fn children<'v>(value: &'v Value, found: &mut Vec<&'v Value>) {
+    match value {
+        Value::Array(items) => found.extend(items),
+        Value::Object(fields) => found.extend(fields.values()),
+        _ => {}
+    }
+}
+
+/// Counts from the end when negative.
+fn position(index: i64, length: usize) -> Option<usize> {
+    let at = usize::try_from(index.unsigned_abs()).ok()?;
+    if index < 0 { length.checked_sub(at) } else { Some(at) }
+}
+
+fn holds(item: &Value, left: &Operand, comparison: Option<&(Comparison, Operand)>) -> bool {
+    let Some((comparison, right)) = comparison else {
+        return left.value(item).is_some();
+    };
+    let (Some(left), Some(right)) = (left.value(item), right.value(item)) else { return false };
+    let order = match (left, right) {
+        (Value::String(left), Value::String(right)) => Some(left.cmp(right)),
+        (Value::Bool(left), Value::Bool(right)) => Some(left.cmp(right)),
+        (Value::Number(left), Value::Number(right)) => match (left.as_i64(), right.as_i64()) {
+            (Some(left), Some(right)) => Some(left.cmp(&right)),
+            _ => left.as_f64().partial_cmp(&right.as_f64()),
+        },
+        _ => None,
+    };
+    order.is_some_and(|order| match comparison {
+        Comparison::Equal => order.is_eq(),
+        Comparison::NotEqual => order.is_ne(),
+        Comparison::Less => order.is_lt(),
+        Comparison::LessOrEqual => order.is_le(),
+        Comparison::Greater => order.is_gt(),
+        Comparison::GreaterOrEqual => order.is_ge(),
+    })
+}
+
+impl Operand {
+    fn value<'v>(&'v self, item: &'v Value) -> Option<&'v Value> {
+        match self {
+            Self::Path(path) => path.find(item).first().copied(),
+            Self::Literal(value) => Some(value),
+        }
+    }
+}
+
+// === reading ===
+
+struct Parser<'t> {
+    rest: &'t str,
+    whole: &'t str,
+}
+
+impl Parser<'_> {
+    fn error(&self, what: &str) -> JsonPathError {
+        let at = self.whole.len() - self.rest.len();
+        JsonPathError(format!("{what} at character {at} of the path {:?}", self.whole))
+    }
+
+    fn eat(&mut self, text: &str) -> bool {
+        match self.rest.strip_prefix(text) {
+            Some(rest) => {
+                self.rest = rest;
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn expect(&mut self, text: &str) -> Result<(), JsonPathError> {
+        if self.eat(text) { Ok(()) } else { Err(self.error(&format!("expected {text}"))) }
+    }
+
+    fn spaces(&mut self) {
+        self.rest = self.rest.trim_start();
+    }
+
+    fn steps(&mut self) -> Result<Vec<Step>, JsonPathError> {
+        let mut steps = Vec::new();
+        let rooted = self.eat("$") || self.eat("@");
+        if !rooted && !self.rest.is_empty() && !self.rest.starts_with(['.', '[']) {
+            steps.push(self.field()?);
+        }
+        loop {
+            if self.eat("..") {
+                steps.push(Step::Descend);
+                if !self.rest.starts_with(['.', '[']) && !self.rest.is_empty() {
+                    steps.push(self.field()?);
+                }
+            } else if self.eat(".") {
+                if self.rest.is_empty() || self.rest.starts_with('[') {
+                    continue;
+                }
+                steps.push(self.field()?);
+            } else if self.eat("[") {
+                steps.push(self.bracket()?);
+            } else {
+                return Ok(steps);
+            }
+        }
+    }
+
+    fn field(&mut self) -> Result<Step, JsonPathError> {
+        if self.eat("*") {
+            return Ok(Step::Wildcard);
+        }
+        let mut name = String::new();
+        let mut characters = self.rest.char_indices();
+        let mut end = self.rest.len();
+        while let Some((at, character)) = characters.next() {
+            match character {
+                '\\' => name.extend(characters.next().map(|(_, escaped)| escaped)),
+                '.' | '[' | ']' | ')' | '=' | '!' | '<' | '>' | ' ' | '{' | '}' | ',' | '@' | '$' | '\'' | '"' => {
+                    end = at;
+                    break;
+                }
+                other => name.push(other),
+            }
+        }
+        if name.is_empty() {
+            return Err(self.error("expected a field"));
+        }
+        self.rest = &self.rest[end..];
+        Ok(Step::Field(name))
+    }
+
+    /// What stands between brackets, up to and with the closing one.
+    fn bracket(&mut self) -> Result<Step, JsonPathError> {
+        if self.eat("?(") {
+            let filter = self.filter()?;
+            self.expect(")")?;
+            self.spaces();
+            self.expect("]")?;
+            return Ok(filter);
+        }
+        let mut steps = Vec::new();
+        loop {
+            self.spaces();
+            steps.push(self.subscript()?);
+            self.spaces();
+            if self.eat("]") {
+                break;
+            }
+            self.expect(",")?;
+        }
+        Ok(if steps.len() == 1 { steps.remove(0) } else { Step::Union(steps) })
+    }
+
+    fn subscript(&mut self) -> Result<Step, JsonPathError> {
+        if self.eat("*") {
+            return Ok(Step::Wildcard);
+        }
+        if self.rest.starts_with(['\'', '"']) {
+            return Ok(Step::Field(self.quoted()?));
+        }
+        let start = self.integer()?;
+        if !self.eat(":") {
+            return start.map(Step::Index).ok_or_else(|| self.error("expected an index"));
+        }
+        let end = self.integer()?;
+        let step = if self.eat(":") { self.integer()?.unwrap_or(1) } else { 1 };
+        Ok(Step::Slice { start, end, step })
+    }
+
+    fn integer(&mut self) -> Result<Option<i64>, JsonPathError> {
+        let end = self.rest.find(|c: char| c != '-' && !c.is_ascii_digit()).unwrap_or(self.rest.len());
+        let (digits, rest) = self.rest.split_at(end);
+        if digits.is_empty() {
+            return Ok(None);
+        }
+        let number = digits.parse().map_err(|_| self.error("expected a number"))?;
+        self.rest = rest;
+        Ok(Some(number))
+    }
+
+    fn quoted(&mut self) -> Result<String, JsonPathError> {
+        let quote = self.rest.chars().next().ok_or_else(|| self.error("expected a quote"))?;
+        let mut text = String::new();
+        let mut characters = self.rest.char_indices().skip(1);
+        while let Some((at, character)) = characters.next() {
+            match character {
+                '\\' => text.extend(characters.next().map(|(_, escaped)| escaped)),
+                _ if character == quote => {
+                    self.rest = &self.rest[at + 1..];
+                    return Ok(text);
+                }
+                other => text.push(other),
+            }
+        }
+        Err(self.error("unterminated text"))
+    }
+
+    fn filter(&mut self) -> Result<Step, JsonPathError> {
+        self.spaces();
+        let left = self.operand()?;
+        self.spaces();
+        let comparison = [
+            ("==", Comparison::Equal),
+            ("!=", Comparison::NotEqual),
+            ("<=", Comparison::LessOrEqual),
+            (">=", Comparison::GreaterOrEqual),
+            ("<", Comparison::Less),
+            (">", Comparison::Greater),
+        ]
+        .into_iter()
+        .find(|(text, _)| self.eat(text));
+        let comparison = match comparison {
+            None => None,
+            Some((_, comparison)) => {
+                self.spaces();
+                let right = self.operand()?;
+                self.spaces();
+                Some((comparison, right))
+            }
+        };
+        Ok(Step::Filter { left, comparison })
+    }
+
+    fn operand(&mut self) -> Result<Operand, JsonPathError> {
+        if self.rest.starts_with(['\'', '"']) {
+            return Ok(Operand::Literal(self.quoted()?.into()));
+        }
+        if self.rest.starts_with(['@', '$', '.']) {
+            return Ok(Operand::Path(JsonPath(self.steps()?)));
+        }
+        let end = self.rest.find([')', ' ', '=', '!', '<', '>']).unwrap_or(self.rest.len());
+        let (word, rest) = self.rest.split_at(end);
+        let literal = match word {
+            "true" | "false" => Value::Bool(word == "true"),
+            _ => word.parse::<serde_json::Number>().map(Value::Number).map_err(|_| self.error("expected a value"))?,
+        };
+        self.rest = rest;
+        Ok(Operand::Literal(literal))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn found(path: &str, value: &Value) -> Vec<Value> {
+        JsonPath::parse(path).unwrap().find(value).into_iter().cloned().collect()
+    }
+
+    #[test]
+    fn paths_find_what_kubectl_finds() {
+        let value = json!({
+            "spec": {"size": 3, "tags": ["a", "b", "c"], "a.b/c": "dotted"},
+            "conditions": [{"type": "Ready", "status": "True", "n": 1}, {"type": "Other", "status": "False", "n": 2}],
+        });
+        for (path, expected) in [
+            (".spec.size", json!([3])),
+            ("{.spec.size}", json!([3])),
+            ("$.spec.size", json!([3])),
+            ("spec.size", json!([3])),
+            (".spec.nothing.below", json!([])),
+            (".spec.tags[*]", json!(["a", "b", "c"])),
+            (".spec.tags[1]", json!(["b"])),
+            (".spec.tags[-1]", json!(["c"])),
+            (".spec.tags[9]", json!([])),
+            (".spec.tags[0:2]", json!(["a", "b"])),
+            (".spec.tags[0,2]", json!(["a", "c"])),
+            (r".spec.a\.b/c", json!(["dotted"])),
+            (".spec['a.b/c']", json!(["dotted"])),
+            (r#".conditions[?(@.type=="Ready")].status"#, json!(["True"])),
+            (".conditions[?(@.type != 'Ready')].status", json!(["False"])),
+            (".conditions[?(@.n>1)].type", json!(["Other"])),
+            (".conditions[?(@.nothing)].type", json!([])),
+            ("..status", json!(["True", "False"])),
+        ] {
+            assert_eq!(Value::Array(found(path, &value)), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_cannot_be_read_is_named() {
+        for path in [".spec[", ".spec[?(@.a=='x'", ".a[b]", ".a b"] {
+            let error = JsonPath::parse(path).unwrap_err().to_string();
+            assert!(error.contains(path), "{error}");
+        }
+    }
+}
