@@ -9,6 +9,7 @@
 //! between versions. Custom resources have no Go type: [`decode_custom`].
 
 mod base64;
+mod convert;
 mod decode;
 mod json;
 mod protobuf;
@@ -145,6 +146,34 @@ impl Plan {
         let body = encode(value);
         check_json(&body)?;
         self.decode_root(&body, validation, Vec::new())
+    }
+
+    /// As `normalise`, for the result of a patch: it must be of the plan's kind still.
+    pub(crate) fn decode_patched(&self, value: &Value, validation: FieldValidation) -> Result<Decoded, String> {
+        let body = encode(value);
+        check_json(&body)?;
+        let meta = json::interpret(&body).map_err(|error| format!("couldn't get version/kind; json parse error: {error}"))?;
+        let actual = self.actual(&meta.api_version, &meta.kind)?;
+        self.expect(&actual).map_err(|failure| match failure {
+            Failure::Unrecognized(message) | Failure::Content { message, .. } | Failure::Plain(message) => message,
+        })?;
+        self.decode_root(&body, validation, Vec::new())
+    }
+
+    /// As `normalise`, with the rules and errors of Go's converter for trees: for the result of a strategic merge patch.
+    /// Kind and apiVersion are the plan's, whatever the tree says.
+    pub(crate) fn convert(&self, value: &Value, validation: FieldValidation) -> Result<Decoded, String> {
+        let mut tree = value.clone();
+        let unknown = convert::convert(&mut tree, self.root.get())?;
+        let mut decoded = self.normalise(&tree, FieldValidation::Ignore)?;
+        match validation {
+            FieldValidation::Strict if !unknown.is_empty() => {
+                return Err(format!("strict decoding error: {}", unknown.join(", ")));
+            }
+            FieldValidation::Ignore => {}
+            _ => decoded.warnings = unknown,
+        }
+        Ok(decoded)
     }
 
     /// The struct that the kind decodes into, for what goes by its tags.

@@ -215,6 +215,15 @@ impl Struct {
     pub(crate) fn field(&self, name: &str) -> Option<&Field> {
         self.fields.iter().find(|field| field.name == name)
     }
+
+    pub(crate) fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+
+    /// The Go name without its package.
+    pub(crate) fn go_name(&self) -> &'static str {
+        self.name
+    }
 }
 
 impl Field {

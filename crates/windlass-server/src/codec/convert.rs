@@ -1,0 +1,124 @@
+//! A tree into a struct the way of Go's unstructured converter, which strategic merge patches go through instead of the
+//! JSON decoder: other rules for numbers, other error texts, unknown fields in alphabetical order.
+
+use serde_json::Value;
+
+use super::{
+    decode,
+    types::{Kind, Struct, Type},
+};
+
+/// Checks the tree against the struct and turns its numbers into those of their fields. The result is the unknown
+/// fields; the error is Go's message.
+pub(super) fn convert(value: &mut Value, shape: &'static Struct) -> Result<Vec<String>, String> {
+    let mut converter = Converter { path: String::new(), unknown: Vec::new() };
+    converter.fields(value, shape)?;
+    converter.unknown.sort_unstable();
+    Ok(converter.unknown.into_iter().map(|path| format!("unknown field \"{path}\"")).collect())
+}
+
+struct Converter {
+    path: String,
+    unknown: Vec<String>,
+}
+
+impl Converter {
+    fn fields(&mut self, value: &mut Value, shape: &'static Struct) -> Result<(), String> {
+        let Value::Object(entries) = value else {
+            return Err(format!("cannot restore struct from: {}", go_kind(value)));
+        };
+        let length = self.path.len();
+        for field in &shape.fields {
+            if let Some(value) = entries.get_mut(field.name).filter(|value| !value.is_null()) {
+                self.push(field.name);
+                self.value(value, &field.ty)?;
+                self.path.truncate(length);
+            }
+        }
+        for key in entries.keys().filter(|key| shape.field(key).is_none()) {
+            self.push(key);
+            self.unknown.push(self.path.clone());
+            self.path.truncate(length);
+        }
+        Ok(())
+    }
+
+    fn value(&mut self, value: &mut Value, ty: &Type) -> Result<(), String> {
+        if value.is_null() {
+            return Ok(());
+        }
+        match &ty.kind {
+            Kind::Pointer(inner) => self.value(value, inner),
+            Kind::Struct(inner) => self.fields(value, inner.get()),
+            // These read JSON themselves, so the decoder has the right errors for them.
+            Kind::Special(_) => Ok(()),
+            Kind::Bytes if value.is_string() => Ok(()),
+            Kind::Slice(element) => {
+                let Value::Array(items) = value else {
+                    return Err(format!("cannot restore slice from {}", go_kind(value)));
+                };
+                let length = self.path.len();
+                for (index, item) in items.iter_mut().enumerate() {
+                    self.path.push_str(&format!("[{index}]"));
+                    self.value(item, element)?;
+                    self.path.truncate(length);
+                }
+                Ok(())
+            }
+            Kind::Bytes => Err(format!("cannot restore slice from {}", go_kind(value))),
+            Kind::Map { value: element, .. } => {
+                let Value::Object(entries) = value else {
+                    return Err(format!("cannot restore map from {}", go_kind(value)));
+                };
+                entries.values_mut().try_for_each(|entry| self.value(entry, element))
+            }
+            Kind::String if value.is_string() => Ok(()),
+            Kind::Bool if value.is_boolean() => Ok(()),
+            Kind::Int32 | Kind::Int64 | Kind::Uint8 | Kind::Float64 if value.is_number() => number(value, ty),
+            // Go converts numbers to strings, only not here.
+            Kind::String if value.is_i64() => Err(format!("cannot convert int64 to {}", ty.go_name())),
+            _ => Err(format!("unrecognized type: {}", ty.go_kind())),
+        }
+    }
+
+    fn push(&mut self, key: &str) {
+        if !self.path.is_empty() {
+            self.path.push('.');
+        }
+        self.path.push_str(key);
+    }
+}
+
+fn number(value: &mut Value, ty: &Type) -> Result<(), String> {
+    let Some(number) = value.as_f64() else { return Ok(()) };
+    if matches!(ty.kind, Kind::Float64) {
+        return Ok(());
+    }
+    let integer = match value.as_i64() {
+        Some(integer) => integer,
+        None => decode::go_float(number)
+            .and_then(|number| number.as_i64())
+            .ok_or_else(|| format!("cannot convert float64 to {}", ty.go_name()))?,
+    };
+    // Go keeps the low bits of what does not fit.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let converted = match ty.kind {
+        Kind::Int32 => i64::from(integer as i32),
+        Kind::Uint8 => i64::from(integer as u8),
+        _ => integer,
+    };
+    *value = Value::from(converted);
+    Ok(())
+}
+
+fn go_kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "invalid",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "slice",
+        Value::Object(_) => "map",
+    }
+}
