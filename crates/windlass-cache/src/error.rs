@@ -1,0 +1,97 @@
+//! What can go wrong, and where.
+
+use std::{borrow::Cow, sync::Arc};
+
+use thiserror::Error;
+use windlass_api::{BoxError, GroupResource, ListWatchError, MetaError, ObjectKey};
+
+/// A cached object whose body is not what its type expects. The informer goes on; whoever asked for the object decides.
+#[derive(Debug, Clone, Error)]
+#[error("decoding {kind} {key}")]
+pub struct DecodeError {
+    /// `Deployment`
+    pub kind: Cow<'static, str>,
+    /// Which object.
+    pub key: ObjectKey,
+    /// Why.
+    pub source: Arc<serde_json::Error>,
+}
+
+/// Something went wrong in an informer, which goes on all the same.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum InformerError {
+    /// A list failed; it is tried again after a while.
+    #[error("listing {resource}")]
+    List {
+        /// `deployments.apps`
+        resource: GroupResource,
+        /// Why.
+        source: ListWatchError,
+    },
+    /// A watch could not be started, or broke; it is resumed, or everything listed again.
+    #[error("watching {resource}")]
+    Watch {
+        /// `deployments.apps`
+        resource: GroupResource,
+        /// Why.
+        source: ListWatchError,
+    },
+    /// An object was left out, because it cannot be told which one it is.
+    #[error("reading one of {resource}")]
+    Object {
+        /// `deployments.apps`
+        resource: GroupResource,
+        /// Why.
+        source: UnreadableObject,
+    },
+    /// An object is missing from an index, because its values could not be computed.
+    #[error("computing the values of {key} in the index {index:?} of {resource}")]
+    Index {
+        /// `deployments.apps`
+        resource: GroupResource,
+        /// The name of the index.
+        index: Arc<str>,
+        /// Which object.
+        key: ObjectKey,
+        /// Why.
+        source: BoxError,
+    },
+}
+
+/// An object that cannot be cached.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum UnreadableObject {
+    /// It is no object, or its metadata is none.
+    #[error("the metadata cannot be read")]
+    Meta(#[source] MetaError),
+    /// It has no name.
+    #[error("the object has no name")]
+    Nameless,
+    /// It is of another kind.
+    #[error("the object is a {found}, not a {expected}")]
+    Kind {
+        /// What was asked for.
+        expected: Cow<'static, str>,
+        /// What came.
+        found: String,
+    },
+}
+
+/// There is no index of that name.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("Index with name {0} does not exist")]
+pub struct UnknownIndex(pub String);
+
+/// Why an index could not be added.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum AddIndexError {
+    /// There is one of that name.
+    #[error("indexer conflict: {0}")]
+    Conflict(String),
+    /// The informer has stopped.
+    #[error("the informer has stopped")]
+    Stopped(#[source] crate::Stopped),
+}

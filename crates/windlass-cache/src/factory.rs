@@ -1,0 +1,230 @@
+//! One informer for all who ask for the same.
+
+use std::{
+    any::{Any, TypeId},
+    collections::HashMap,
+    fmt,
+    sync::Arc,
+};
+
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use tokio::{sync::watch, task::JoinSet};
+use windlass_api::{ApiResource, ListWatch, Object, Resource};
+
+use crate::{
+    informer::SharedInformer,
+    options::InformerOptions,
+    synced::{HasSynced, Stopped},
+};
+
+/// Makes informers, starts them and stops them. Who asks twice for the same kind, namespace and selectors, as the same
+/// type, gets the same informer. Clones are handles on one factory.
+///
+/// Informers are asked for first and started then, all together, by [`start`](Self::start); asking and starting can be
+/// repeated. When the last handle is dropped, the informers stop.
+#[derive(Clone)]
+pub struct InformerFactory {
+    shared: Arc<Shared>,
+}
+
+/// Which objects of a resource an informer holds. The default is all of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[must_use]
+pub struct Selection {
+    namespace: Option<String>,
+    labels: Option<String>,
+    fields: Option<String>,
+}
+
+struct Shared {
+    list_watch: Box<ListWatchFn>,
+    options: InformerOptions,
+    state: Mutex<State>,
+    /// True once the factory is shut down.
+    stop: watch::Sender<bool>,
+}
+
+type ListWatchFn = dyn Fn(&ApiResource, Option<&str>) -> Arc<dyn ListWatch> + Send + Sync;
+
+/// The type that the objects are decoded as, and which objects they are.
+type Key = (TypeId, ApiResource, Selection);
+
+#[derive(Default)]
+struct State {
+    /// In the order in which they were asked for first.
+    informers: Vec<Entry>,
+    by_key: HashMap<Key, usize>,
+    /// Of the started ones. Dropping it aborts them.
+    tasks: JoinSet<()>,
+}
+
+struct Entry {
+    informer: Box<dyn AnyInformer>,
+    started: Started,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Started {
+    No,
+    Yes,
+}
+
+/// The one place where informers lose their type.
+trait AnyInformer: Any + Send + Sync {
+    fn run(&self, shutdown: BoxFuture<'static, ()>) -> BoxFuture<'static, ()>;
+    fn has_synced(&self) -> HasSynced;
+    fn resource(&self) -> &ApiResource;
+}
+
+impl<K: Object> AnyInformer for SharedInformer<K> {
+    fn run(&self, shutdown: BoxFuture<'static, ()>) -> BoxFuture<'static, ()> {
+        Box::pin(self.clone().run(shutdown))
+    }
+
+    fn has_synced(&self) -> HasSynced {
+        Self::has_synced(self)
+    }
+
+    fn resource(&self) -> &ApiResource {
+        Self::resource(self)
+    }
+}
+
+// === impl InformerFactory ===
+
+impl InformerFactory {
+    /// `list_watch` gives access to the objects of a resource, in one namespace or in all. `options` hold for each
+    /// informer; their selectors give way to those of a [`Selection`].
+    pub fn new(
+        list_watch: impl Fn(&ApiResource, Option<&str>) -> Arc<dyn ListWatch> + Send + Sync + 'static,
+        options: InformerOptions,
+    ) -> Self {
+        let (stop, _) = watch::channel(false);
+        let state = Mutex::new(State::default());
+        Self { shared: Arc::new(Shared { list_watch: Box::new(list_watch), options, state, stop }) }
+    }
+
+    /// The informer of all objects of a kind. Shorthand for [`Self::select`] with the default selection.
+    #[must_use]
+    pub fn informer<K: Resource>(&self) -> SharedInformer<K> {
+        self.select(Selection::default())
+    }
+
+    /// The informer of some objects of a kind.
+    #[must_use]
+    pub fn select<K: Resource>(&self, selection: Selection) -> SharedInformer<K> {
+        self.for_resource(K::api_resource(), selection)
+    }
+
+    /// The informer of some objects of a resource that is known only now; `K` is usually `DynamicObject` or
+    /// `PartialObject`.
+    #[must_use]
+    pub fn for_resource<K: Object>(&self, resource: ApiResource, selection: Selection) -> SharedInformer<K> {
+        let key = (TypeId::of::<K>(), resource, selection);
+        if let Some(informer) = self.find(&key) {
+            return informer;
+        }
+        // Made without the lock, because it calls the user; whoever is first wins.
+        let (_, resource, selection) = &key;
+        let list_watch = (self.shared.list_watch)(resource, selection.namespace.as_deref());
+        let mut options = self.shared.options.clone();
+        options.labels = selection.labels.clone().or(options.labels);
+        options.fields = selection.fields.clone().or(options.fields);
+        let made = SharedInformer::<K>::for_resource(resource.clone(), list_watch, options);
+        let mut state = self.shared.state.lock();
+        if state.by_key.contains_key(&key) {
+            drop(state);
+            return self.find(&key).unwrap_or(made);
+        }
+        let at = state.informers.len();
+        state.by_key.insert(key, at);
+        state.informers.push(Entry { informer: Box::new(made.clone()), started: Started::No });
+        made
+    }
+
+    /// Starts every informer that has been asked for and not started yet. Does nothing after [`Self::shutdown`].
+    ///
+    /// # Panics
+    /// When called outside of a tokio runtime.
+    pub fn start(&self) {
+        if *self.shared.stop.borrow() {
+            return;
+        }
+        let mut state = self.shared.state.lock();
+        let State { informers, tasks, .. } = &mut *state;
+        for entry in informers.iter_mut().filter(|entry| entry.started == Started::No) {
+            entry.started = Started::Yes;
+            let mut stop = self.shared.stop.subscribe();
+            let shutdown = Box::pin(async move {
+                // An error means that the factory is gone, which is as good a reason.
+                let _ = stop.wait_for(|stop| *stop).await;
+            });
+            tasks.spawn(entry.informer.run(shutdown));
+        }
+    }
+
+    /// Waits until every informer that has been started holds its first list. Fails when one stops before.
+    pub async fn wait_for_sync(&self) -> Result<(), Stopped> {
+        let waiting: Vec<_> = {
+            let state = self.shared.state.lock();
+            let started = state.informers.iter().filter(|entry| entry.started == Started::Yes);
+            started.map(|entry| entry.informer.has_synced()).collect()
+        };
+        for synced in waiting {
+            synced.await?;
+        }
+        Ok(())
+    }
+
+    /// For each informer, in the order in which they were asked for, whether it holds its first list.
+    #[must_use]
+    pub fn synced(&self) -> Vec<(ApiResource, bool)> {
+        let state = self.shared.state.lock();
+        let each = state.informers.iter().map(|entry| &entry.informer);
+        each.map(|informer| (informer.resource().clone(), informer.has_synced().is_synced())).collect()
+    }
+
+    /// Stops all informers and waits until no task of theirs is left. Nothing can be started after this.
+    pub async fn shutdown(&self) {
+        self.shared.stop.send_replace(true);
+        let mut tasks = std::mem::take(&mut self.shared.state.lock().tasks);
+        while tasks.join_next().await.is_some() {}
+    }
+
+    fn find<K: Object>(&self, key: &Key) -> Option<SharedInformer<K>> {
+        let state = self.shared.state.lock();
+        let informer: &dyn Any = &*state.informers[*state.by_key.get(key)?].informer;
+        informer.downcast_ref::<SharedInformer<K>>().cloned()
+    }
+}
+
+impl fmt::Debug for InformerFactory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.shared.state.lock();
+        let resources = state.informers.iter().map(|entry| entry.informer.resource().gvr().to_string());
+        f.debug_struct("InformerFactory").field("informers", &resources.collect::<Vec<_>>()).finish_non_exhaustive()
+    }
+}
+
+// === impl Selection ===
+
+impl Selection {
+    /// Only objects in this namespace.
+    pub fn within(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = Some(namespace.into()).filter(|namespace| !namespace.is_empty());
+        self
+    }
+
+    /// Only objects that match this label selector.
+    pub fn labels(mut self, selector: impl Into<String>) -> Self {
+        self.labels = Some(selector.into());
+        self
+    }
+
+    /// Only objects that match this field selector.
+    pub fn fields(mut self, selector: impl Into<String>) -> Self {
+        self.fields = Some(selector.into());
+        self
+    }
+}

@@ -1,0 +1,317 @@
+//! The table of objects and its indices: plain data, no lock, no user code.
+//!
+//! Each object stands in a slot and keeps it for as long as it is there. The namespaces and the values of each index
+//! point to slots. Everything that can be observed follows the order of the slots, which depends on nothing but the
+//! history of changes: the same history gives the same order.
+
+use std::{collections::BTreeSet, fmt, hash::BuildHasher, sync::Arc};
+
+use hashbrown::{DefaultHashBuilder, HashMap, HashTable, hash_map::EntryRef};
+use serde::de::DeserializeOwned;
+use windlass_api::{BoxError, Meta, Object, ObjectKey, ResourceVersion};
+
+use crate::cached::Cached;
+
+/// A named way to find objects: a function from an object to the values under which it can be found.
+///
+/// The function runs on the informer's task whenever an object changes, before the store is locked. An error or a panic
+/// leaves the object out of this index and goes to the error hook.
+pub struct Index<K> {
+    name: Arc<str>,
+    values: Arc<ValuesFn<K>>,
+}
+
+type ValuesFn<K> = dyn Fn(&Cached<K>) -> Result<Vec<Arc<str>>, BoxError> + Send + Sync;
+
+/// The values of one object in each index, in the order of the indices.
+pub(crate) type Values = Box<[Vec<Arc<str>>]>;
+
+pub(crate) struct Indexer<K> {
+    slots: Vec<Option<Slot<K>>>,
+    /// Empty slots, to be taken from the end.
+    free: Vec<u32>,
+    /// Every occupied slot, by key.
+    by_key: HashTable<u32>,
+    hasher: DefaultHashBuilder,
+    /// Every occupied slot whose object has a namespace; no set is empty.
+    namespaces: Postings,
+    indices: Vec<Postings>,
+    names: Vec<Arc<str>>,
+    /// What the server had when this was so.
+    version: ResourceVersion,
+}
+
+struct Slot<K> {
+    object: Cached<K>,
+    /// One list for each index. Kept, because what a user's function says of an object need not be the same twice.
+    values: Values,
+}
+
+/// Value to slots; no set is empty.
+#[derive(Debug, Default)]
+struct Postings(HashMap<Arc<str>, BTreeSet<u32>>);
+
+// === impl Index ===
+
+impl<K: 'static> Index<K> {
+    /// Values from the metadata: labels, owners, finalizers. Nothing is decoded.
+    pub fn on_meta<V: Into<Arc<str>>, I: IntoIterator<Item = V>>(
+        name: impl Into<Arc<str>>,
+        values: impl Fn(&Meta) -> I + Send + Sync + 'static,
+    ) -> Self {
+        Self::from_fn(name, move |object| Ok(collect(values(object.meta()))))
+    }
+
+    /// Values from a part of the object: `P` has only the fields that are needed, and nothing else is decoded.
+    pub fn on_projection<P: DeserializeOwned, V: Into<Arc<str>>, I: IntoIterator<Item = V>>(
+        name: impl Into<Arc<str>>,
+        values: impl Fn(&P) -> I + Send + Sync + 'static,
+    ) -> Self {
+        Self::from_fn(name, move |object| Ok(collect(values(&object.project::<P>()?))))
+    }
+
+    /// Values from the whole object. The slow way: each object is decoded when it changes, and stays decoded.
+    pub fn on_object<V: Into<Arc<str>>, I: IntoIterator<Item = V>>(
+        name: impl Into<Arc<str>>,
+        values: impl Fn(&K) -> I + Send + Sync + 'static,
+    ) -> Self
+    where
+        K: Object,
+    {
+        Self::from_fn(name, move |object| Ok(collect(values(&*object.get()?))))
+    }
+
+    fn from_fn(
+        name: impl Into<Arc<str>>,
+        values: impl Fn(&Cached<K>) -> Result<Vec<Arc<str>>, BoxError> + Send + Sync + 'static,
+    ) -> Self {
+        Self { name: name.into(), values: Arc::new(values) }
+    }
+}
+
+impl<K> Index<K> {
+    /// The name by which listers are asked.
+    #[must_use]
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// Each value once.
+    pub(crate) fn values_of(&self, object: &Cached<K>) -> Result<Vec<Arc<str>>, BoxError> {
+        let mut values = crate::contained(|| (self.values)(object)).unwrap_or_else(|panic| Err(panic.into()))?;
+        if values.len() > 1 {
+            values.sort_unstable();
+            values.dedup();
+        }
+        Ok(values)
+    }
+}
+
+fn collect<V: Into<Arc<str>>>(values: impl IntoIterator<Item = V>) -> Vec<Arc<str>> {
+    values.into_iter().map(Into::into).collect()
+}
+
+impl<K> Clone for Index<K> {
+    fn clone(&self) -> Self {
+        Self { name: Arc::clone(&self.name), values: Arc::clone(&self.values) }
+    }
+}
+
+impl<K> fmt::Debug for Index<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Index({})", self.name)
+    }
+}
+
+// === impl Indexer ===
+
+impl<K> Indexer<K> {
+    pub(crate) fn new(names: Vec<Arc<str>>) -> Self {
+        Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+            by_key: HashTable::new(),
+            hasher: DefaultHashBuilder::default(),
+            namespaces: Postings::default(),
+            indices: names.iter().map(|_| Postings::default()).collect(),
+            names,
+            version: ResourceVersion::default(),
+        }
+    }
+
+    pub(crate) fn version(&self) -> &ResourceVersion {
+        &self.version
+    }
+
+    pub(crate) fn set_version(&mut self, version: ResourceVersion) {
+        self.version = version;
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_key.len()
+    }
+
+    pub(crate) fn get(&self, namespace: Option<&str>, name: &str) -> Option<&Cached<K>> {
+        let slot = *self.by_key.find(self.hash(namespace, name), |slot| self.has_key(*slot, namespace, name))?;
+        self.at(slot)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Cached<K>> {
+        self.slots.iter().flatten().map(|slot| &slot.object)
+    }
+
+    pub(crate) fn within(&self, namespace: &str) -> impl Iterator<Item = &Cached<K>> {
+        self.namespaces.slots(namespace).filter_map(|slot| self.at(slot))
+    }
+
+    /// `None` when there is no index of that name.
+    pub(crate) fn by_index(&self, index: &str, value: &str) -> Option<impl Iterator<Item = &Cached<K>>> {
+        Some(self.indices[self.position(index)?].slots(value).filter_map(|slot| self.at(slot)))
+    }
+
+    /// The values in use, sorted. `None` when there is no index of that name.
+    pub(crate) fn index_values(&self, index: &str) -> Option<Vec<Arc<str>>> {
+        Some(self.indices[self.position(index)?].values())
+    }
+
+    /// Puts an object in the place of the one with its key, which is given back. `values` has one list for each index.
+    pub(crate) fn insert(&mut self, object: Cached<K>, values: Values) -> Option<Cached<K>> {
+        debug_assert_eq!(values.len(), self.indices.len());
+        let key = object.key();
+        let (namespace, name) = (key.namespace.as_deref(), &*key.name);
+        let hash = self.hash(namespace, name);
+        if let Some(&at) = self.by_key.find(hash, |slot| self.has_key(*slot, namespace, name)) {
+            let slot = self.slots[at as usize].as_mut()?;
+            for ((postings, old), new) in self.indices.iter_mut().zip(&slot.values).zip(&values) {
+                postings.change(at, old, new);
+            }
+            slot.values = values;
+            return Some(std::mem::replace(&mut slot.object, object));
+        }
+        let at = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            u32::try_from(self.slots.len() - 1).expect("no server holds four billion objects of one resource")
+        });
+        if let Some(namespace) = &key.namespace {
+            self.namespaces.add(at, namespace);
+        }
+        for (postings, values) in self.indices.iter_mut().zip(&values) {
+            values.iter().for_each(|value| postings.add(at, value));
+        }
+        self.slots[at as usize] = Some(Slot { object, values });
+        let (slots, hasher) = (&self.slots, &self.hasher);
+        self.by_key.insert_unique(hash, at, |slot| {
+            slots[*slot as usize].as_ref().map_or(0, |slot| hash_of(hasher, slot.object.key()))
+        });
+        None
+    }
+
+    pub(crate) fn remove(&mut self, key: &ObjectKey) -> Option<Cached<K>> {
+        let (namespace, name) = (key.namespace.as_deref(), &*key.name);
+        let hash = self.hash(namespace, name);
+        let slots = &self.slots;
+        let found = self.by_key.find_entry(hash, |slot| has_key(slots, *slot, namespace, name)).ok()?;
+        let (at, _) = found.remove();
+        let slot = self.slots[at as usize].take()?;
+        self.free.push(at);
+        if let Some(namespace) = &slot.object.key().namespace {
+            self.namespaces.remove(at, namespace);
+        }
+        for (postings, values) in self.indices.iter_mut().zip(&slot.values) {
+            values.iter().for_each(|value| postings.remove(at, value));
+        }
+        Some(slot.object)
+    }
+
+    pub(crate) fn has_index(&self, name: &str) -> bool {
+        self.position(name).is_some()
+    }
+
+    /// Adds an index; `values` says for each object, in the order of [`Self::iter`], what its values are.
+    pub(crate) fn add_index(&mut self, name: Arc<str>, values: Vec<Vec<Arc<str>>>) {
+        let mut postings = Postings::default();
+        let occupied = self.slots.iter_mut().enumerate().filter_map(|(at, slot)| Some((at, slot.as_mut()?)));
+        for ((at, slot), values) in occupied.zip(values) {
+            // A slot's number fits, or it would not have been made.
+            values.iter().for_each(|value| postings.add(at as u32, value));
+            slot.values = std::mem::take(&mut slot.values).into_iter().chain([values]).collect();
+        }
+        self.indices.push(postings);
+        self.names.push(name);
+    }
+
+    fn position(&self, index: &str) -> Option<usize> {
+        self.names.iter().position(|name| **name == *index)
+    }
+
+    fn at(&self, slot: u32) -> Option<&Cached<K>> {
+        self.slots[slot as usize].as_ref().map(|slot| &slot.object)
+    }
+
+    fn has_key(&self, slot: u32, namespace: Option<&str>, name: &str) -> bool {
+        has_key(&self.slots, slot, namespace, name)
+    }
+
+    fn hash(&self, namespace: Option<&str>, name: &str) -> u64 {
+        self.hasher.hash_one((namespace, name))
+    }
+}
+
+fn has_key<K>(slots: &[Option<Slot<K>>], slot: u32, namespace: Option<&str>, name: &str) -> bool {
+    slots[slot as usize].as_ref().is_some_and(|slot| {
+        let key = slot.object.key();
+        *key.name == *name && key.namespace.as_deref() == namespace
+    })
+}
+
+fn hash_of(hasher: &DefaultHashBuilder, key: &ObjectKey) -> u64 {
+    hasher.hash_one((key.namespace.as_deref(), &*key.name))
+}
+
+impl<K> fmt::Debug for Indexer<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Indexer")
+            .field("objects", &self.len())
+            .field("indices", &self.names)
+            .field("version", &self.version)
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl Postings ===
+
+impl Postings {
+    fn slots(&self, value: &str) -> impl Iterator<Item = u32> {
+        self.0.get(value).into_iter().flatten().copied()
+    }
+
+    fn values(&self) -> Vec<Arc<str>> {
+        let mut values: Vec<_> = self.0.keys().cloned().collect();
+        values.sort_unstable();
+        values
+    }
+
+    fn add(&mut self, slot: u32, value: &Arc<str>) {
+        match self.0.entry_ref(value) {
+            EntryRef::Occupied(mut entry) => entry.get_mut().insert(slot),
+            EntryRef::Vacant(entry) => entry.insert(BTreeSet::new()).insert(slot),
+        };
+    }
+
+    fn remove(&mut self, slot: u32, value: &str) {
+        if let Some(slots) = self.0.get_mut(value) {
+            slots.remove(&slot);
+            if slots.is_empty() {
+                self.0.remove(value);
+            }
+        }
+    }
+
+    fn change(&mut self, slot: u32, old: &[Arc<str>], new: &[Arc<str>]) {
+        if old == new {
+            return;
+        }
+        old.iter().filter(|value| !new.contains(value)).for_each(|value| self.remove(slot, value));
+        new.iter().filter(|value| !old.contains(value)).for_each(|value| self.add(slot, value));
+    }
+}

@@ -1,0 +1,317 @@
+//! One reflector, one store, many handlers.
+//!
+//! ```text
+//! reflector ─▶ pipe (event queue) ─▶ processor ─▶ store
+//!                                        ├─▶ queue ─▶ handler task
+//!                                        └─▶ queue ─▶ handler task
+//! ```
+//!
+//! Reflector and processor run on the task that runs the informer; the pipe between them is bounded, so that the watch
+//! waits when the store cannot keep up. Each handler has a task and a queue of its own. Commands (a new handler, a removed
+//! one, a new index) reach the processor between two deltas, so that each handler sees a snapshot and every change after
+//! it, and no change twice.
+
+mod listener;
+mod processor;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, oneshot, watch};
+use windlass_api::{ApiResource, ListWatch, Object, Resource};
+
+use self::{
+    listener::NewListener,
+    processor::{Command, Processor},
+};
+use crate::{
+    error::{AddIndexError, InformerError},
+    event_queue::{EventQueue, InOrder},
+    handler::{Handler, HandlerOptions, Registration, RegistrationHandle},
+    indexer::Index,
+    lister::Lister,
+    options::{InformerOptions, Reporter},
+    pipe::Pipe,
+    reflector::Reflector,
+    store::{Store, StoreWriter},
+    synced::{HasSynced, Stopped, SyncSignal},
+};
+
+/// A cache of the objects of one resource that follows the server, and tells its handlers what changes.
+///
+/// Clones are handles on one informer. It works while [`run`](Self::run) is awaited, and once.
+///
+/// # What is guaranteed
+///
+/// - The store shows a state that the server had, or a mixture of such states during the first list only if the queue is
+///   not the default one; it follows the server as long as the server can be reached, and waits for it otherwise.
+/// - Handlers are told of a change after the store and all indices show it; see [`Handler`] for the rest.
+/// - An object that cannot be read, a handler, an index function or a hook that panics, a server that is away: each is
+///   reported, and the informer goes on.
+///
+/// # What is not
+///
+/// - Not every state of an object is seen. A handler must compare what is with what should be, and not count events.
+/// - Objects that are equal before and after a list again are not told, except as a resync.
+pub struct SharedInformer<K> {
+    shared: Arc<Shared<K>>,
+}
+
+struct Shared<K> {
+    resource: Arc<ApiResource>,
+    list_watch: Arc<dyn ListWatch>,
+    options: InformerOptions,
+    store: Store<K>,
+    has_synced: HasSynced,
+    next_id: AtomicU64,
+    phase: Mutex<Phase<K>>,
+}
+
+/// Where an informer is in its life.
+enum Phase<K> {
+    /// Not run yet.
+    New(Box<Fresh<K>>),
+    /// Being run by somebody, who takes commands.
+    Running(mpsc::UnboundedSender<Command<K>>),
+    /// Run to its end. There is no way back.
+    Stopped,
+}
+
+/// What is handed over to the processor.
+struct Fresh<K> {
+    writer: StoreWriter<K>,
+    queue: Box<dyn EventQueue<K>>,
+    listeners: Vec<NewListener<K>>,
+    synced: SyncSignal,
+}
+
+// === impl SharedInformer ===
+
+impl<K: Resource> SharedInformer<K> {
+    /// An informer of a kind that is known at compile time. `list_watch` must list and watch that kind.
+    pub fn new(list_watch: Arc<dyn ListWatch>, options: InformerOptions) -> Self {
+        Self::for_resource(K::api_resource(), list_watch, options)
+    }
+}
+
+impl<K: Object> SharedInformer<K> {
+    /// An informer of a kind that is known only now; `K` is usually `DynamicObject` or `PartialObject`.
+    pub fn for_resource(resource: ApiResource, list_watch: Arc<dyn ListWatch>, options: InformerOptions) -> Self {
+        let reporter = Reporter::new(&options);
+        let names = resource.gvr().group_resource();
+        let writer = StoreWriter::new(move |index, key, source| {
+            let (resource, index, key) = (names.clone(), Arc::clone(index), key.clone());
+            reporter.report(&InformerError::Index { resource, index, key, source });
+        });
+        let (synced, has_synced) = SyncSignal::new();
+        let store = writer.store().clone();
+        let fresh = Fresh { writer, queue: Box::new(InOrder::new()), listeners: Vec::new(), synced };
+        let shared = Shared {
+            resource: Arc::new(resource),
+            list_watch,
+            options,
+            store,
+            has_synced,
+            next_id: AtomicU64::new(0),
+            phase: Mutex::new(Phase::New(Box::new(fresh))),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Puts another queue between reflector and store; `make` gets the store, for queues that compare with what is known.
+    ///
+    /// # Panics
+    /// When the informer has been started.
+    #[must_use]
+    #[track_caller]
+    pub fn with_queue<Q: EventQueue<K>>(self, make: impl FnOnce(&Store<K>) -> Q) -> Self {
+        let queue = Box::new(make(&self.shared.store));
+        match &mut *self.shared.phase.lock() {
+            Phase::New(fresh) => fresh.queue = queue,
+            Phase::Running(_) | Phase::Stopped => panic!("the queue of an informer is chosen before it is started"),
+        }
+        self
+    }
+
+    /// Adds a handler, before or after the start. It is first told every object that is there, as added.
+    ///
+    /// On an informer that has stopped this does nothing, and the registration never becomes synced.
+    pub fn add_handler(&self, handler: impl Handler<K>) -> Registration {
+        self.add_handler_with(handler, HandlerOptions::default())
+    }
+
+    /// As [`Self::add_handler`], with options.
+    pub fn add_handler_with(&self, handler: impl Handler<K>, options: HandlerOptions) -> Registration {
+        let id = self.shared.next_id.fetch_add(1, Ordering::Relaxed);
+        let removed = Arc::new(AtomicBool::new(false));
+        let (synced, has_synced) = SyncSignal::new();
+        let (ended_sender, ended) = watch::channel(());
+        let listener = NewListener {
+            id,
+            handler: Box::new(handler),
+            resync: options.resync.unwrap_or(self.shared.options.resync),
+            removed: Arc::clone(&removed),
+            synced,
+            ended: ended_sender,
+        };
+        // What cannot be taken in is dropped after the lock: dropping a handler is user code.
+        let refused = match &mut *self.shared.phase.lock() {
+            Phase::New(fresh) => {
+                fresh.listeners.push(listener);
+                None
+            }
+            Phase::Running(commands) => commands.send(Command::Add(listener)).err().map(|error| error.0),
+            Phase::Stopped => Some(Command::Add(listener)),
+        };
+        drop(refused);
+        let informer = Arc::downgrade(&self.shared);
+        let forget = move || {
+            if let Some(informer) = informer.upgrade() {
+                informer.forget(id);
+            }
+        };
+        let handle = RegistrationHandle { removed, ended, forget: Box::new(forget) };
+        Registration { has_synced, handle: Arc::new(handle) }
+    }
+
+    /// Adds an index, before or after the start. Listers can be asked for it once this has returned.
+    pub async fn add_index(&self, index: Index<K>) -> Result<(), AddIndexError> {
+        let (reply, answer) = oneshot::channel();
+        match &mut *self.shared.phase.lock() {
+            // Nothing is stored yet, so that no user code runs here.
+            Phase::New(fresh) => return fresh.writer.add_index(index),
+            Phase::Running(commands) => {
+                commands.send(Command::Index(index, reply)).map_err(|_| AddIndexError::Stopped(Stopped))?
+            }
+            Phase::Stopped => return Err(AddIndexError::Stopped(Stopped)),
+        }
+        answer.await.unwrap_or(Err(AddIndexError::Stopped(Stopped)))
+    }
+
+    /// Follows the server until `shutdown` is ready, or this future is dropped; then no task of the informer is left.
+    /// The store can still be read.
+    ///
+    /// A second run of the same informer returns at once.
+    pub async fn run(self, shutdown: impl Future<Output = ()> + Send) {
+        let Some((fresh, commands)) = self.shared.begin() else {
+            tracing::warn!(resource = %self.shared.resource.gvr(), "the informer has been started before");
+            return;
+        };
+        let _end = End(&self.shared);
+        let Fresh { writer, queue, listeners, synced } = *fresh;
+        let options = &self.shared.options;
+        let pipe = Arc::new(Pipe::new(queue, options.queue_capacity));
+        let reflector = Reflector::new(
+            Arc::clone(&self.shared.list_watch),
+            &self.shared.resource,
+            self.shared.store.clone(),
+            Arc::clone(&pipe),
+            options,
+        );
+        let mut processor = Processor::new(writer, synced, commands, Reporter::new(options));
+        for listener in listeners {
+            processor.add(listener);
+        }
+        tokio::select! {
+            biased;
+            () = shutdown => {}
+            () = reflector.run() => {}
+            () = processor.run(&pipe) => {}
+        }
+        processor.finish().await;
+    }
+
+    /// Reads what the informer holds.
+    #[must_use]
+    pub fn store(&self) -> Lister<K> {
+        Lister::new(self.shared.store.clone(), Arc::clone(&self.shared.resource))
+    }
+
+    /// Ready once the store holds the first list. Fails if the informer stops before.
+    pub fn has_synced(&self) -> HasSynced {
+        self.shared.has_synced.clone()
+    }
+
+    /// What the objects are.
+    #[must_use]
+    pub fn resource(&self) -> &ApiResource {
+        &self.shared.resource
+    }
+
+    /// Whether it ran and ended.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        matches!(*self.shared.phase.lock(), Phase::Stopped)
+    }
+}
+
+impl<K> Clone for SharedInformer<K> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<K> fmt::Debug for SharedInformer<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedInformer")
+            .field("resource", &self.shared.resource)
+            .field("store", &self.shared.store)
+            .field("has_synced", &self.shared.has_synced)
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl Shared ===
+
+/// What is needed to run an informer.
+type Begun<K> = (Box<Fresh<K>>, mpsc::UnboundedReceiver<Command<K>>);
+
+impl<K> Shared<K> {
+    /// Takes what is needed to run; `None` when somebody has before.
+    fn begin(&self) -> Option<Begun<K>> {
+        // Unbounded: commands are few, and come from callers who cannot wait.
+        let (sender, commands) = mpsc::unbounded_channel();
+        let mut phase = self.phase.lock();
+        if !matches!(*phase, Phase::New(_)) {
+            return None;
+        }
+        match std::mem::replace(&mut *phase, Phase::Running(sender)) {
+            Phase::New(fresh) => Some((fresh, commands)),
+            Phase::Running(_) | Phase::Stopped => None,
+        }
+    }
+
+    fn forget(&self, id: u64) {
+        let forgotten = match &mut *self.phase.lock() {
+            Phase::New(fresh) => {
+                let at = fresh.listeners.iter().position(|listener| listener.id == id);
+                at.map(|at| fresh.listeners.remove(at))
+            }
+            Phase::Running(commands) => {
+                // If nobody takes it any more, there is nothing left to forget.
+                let _ = commands.send(Command::Remove(id));
+                None
+            }
+            Phase::Stopped => None,
+        };
+        drop(forgotten); // … without the lock: dropping a handler is user code.
+    }
+}
+
+/// Marks the informer as stopped, however its run ends.
+struct End<'i, K>(&'i Shared<K>);
+
+impl<K> Drop for End<'_, K> {
+    fn drop(&mut self) {
+        *self.0.phase.lock() = Phase::Stopped;
+    }
+}

@@ -1,0 +1,126 @@
+//! A handler with its queue and its task.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    sync::{mpsc, watch},
+    time::Instant,
+};
+
+use crate::{
+    handler::{Handler, Notification},
+    options::Reporter,
+    synced::SyncSignal,
+};
+
+/// Shorter periods would be nothing but load.
+const MIN_RESYNC: Duration = Duration::from_secs(1);
+
+/// A handler that nobody has started yet.
+pub(super) struct NewListener<K> {
+    pub(super) id: u64,
+    pub(super) handler: Box<dyn Handler<K>>,
+    pub(super) resync: Option<Duration>,
+    pub(super) removed: Arc<AtomicBool>,
+    pub(super) synced: SyncSignal,
+    /// Dropped when the handler's task has ended, or will never be started.
+    pub(super) ended: watch::Sender<()>,
+}
+
+/// The processor's end of a handler's queue.
+pub(super) struct Listener<K> {
+    pub(super) id: u64,
+    /// Unbounded, so that a slow handler holds up nobody else; see [`Handler`].
+    queue: mpsc::UnboundedSender<Message<K>>,
+    removed: Arc<AtomicBool>,
+    resync: Option<Resync>,
+}
+
+struct Resync {
+    period: Duration,
+    next: Instant,
+    /// Whether it takes what the resync shows that is under way.
+    is_due: bool,
+}
+
+enum Message<K> {
+    Notify(Notification<K>),
+    /// Everything before belonged to the initial list.
+    Synced,
+}
+
+impl<K: Send + Sync + 'static> NewListener<K> {
+    /// The queue, and the task that empties it. The task ends when the queue is dropped or the handler is removed.
+    pub(super) fn start(self, reporter: Reporter) -> (Listener<K>, impl Future<Output = ()> + Send + 'static) {
+        let (queue, mut messages) = mpsc::unbounded_channel();
+        let Self { id, mut handler, resync, removed, synced, ended } = self;
+        let resync = resync.map(|period| {
+            let period = period.max(MIN_RESYNC);
+            Resync { period, next: Instant::now() + period, is_due: false }
+        });
+        let listener = Listener { id, queue, removed: Arc::clone(&removed), resync };
+        let task = async move {
+            let _ended = ended;
+            while let Some(message) = messages.recv().await {
+                if removed.load(Ordering::Acquire) {
+                    break;
+                }
+                match message {
+                    Message::Synced => synced.fire(),
+                    Message::Notify(notification) => {
+                        let key = notification.key().clone();
+                        if let Err(panic) = crate::contained(|| handler.handle(notification)) {
+                            reporter.metrics().handler_panicked();
+                            tracing::error!(%key, panic, "a handler panicked; it goes on with the next notification");
+                        }
+                    }
+                }
+            }
+        };
+        (listener, task)
+    }
+}
+
+impl<K> Listener<K> {
+    pub(super) fn notify(&self, notification: Notification<K>) {
+        self.send(Message::Notify(notification));
+    }
+
+    pub(super) fn synced(&self) {
+        self.send(Message::Synced);
+    }
+
+    /// The next notification is not begun any more.
+    pub(super) fn stop(self) {
+        self.removed.store(true, Ordering::Release);
+    }
+
+    pub(super) fn next_resync(&self) -> Option<Instant> {
+        self.resync.as_ref().map(|resync| resync.next)
+    }
+
+    /// Decides whether the handler takes part in the resync that begins now.
+    pub(super) fn begin_resync(&mut self, now: Instant) {
+        if let Some(resync) = &mut self.resync {
+            resync.is_due = resync.next <= now;
+            if resync.is_due {
+                resync.next = now + resync.period;
+            }
+        }
+    }
+
+    pub(super) fn takes_resync(&self) -> bool {
+        self.resync.as_ref().is_some_and(|resync| resync.is_due)
+    }
+
+    fn send(&self, message: Message<K>) {
+        // A handler that has been removed takes nothing; the processor is about to learn of it.
+        let _ = self.queue.send(message);
+    }
+}

@@ -1,0 +1,170 @@
+//! Applies deltas to the store, and tells the handlers.
+
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinSet,
+    time::{Instant, sleep_until},
+};
+
+use super::listener::{Listener, NewListener};
+use crate::{
+    cached::Cached,
+    error::AddIndexError,
+    event_queue::{Change, Delta},
+    handler::{Deleted, InitialList, Notification},
+    indexer::Index,
+    options::Reporter,
+    pipe::{Pipe, Popped},
+    store::StoreWriter,
+    synced::SyncSignal,
+};
+
+/// What is asked of a running informer.
+pub(super) enum Command<K> {
+    Add(NewListener<K>),
+    Remove(u64),
+    Index(Index<K>, oneshot::Sender<Result<(), AddIndexError>>),
+}
+
+pub(super) struct Processor<K> {
+    writer: StoreWriter<K>,
+    /// Fires once the store holds the first list.
+    synced: SyncSignal,
+    commands: mpsc::UnboundedReceiver<Command<K>>,
+    /// Every handler that has not been removed, in the order in which they were added.
+    listeners: Vec<Listener<K>>,
+    /// The tasks of the handlers; dropping it aborts them.
+    tasks: JoinSet<()>,
+    /// Whether a resync is in the queue; there is never more than one.
+    resync_queued: bool,
+    reporter: Reporter,
+}
+
+impl<K: Send + Sync + 'static> Processor<K> {
+    pub(super) fn new(
+        writer: StoreWriter<K>,
+        synced: SyncSignal,
+        commands: mpsc::UnboundedReceiver<Command<K>>,
+        reporter: Reporter,
+    ) -> Self {
+        let (listeners, tasks) = (Vec::new(), JoinSet::new());
+        Self { writer, synced, commands, listeners, tasks, resync_queued: false, reporter }
+    }
+
+    /// Starts a handler: shows it what there is. What comes after is shown to it as to the others.
+    pub(super) fn add(&mut self, listener: NewListener<K>) {
+        let (listener, task) = listener.start(self.reporter.clone());
+        for object in self.writer.store().list() {
+            listener.notify(Notification::Added { object, initial: InitialList::Yes });
+        }
+        if self.synced.has_fired() {
+            listener.synced();
+        }
+        self.listeners.push(listener);
+        self.tasks.spawn(task);
+    }
+
+    /// Never returns. Nothing that was popped is lost when it is dropped: there is no wait between popping a delta and
+    /// the handlers' queues.
+    pub(super) async fn run(&mut self, pipe: &Pipe<K>) {
+        loop {
+            let resync = self.listeners.iter().filter_map(Listener::next_resync).min().filter(|_| !self.resync_queued);
+            tokio::select! {
+                biased;
+                Some(command) = self.commands.recv() => self.obey(command),
+                () = sleep_until(resync.unwrap_or_else(Instant::now)), if resync.is_some() => {
+                    let now = Instant::now();
+                    self.listeners.iter_mut().for_each(|listener| listener.begin_resync(now));
+                    self.resync_queued = true;
+                    pipe.push_now(Change::Resync);
+                }
+                popped = pipe.pop() => self.apply(popped),
+            }
+        }
+    }
+
+    /// Ends the handlers, each after the notification that it is dealing with.
+    pub(super) async fn finish(mut self) {
+        self.listeners.into_iter().for_each(Listener::stop);
+        while self.tasks.join_next().await.is_some() {}
+    }
+
+    fn obey(&mut self, command: Command<K>) {
+        match command {
+            Command::Add(listener) => self.add(listener),
+            Command::Remove(id) => {
+                if let Some(at) = self.listeners.iter().position(|listener| listener.id == id) {
+                    self.listeners.remove(at).stop();
+                }
+            }
+            Command::Index(index, reply) => {
+                // Who asked may have gone away; the index is there all the same.
+                let _ = reply.send(self.writer.add_index(index));
+            }
+        }
+        while self.tasks.try_join_next().is_some() {}
+    }
+
+    fn apply(&mut self, popped: Popped<K>) {
+        let initial = if popped.synced_before { InitialList::No } else { InitialList::Yes };
+        match popped.delta {
+            Delta::Added(object) | Delta::Updated(object) | Delta::Replaced(object) => {
+                let old = self.writer.insert(object.clone());
+                self.tell(old, object, initial);
+            }
+            Delta::Deleted(deleted) => {
+                let version = deleted.object.meta().resource_version.clone();
+                let known = self.writer.remove(deleted.object.key(), (!version.is_empty()).then_some(version));
+                if known.is_some() {
+                    self.broadcast(&Notification::Deleted(deleted));
+                }
+            }
+            Delta::ReplacedAll { objects, version } => {
+                let replaced = self.writer.replace(objects, version);
+                for object in replaced.vanished {
+                    self.broadcast(&Notification::Deleted(Deleted::missed(object)));
+                }
+                for (old, new) in replaced.present {
+                    self.tell(old, new, initial);
+                }
+            }
+            Delta::Sync(object) => {
+                self.resync_queued = false;
+                self.resync(&object);
+            }
+            Delta::SyncAll => {
+                self.resync_queued = false;
+                for object in self.writer.store().list() {
+                    self.resync(&object);
+                }
+            }
+            Delta::Bookmark(version) => self.writer.advance(version),
+        }
+        self.reporter.metrics().stored(self.writer.store().len());
+        if popped.synced_after && !self.synced.has_fired() {
+            self.synced.fire();
+            self.listeners.iter().for_each(Listener::synced);
+        }
+    }
+
+    /// A state that the store shows now. One that it showed before is news only for those whose resync is due.
+    fn tell(&self, old: Option<Cached<K>>, new: Cached<K>, initial: InitialList) {
+        match old {
+            None => self.broadcast(&Notification::Added { object: new, initial }),
+            Some(old) if old.is_same_state(&new) => self.resync(&new),
+            Some(old) => self.broadcast(&Notification::Updated { old, new }),
+        }
+    }
+
+    fn resync(&self, object: &Cached<K>) {
+        for listener in self.listeners.iter().filter(|listener| listener.takes_resync()) {
+            listener.notify(Notification::Updated { old: object.clone(), new: object.clone() });
+        }
+    }
+
+    fn broadcast(&self, notification: &Notification<K>) {
+        for listener in &self.listeners {
+            listener.notify(notification.clone());
+        }
+    }
+}

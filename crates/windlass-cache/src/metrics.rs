@@ -1,0 +1,49 @@
+//! What an informer tells about itself.
+
+use std::{fmt::Debug, time::Duration};
+
+use windlass_api::EventType;
+
+use crate::error::InformerError;
+
+/// Receives what happens in one informer. Each method has a default that does nothing.
+///
+/// Methods are called on the informer's tasks and must not block.
+pub trait CacheMetrics: Debug + Send + Sync + 'static {
+    /// Everything was listed, by LIST or by a watch that began with it: `lists_total`, `list_duration_seconds`,
+    /// `items_per_list`.
+    fn listed(&self, objects: usize, took: Duration) {
+        let _ = (objects, took);
+    }
+
+    /// A watch was opened: `watches_total`.
+    fn watch_opened(&self) {}
+
+    /// A watch ended after so many events: `watch_duration_seconds`, `items_per_watch`.
+    fn watch_ended(&self, events: u64, after: Duration) {
+        let _ = (events, after);
+    }
+
+    /// An event came.
+    fn event(&self, event_type: EventType) {
+        let _ = event_type;
+    }
+
+    /// Something went wrong. The informer goes on.
+    fn failed(&self, error: &InformerError) {
+        let _ = error;
+    }
+
+    /// The store changed and holds so many objects.
+    fn stored(&self, objects: usize) {
+        let _ = objects;
+    }
+
+    /// A handler panicked. It goes on with the next notification.
+    fn handler_panicked(&self) {}
+}
+
+#[derive(Debug)]
+pub(crate) struct NoMetrics;
+
+impl CacheMetrics for NoMetrics {}

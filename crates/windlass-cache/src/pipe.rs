@@ -1,0 +1,105 @@
+//! The event queue with its lock, its bound and its wake-ups. One producer may wait, one consumer does.
+
+use std::fmt;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::event_queue::{Change, Delta, EventQueue};
+
+pub(crate) struct Pipe<K> {
+    queue: Mutex<Box<dyn EventQueue<K>>>,
+    /// The producer waits while so many deltas are queued.
+    capacity: usize,
+    filled: Notify,
+    drained: Notify,
+}
+
+/// A delta, and whether the initial population was complete without it and is with it.
+pub(crate) struct Popped<K> {
+    pub(crate) delta: Delta<K>,
+    pub(crate) synced_before: bool,
+    pub(crate) synced_after: bool,
+}
+
+impl<K: 'static> Pipe<K> {
+    pub(crate) fn new(queue: Box<dyn EventQueue<K>>, capacity: usize) -> Self {
+        Self { queue: Mutex::new(queue), capacity: capacity.max(1), filled: Notify::new(), drained: Notify::new() }
+    }
+
+    /// Waits for room.
+    pub(crate) async fn push(&self, change: Change<K>) {
+        loop {
+            {
+                let mut queue = self.queue.lock();
+                if queue.len() < self.capacity {
+                    queue.push(change);
+                    break;
+                }
+            }
+            self.drained.notified().await;
+        }
+        self.filled.notify_one();
+    }
+
+    /// Does not wait for room; for the consumer itself, which would wait for itself.
+    pub(crate) fn push_now(&self, change: Change<K>) {
+        self.queue.lock().push(change);
+        self.filled.notify_one();
+    }
+
+    pub(crate) async fn pop(&self) -> Popped<K> {
+        loop {
+            {
+                let mut queue = self.queue.lock();
+                let (synced_before, len) = (queue.has_synced(), queue.len());
+                if let Some(delta) = queue.pop() {
+                    let synced_after = queue.has_synced();
+                    if len >= self.capacity {
+                        self.drained.notify_one();
+                    }
+                    return Popped { delta, synced_before, synced_after };
+                }
+            }
+            self.filled.notified().await;
+        }
+    }
+}
+
+impl<K: 'static> fmt::Debug for Pipe<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pipe")
+            .field("len", &self.queue.lock().len())
+            .field("capacity", &self.capacity)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::{FutureExt, future::join};
+
+    use super::*;
+    use crate::event_queue::InOrder;
+
+    #[tokio::test]
+    async fn the_producer_waits_while_the_queue_is_full() {
+        let pipe = Pipe::<()>::new(Box::new(InOrder::new()), 2);
+        for version in 1..=2_u64 {
+            pipe.push(Change::Bookmark(version.into())).now_or_never().expect("there is room");
+        }
+        let third = pipe.push(Change::Bookmark(3.into()));
+        futures::pin_mut!(third);
+        assert!(third.as_mut().now_or_never().is_none());
+        let (popped, ()) = join(pipe.pop(), third).await;
+        assert!(matches!(popped.delta, Delta::Bookmark(version) if version.as_u64() == Some(1)));
+    }
+
+    #[tokio::test]
+    async fn the_consumer_waits_while_it_is_empty() {
+        let pipe = Pipe::<()>::new(Box::new(InOrder::new()), 1);
+        let (popped, ()) =
+            join(pipe.pop(), pipe.push(Change::Replace { objects: Vec::new(), version: 1.into() })).await;
+        assert!(!popped.synced_before && popped.synced_after);
+    }
+}

@@ -1,0 +1,366 @@
+//! Follows the objects of one resource on a server: lists, then watches, and begins again when it must.
+//!
+//! The decisions are in [`machine`]; this carries them out. What is learned goes into the event queue, which slows the
+//! watch down when it is full. What goes wrong goes to the log and the error hook. It ends only by being dropped, which
+//! ends the requests under way.
+//!
+//! # What is guaranteed
+//!
+//! - What is handed on never goes back in time, unless the server itself does.
+//! - A change that the server tells is handed on, or everything is asked for again.
+//! - Every attempt after the first waits, longer each time, up to a minute; only the end of a watch that was any good is
+//!   followed by the next one at once.
+//!
+//! # What is not
+//!
+//! - Not every state of an object is seen: what changes between two lists is seen once.
+
+pub(crate) mod machine;
+
+#[cfg(test)]
+mod tests;
+
+use std::{collections::HashMap, io, sync::Arc, time::Duration};
+
+use futures::{StreamExt, stream::BoxStream};
+use indexmap::IndexMap;
+use serde::Deserialize;
+use tokio::time::{Instant, sleep, sleep_until};
+use windlass_api::{
+    ApiResource, Entropy, EventType, GroupResource, InitialEvents, ListItem, ListOptions, ListWatch, ListWatchError,
+    ObjectKey, RawEvent, ResourceVersion, Status, WatchOptions,
+};
+
+use self::machine::{Asks, Effect, Failure, Input, Length, Machine, Stage, State, Then};
+use crate::{
+    backoff::Delays,
+    cached::Cached,
+    error::InformerError,
+    event_queue::Change,
+    ingest::Ingest,
+    options::{InformerOptions, Reporter},
+    pipe::Pipe,
+    store::Store,
+};
+
+/// Marks the bookmark that ends the present state.
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+
+/// How much longer than asked for a watch may last before the connection counts as dead.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// How often a watch that has not sent the whole present state yet is mentioned in the log.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+pub(crate) struct Reflector<K> {
+    list_watch: Arc<dyn ListWatch>,
+    ingest: Ingest<K>,
+    resource: GroupResource,
+    /// Where known states are taken from, so that a relist costs no memory for what did not change.
+    store: Store<K>,
+    pipe: Arc<Pipe<K>>,
+    asks: Asks,
+    min_watch_timeout: Duration,
+    delays: Delays,
+    entropy: Entropy,
+    reporter: Reporter,
+
+    watch: Option<OpenWatch>,
+    /// The object of the last event, until the machine has said what becomes of it.
+    arrived: Option<(EventType, Cached<K>)>,
+    /// What a list, or the beginning of a watch, has given so far.
+    aside: IndexMap<ObjectKey, Cached<K>>,
+    /// When the list or the watch that fills `aside` was begun.
+    begun: Instant,
+}
+
+struct OpenWatch {
+    events: BoxStream<'static, Result<RawEvent, ListWatchError>>,
+    opened: Instant,
+    deadline: Instant,
+    seen: u64,
+}
+
+/// What is read of a bookmark.
+#[derive(Deserialize)]
+struct Bookmark {
+    metadata: BookmarkMeta,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct BookmarkMeta {
+    resource_version: ResourceVersion,
+    #[serde(default)]
+    annotations: Option<HashMap<String, String>>,
+}
+
+// === impl Reflector ===
+
+impl<K: Send + Sync + 'static> Reflector<K> {
+    pub(crate) fn new(
+        list_watch: Arc<dyn ListWatch>,
+        resource: &Arc<ApiResource>,
+        store: Store<K>,
+        pipe: Arc<Pipe<K>>,
+        options: &InformerOptions,
+    ) -> Self {
+        Self {
+            list_watch,
+            ingest: Ingest::new(Arc::clone(resource), options.managed_fields),
+            resource: resource.gvr().group_resource(),
+            store,
+            pipe,
+            asks: Asks::from(options),
+            min_watch_timeout: options.min_watch_timeout,
+            delays: Delays::new(options.backoff),
+            entropy: options.entropy.clone(),
+            reporter: Reporter::new(options),
+            watch: None,
+            arrived: None,
+            aside: IndexMap::new(),
+            begun: Instant::now(),
+        }
+    }
+
+    /// Never returns.
+    pub(crate) async fn run(mut self) {
+        let mut machine = Machine::new(self.asks.clone());
+        let mut input = Input::Elapsed;
+        loop {
+            let effect;
+            (machine, effect) = machine.step(input);
+            input = self.carry_out(effect, machine.state()).await;
+        }
+    }
+
+    async fn carry_out(&mut self, effect: Effect, state: &State) -> Input {
+        match effect {
+            Effect::Wait(at_least) => {
+                self.close_watch();
+                self.arrived = None;
+                self.aside = IndexMap::new();
+                let delay = self.delays.next(Instant::now(), &self.entropy);
+                sleep(delay.max(at_least.unwrap_or_default())).await;
+                return Input::Elapsed;
+            }
+            Effect::List(options) => return self.list(options).await,
+            Effect::Watch(options) => {
+                if let Err(input) = self.open_watch(options, state).await {
+                    return input;
+                }
+            }
+            Effect::Replace { version, then } => {
+                let objects: Vec<_> = std::mem::take(&mut self.aside).into_values().collect();
+                self.reporter.metrics().listed(objects.len(), self.begun.elapsed());
+                self.pipe.push(Change::Replace { objects, version }).await;
+                if let Then::Watch(options) = then
+                    && let Err(input) = self.open_watch(options, state).await
+                {
+                    return input;
+                }
+            }
+            Effect::Collect => {
+                if let Some((_, object)) = self.arrived.take() {
+                    self.set_aside(object);
+                }
+            }
+            Effect::Discard => {
+                if let Some((_, object)) = self.arrived.take() {
+                    self.aside.shift_remove(object.key());
+                }
+            }
+            Effect::Forward => {
+                if let Some((event_type, object)) = self.arrived.take() {
+                    let change = match event_type {
+                        EventType::Added => Change::Added(object),
+                        EventType::Deleted => Change::Deleted(object),
+                        EventType::Modified | EventType::Bookmark | EventType::Error => Change::Updated(object),
+                    };
+                    self.pipe.push(change).await;
+                }
+            }
+            Effect::Advance(version) => self.pipe.push(Change::Bookmark(version)).await,
+            Effect::Continue => {}
+        }
+        self.next_event(state).await
+    }
+
+    async fn list(&mut self, options: ListOptions) -> Input {
+        self.close_watch();
+        if options.continue_token.is_none() {
+            self.aside = IndexMap::new();
+            self.begun = Instant::now();
+        }
+        let failed = |this: &Self, source: ListWatchError| {
+            let failure = failure_of(&source);
+            this.reporter.report(&InformerError::List { resource: this.resource.clone(), source });
+            Input::ListFailed(failure)
+        };
+        let list_watch = Arc::clone(&self.list_watch);
+        let mut items = match list_watch.list(options).await {
+            Ok(items) => items,
+            Err(error) => return failed(self, error),
+        };
+        while let Some(item) = items.next().await {
+            match item {
+                Ok(ListItem::Object(body)) => {
+                    if let Some(object) = self.read(&body) {
+                        self.set_aside(object);
+                    }
+                }
+                Ok(ListItem::End(meta)) => return Input::PageEnded(meta),
+                Err(error) => return failed(self, error),
+            }
+        }
+        failed(self, ListWatchError::Transport("the list was cut off".into()))
+    }
+
+    /// `Err` is the input that tells the failure.
+    async fn open_watch(&mut self, mut options: WatchOptions, state: &State) -> Result<(), Input> {
+        self.close_watch();
+        if options.initial_events == InitialEvents::Send {
+            self.aside = IndexMap::new();
+            self.begun = Instant::now();
+        }
+        let timeout = self.entropy.jitter(self.min_watch_timeout, 1.0);
+        options.timeout = Some(timeout);
+        let opened = Instant::now();
+        let list_watch = Arc::clone(&self.list_watch);
+        match list_watch.watch(options).await {
+            Ok(events) => {
+                self.reporter.metrics().watch_opened();
+                self.watch = Some(OpenWatch { events, opened, deadline: opened + timeout + GRACE, seen: 0 });
+                Ok(())
+            }
+            Err(error) => Err(self.watch_failed(Stage::Opening, error, state)),
+        }
+    }
+
+    /// The next thing that the watch tells.
+    async fn next_event(&mut self, state: &State) -> Input {
+        loop {
+            let Some(watch) = &mut self.watch else {
+                debug_assert!(false, "no watch is open in {state:?}");
+                return Input::WatchClosed(Length::VeryShort);
+            };
+            let is_initial = matches!(state, State::Streaming { .. });
+            let event = tokio::select! {
+                biased;
+                event = watch.events.next() => event,
+                () = sleep_until(watch.deadline) => None,
+                () = sleep(PATIENCE), if is_initial => {
+                    let (resource, objects) = (&self.resource, self.aside.len());
+                    tracing::warn!(%resource, objects, "still waiting for the bookmark that ends the initial events");
+                    continue;
+                }
+            };
+            let event = match event {
+                None => return self.watch_closed(),
+                Some(Ok(event)) => event,
+                Some(Err(error @ ListWatchError::Transport(_))) => {
+                    self.report_watch(error);
+                    return self.watch_closed();
+                }
+                Some(Err(error)) => return self.watch_failed(Stage::Open, error, state),
+            };
+            watch.seen += 1;
+            self.reporter.metrics().event(event.event_type);
+            match event.event_type {
+                EventType::Error => {
+                    let error = match serde_json::from_slice::<Status>(&event.body) {
+                        Ok(status) => ListWatchError::from(status),
+                        Err(error) => ListWatchError::Decode(error.into()),
+                    };
+                    return self.watch_failed(Stage::Open, error, state);
+                }
+                EventType::Bookmark => match serde_json::from_slice::<Bookmark>(&event.body) {
+                    Ok(Bookmark { metadata }) => {
+                        let annotations = metadata.annotations.unwrap_or_default();
+                        return Input::Event {
+                            event_type: event.event_type,
+                            version: metadata.resource_version,
+                            ends_initial: annotations.get(INITIAL_EVENTS_END).is_some_and(|value| value == "true"),
+                        };
+                    }
+                    Err(error) => return self.watch_failed(Stage::Open, ListWatchError::Decode(error.into()), state),
+                },
+                event_type @ (EventType::Added | EventType::Modified | EventType::Deleted) => {
+                    if let Some(object) = self.read(&event.body) {
+                        let version = object.meta().resource_version.clone();
+                        self.arrived = Some((event_type, object));
+                        return Input::Event { event_type, version, ends_initial: false };
+                    }
+                }
+            }
+        }
+    }
+
+    /// `None`, and a report, when it cannot be told which object it is.
+    fn read(&self, body: &[u8]) -> Option<Cached<K>> {
+        match self.ingest.read(body) {
+            Ok(object) => Some(object),
+            Err(source) => {
+                self.reporter.report(&InformerError::Object { resource: self.resource.clone(), source });
+                None
+            }
+        }
+    }
+
+    fn set_aside(&mut self, object: Cached<K>) {
+        let known = self.store.get(object.key());
+        let same = known.filter(|known| known.is_same_state(&object) && !object.meta().resource_version.is_empty());
+        let object = same.unwrap_or(object);
+        self.aside.insert(object.key().clone(), object);
+    }
+
+    fn watch_failed(&mut self, stage: Stage, error: ListWatchError, state: &State) -> Input {
+        let failure = failure_of(&error);
+        if matches!((state, failure), (State::Streaming { .. }, Failure::Other)) {
+            // It is not an error that a server cannot begin a watch with the present state.
+            let resource = &self.resource;
+            tracing::debug!(%resource, cause = crate::causes(&error), "no watch with initial events; listing instead");
+        } else {
+            self.report_watch(error);
+        }
+        self.close_watch();
+        Input::WatchFailed(stage, failure)
+    }
+
+    fn watch_closed(&mut self) -> Input {
+        let short =
+            self.watch.as_ref().is_none_or(|watch| watch.seen == 0 && watch.opened.elapsed() < Duration::from_secs(1));
+        self.close_watch();
+        Input::WatchClosed(if short { Length::VeryShort } else { Length::Normal })
+    }
+
+    fn close_watch(&mut self) {
+        if let Some(watch) = self.watch.take() {
+            self.reporter.metrics().watch_ended(watch.seen, watch.opened.elapsed());
+        }
+    }
+
+    fn report_watch(&self, source: ListWatchError) {
+        self.reporter.report(&InformerError::Watch { resource: self.resource.clone(), source });
+    }
+}
+
+fn failure_of(error: &ListWatchError) -> Failure {
+    if error.is_expired() {
+        return Failure::Expired;
+    }
+    if error.is_too_large_resource_version() {
+        return Failure::TooLarge;
+    }
+    match error {
+        ListWatchError::Status(status) if status.code == 429 => Failure::TooManyRequests(error.retry_after()),
+        ListWatchError::Transport(_) if is_refused(error) => Failure::Refused,
+        _ => Failure::Other,
+    }
+}
+
+fn is_refused(error: &ListWatchError) -> bool {
+    crate::sources(error)
+        .filter_map(|error| error.downcast_ref::<io::Error>())
+        .any(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+}

@@ -1,0 +1,392 @@
+//! The reflector's decisions, as a value: a state, and what to do next for each thing that happens.
+//!
+//! Nothing here waits, talks or knows objects. The driver carries out one [`Effect`] at a time and feeds the outcome
+//! back as the next [`Input`].
+
+use std::time::Duration;
+
+use windlass_api::{
+    Bookmarks, EventType, InitialEvents, ListMeta, ListOptions, ResourceVersion, VersionMatch, WatchOptions,
+};
+
+use crate::options::{InformerOptions, InitialSync};
+
+/// Without a wish of the user: as many objects as one read of the server's storage should give.
+const PAGE_SIZE: u32 = 500;
+
+/// What the reflector is at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Nothing is asked of the server, for a while.
+    ///
+    /// `Elapsed` → `Streaming` or `Listing`, or `Watching` if only the watch is to be opened again.
+    Waiting(Next),
+    /// A watch that begins with the present state was asked for; what it has sent so far is set aside.
+    ///
+    /// The bookmark that ends the present state → `Watching`, with this same watch. The server refuses or fails →
+    /// `Listing`. The version is too old or too new → `Streaming` at the most recent one. Refused connection, too many
+    /// requests, end before the bookmark → `Waiting`, then all over.
+    Streaming {
+        /// At which version or later; `None` for the most recent.
+        from: Option<ResourceVersion>,
+    },
+    /// A page of a list was asked for.
+    ///
+    /// The last page → `Watching`. A page that is not the last → the next one. Expired after the first page → the same
+    /// list without pages. Expired before, or the version is too new → `Listing` the most recent state, once. Anything
+    /// else → `Waiting`, then all over.
+    Listing {
+        /// At which version or later; "0" for any, `None` for the most recent.
+        from: Option<ResourceVersion>,
+        /// Which part of the list.
+        page: Page,
+    },
+    /// The state is known, and a watch was asked for its changes.
+    ///
+    /// End of the watch, by the server or by a broken connection → `Watching` from the last version. Refused
+    /// connection, too many requests → `Waiting`, then `Watching`. Ended at once, expired, or failed otherwise →
+    /// `Waiting`, then all over.
+    Watching {
+        /// Whether the watch began without a version, so that its first ADDED events tell no progress.
+        catching_up: bool,
+    },
+}
+
+/// Where a wait leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Everything is asked for again.
+    Sync,
+    /// The watch is opened again.
+    Watch,
+}
+
+/// Which part of a list is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Page {
+    First,
+    /// The version is the one that the first page named.
+    Later(ResourceVersion),
+    /// Everything at once, because the pages had expired.
+    Whole,
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Input {
+    /// The wait is over; also the very first input.
+    Elapsed,
+    /// A page of a list is complete.
+    PageEnded(ListMeta),
+    /// A list failed.
+    ListFailed(Failure),
+    /// An event came that is not an error.
+    Event {
+        event_type: EventType,
+        /// Of the object, or of the bookmark.
+        version: ResourceVersion,
+        /// Whether it is the bookmark that ends the present state.
+        ends_initial: bool,
+    },
+    /// The watch could not be opened, or what came over it was an error or cannot be read.
+    WatchFailed(Stage, Failure),
+    /// The watch came to its end, or its connection broke.
+    WatchClosed(Length),
+}
+
+/// When a watch failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    Opening,
+    Open,
+}
+
+/// How long a watch lasted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Length {
+    /// Less than a second, without any event.
+    VeryShort,
+    Normal,
+}
+
+/// Why a request failed, as far as it matters here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// 410: the version or the continue token is too old.
+    Expired,
+    /// The server has not reached the version yet.
+    TooLarge,
+    /// 429, with the time that the server asks for.
+    TooManyRequests(Option<Duration>),
+    /// Nobody listens there.
+    Refused,
+    /// Anything else.
+    Other,
+}
+
+/// What to do next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// End what is under way and wait for a back-off step, at least this long.
+    Wait(Option<Duration>),
+    /// Ask for a page; set its objects aside. A page without a continue token begins a new list.
+    List(ListOptions),
+    /// Open a watch. With initial events, forget what was set aside.
+    Watch(WatchOptions),
+    /// Hand on what was set aside as all that there is.
+    Replace { version: ResourceVersion, then: Then },
+    /// Set the event's object aside.
+    Collect,
+    /// The event's object is no longer among what was set aside.
+    Discard,
+    /// Hand on the event's object as a change.
+    Forward,
+    /// Hand on that nothing has changed up to this version.
+    Advance(ResourceVersion),
+    /// Go on with the watch.
+    Continue,
+}
+
+/// How it goes on after a replacement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Then {
+    /// With the same watch.
+    Continue,
+    /// With a new watch.
+    Watch(WatchOptions),
+}
+
+/// The state, and what must outlive it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Machine {
+    state: State,
+    asks: Asks,
+    /// The version that has been handed on; `None` before the first list.
+    synced: Option<ResourceVersion>,
+    /// Whether the server could not serve `synced`, so that only the most recent state will do.
+    unavailable: bool,
+    /// Whether a list of any version came in pages: the server has no watch cache, and every list should.
+    paged: bool,
+}
+
+/// What is asked for, the same each time.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Asks {
+    pub(crate) labels: Option<String>,
+    pub(crate) fields: Option<String>,
+    pub(crate) page_size: Option<u32>,
+    pub(crate) initial_sync: InitialSync,
+}
+
+impl From<&InformerOptions> for Asks {
+    fn from(options: &InformerOptions) -> Self {
+        Self {
+            labels: options.labels.clone(),
+            fields: options.fields.clone(),
+            page_size: options.page_size,
+            initial_sync: options.initial_sync,
+        }
+    }
+}
+
+impl Machine {
+    /// Expects [`Input::Elapsed`].
+    pub(crate) fn new(asks: Asks) -> Self {
+        Self { state: State::Waiting(Next::Sync), asks, synced: None, unavailable: false, paged: false }
+    }
+
+    pub(crate) fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// The next state, and what to do in it. An input that cannot come in a state changes nothing.
+    #[must_use]
+    pub(crate) fn step(mut self, input: Input) -> (Self, Effect) {
+        let state = std::mem::replace(&mut self.state, State::Waiting(Next::Sync));
+        let (next, effect) = match (state, input) {
+            (State::Waiting(Next::Sync), Input::Elapsed) => self.sync(),
+            (State::Waiting(Next::Watch), Input::Elapsed) => self.watch(),
+
+            (State::Streaming { from }, Input::Event { event_type, version, ends_initial }) => {
+                if ends_initial {
+                    let (state, then) = (State::Watching { catching_up: false }, Then::Continue);
+                    return self.synced_at(version, |_| (state, then));
+                }
+                (
+                    State::Streaming { from },
+                    match event_type {
+                        EventType::Added | EventType::Modified => Effect::Collect,
+                        EventType::Deleted => Effect::Discard,
+                        EventType::Bookmark | EventType::Error => Effect::Continue,
+                    },
+                )
+            }
+            (State::Streaming { from }, Input::WatchFailed(stage, failure)) => match (failure, stage) {
+                (Failure::Expired | Failure::TooLarge, _) if from.is_some() => {
+                    self.unavailable = true;
+                    self.stream()
+                }
+                (Failure::TooManyRequests(after), _) => wait(Next::Sync, after),
+                (Failure::Refused, _) => wait(Next::Sync, None),
+                _ => self.list(),
+            },
+            (State::Streaming { .. }, Input::WatchClosed(Length::VeryShort)) => self.list(),
+            (State::Streaming { .. }, Input::WatchClosed(Length::Normal)) => wait(Next::Sync, None),
+
+            (State::Listing { from, page }, Input::PageEnded(meta)) => {
+                let version = match page {
+                    Page::Later(first) => first,
+                    Page::First | Page::Whole => meta.resource_version,
+                };
+                match meta.continue_token {
+                    None => {
+                        return self.synced_at(version, |machine| {
+                            let (state, options) = machine.watch_from();
+                            (state, Then::Watch(options))
+                        });
+                    }
+                    Some(token) => {
+                        self.paged |= from.as_ref().is_some_and(|from| from.as_str() == "0");
+                        let limit = self.limit(from.as_ref());
+                        let options = ListOptions { limit, continue_token: Some(token), ..self.list_options() };
+                        (State::Listing { from, page: Page::Later(version) }, Effect::List(options))
+                    }
+                }
+            }
+            (State::Listing { from, page: Page::Later(_) }, Input::ListFailed(Failure::Expired)) => {
+                let options =
+                    ListOptions { resource_version: from.as_ref().map(ToString::to_string), ..self.list_options() };
+                (State::Listing { from, page: Page::Whole }, Effect::List(options))
+            }
+            (State::Listing { from, .. }, Input::ListFailed(failure)) => match failure {
+                Failure::Expired | Failure::TooLarge if from.is_some() => {
+                    self.unavailable = true;
+                    self.list()
+                }
+                Failure::TooManyRequests(after) => wait(Next::Sync, after),
+                _ => wait(Next::Sync, None),
+            },
+
+            (State::Watching { catching_up }, Input::Event { event_type, version, .. }) => {
+                if !catching_up && self.is_behind(&version) {
+                    // The server's history is another one than it was: only its most recent state will do.
+                    self.unavailable = true;
+                    (State::Waiting(Next::Sync), Effect::Wait(None))
+                } else {
+                    let catching_up = catching_up && event_type == EventType::Added;
+                    if !catching_up {
+                        self.synced = Some(version.clone());
+                    }
+                    let is_bookmark = event_type == EventType::Bookmark;
+                    (
+                        State::Watching { catching_up },
+                        if is_bookmark { Effect::Advance(version) } else { Effect::Forward },
+                    )
+                }
+            }
+            (State::Watching { .. }, Input::WatchFailed(stage, failure)) => match (failure, stage) {
+                (Failure::TooManyRequests(after), _) => wait(Next::Watch, after),
+                (Failure::Refused, Stage::Opening) => wait(Next::Watch, None),
+                _ => wait(Next::Sync, None),
+            },
+            (State::Watching { .. }, Input::WatchClosed(Length::Normal)) => self.watch(),
+            (State::Watching { .. }, Input::WatchClosed(Length::VeryShort)) => wait(Next::Sync, None),
+
+            (state, input) => {
+                debug_assert!(false, "{input:?} cannot come in {state:?}");
+                (state, Effect::Continue)
+            }
+        };
+        self.state = next;
+        (self, effect)
+    }
+
+    fn sync(&mut self) -> (State, Effect) {
+        match self.asks.initial_sync {
+            InitialSync::Watch => self.stream(),
+            InitialSync::List => self.list(),
+        }
+    }
+
+    /// Any version from the last one on, or the most recent; never "0", which could be older than the last.
+    fn stream(&mut self) -> (State, Effect) {
+        let from = self.synced.clone().filter(|version| !self.unavailable && is_set(version));
+        let options = WatchOptions {
+            resource_version: from.as_ref().map(ToString::to_string),
+            initial_events: InitialEvents::Send,
+            ..self.watch_options()
+        };
+        (State::Streaming { from }, Effect::Watch(options))
+    }
+
+    fn list(&mut self) -> (State, Effect) {
+        let from = match &self.synced {
+            _ if self.unavailable => None,
+            None => Some(ResourceVersion::from("0")),
+            Some(version) => Some(version.clone()).filter(|version| !version.is_empty()),
+        };
+        let limit = self.limit(from.as_ref());
+        // A limit with a version would mean exactly that version.
+        let exact = limit.is_some() && from.as_ref().is_some_and(is_set);
+        let options = ListOptions {
+            limit,
+            resource_version: from.as_ref().map(ToString::to_string),
+            version_match: exact.then_some(VersionMatch::NotOlderThan),
+            ..self.list_options()
+        };
+        (State::Listing { from, page: Page::First }, Effect::List(options))
+    }
+
+    fn watch(&mut self) -> (State, Effect) {
+        let (state, options) = self.watch_from();
+        (state, Effect::Watch(options))
+    }
+
+    fn watch_from(&self) -> (State, WatchOptions) {
+        let from = self.synced.clone().filter(is_set);
+        let options = WatchOptions { resource_version: from.as_ref().map(ToString::to_string), ..self.watch_options() };
+        (State::Watching { catching_up: from.is_none() }, options)
+    }
+
+    /// Everything up to `version` is known.
+    fn synced_at(mut self, version: ResourceVersion, go_on: impl FnOnce(&Self) -> (State, Then)) -> (Self, Effect) {
+        self.synced = Some(version.clone());
+        self.unavailable = false;
+        let (state, then) = go_on(&self);
+        self.state = state;
+        (self, Effect::Replace { version, then })
+    }
+
+    /// A watch cache serves any version it has without pages; storage should not be read in one go.
+    fn limit(&self, from: Option<&ResourceVersion>) -> Option<u32> {
+        let default = (self.paged || !from.is_some_and(is_set)).then_some(PAGE_SIZE);
+        self.asks.page_size.or(default)
+    }
+
+    fn is_behind(&self, version: &ResourceVersion) -> bool {
+        let synced = self.synced.as_ref().and_then(ResourceVersion::as_u64);
+        matches!((synced, version.as_u64()), (Some(synced), Some(version)) if version < synced)
+    }
+
+    fn list_options(&self) -> ListOptions {
+        ListOptions { labels: self.asks.labels.clone(), fields: self.asks.fields.clone(), ..ListOptions::default() }
+    }
+
+    fn watch_options(&self) -> WatchOptions {
+        WatchOptions {
+            labels: self.asks.labels.clone(),
+            fields: self.asks.fields.clone(),
+            bookmarks: Bookmarks::Allow,
+            ..WatchOptions::default()
+        }
+    }
+}
+
+fn wait(next: Next, at_least: Option<Duration>) -> (State, Effect) {
+    (State::Waiting(next), Effect::Wait(at_least))
+}
+
+/// Whether a version names a state: neither "most recent" nor "any".
+fn is_set(version: &ResourceVersion) -> bool {
+    !matches!(version.as_str(), "" | "0")
+}

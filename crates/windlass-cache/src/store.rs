@@ -1,0 +1,382 @@
+//! Where the objects are: one writer, many readers.
+//!
+//! # What is guaranteed
+//!
+//! - There is one [`StoreWriter`] for each store, and it cannot be cloned.
+//! - Readers see each change whole: the object, all indices and the version together. A replacement of everything is
+//!   one change.
+//! - No reader waits longer than one change takes; a replacement is prepared beside the store and swapped in.
+//! - No user code runs while the store is locked.
+//!
+//! # What is not
+//!
+//! - Two reads in a row need not see the same state.
+
+use std::{fmt, sync::Arc};
+
+use parking_lot::RwLock;
+use windlass_api::{BoxError, ObjectKey, ResourceVersion};
+
+use crate::{
+    cached::Cached,
+    error::{AddIndexError, UnknownIndex},
+    indexer::{Index, Indexer, Values},
+};
+
+/// A reading handle on the objects of one informer. Clones read the same store.
+///
+/// [`Lister`](crate::Lister) is the handle for everyday use.
+pub struct Store<K> {
+    indexer: Arc<RwLock<Indexer<K>>>,
+}
+
+/// The writing handle of a store.
+pub(crate) struct StoreWriter<K> {
+    store: Store<K>,
+    /// In the order of the indices in the store.
+    indices: Vec<Index<K>>,
+    on_index_error: Box<IndexErrorFn>,
+}
+
+type IndexErrorFn = dyn Fn(&Arc<str>, &ObjectKey, BoxError) + Send + Sync;
+
+/// What a replacement of everything changed.
+pub(crate) struct Replaced<K> {
+    /// The last known states of the objects that are there no more.
+    pub(crate) vanished: Vec<Cached<K>>,
+    /// Every object that is there now, and its state before, if it had one.
+    pub(crate) present: Vec<(Option<Cached<K>>, Cached<K>)>,
+}
+
+// === impl Store ===
+
+impl<K> Store<K> {
+    /// The object with this key.
+    #[must_use]
+    pub fn get(&self, key: &ObjectKey) -> Option<Cached<K>> {
+        self.get_by(key.namespace.as_deref(), &key.name)
+    }
+
+    pub(crate) fn get_by(&self, namespace: Option<&str>, name: &str) -> Option<Cached<K>> {
+        self.indexer.read().get(namespace, name).cloned()
+    }
+
+    /// Every object.
+    #[must_use]
+    pub fn list(&self) -> Vec<Cached<K>> {
+        self.indexer.read().iter().cloned().collect()
+    }
+
+    /// Every object in a namespace.
+    #[must_use]
+    pub fn within(&self, namespace: &str) -> Vec<Cached<K>> {
+        self.indexer.read().within(namespace).cloned().collect()
+    }
+
+    /// Every object that an index has under a value.
+    pub fn by_index(&self, index: &str, value: &str) -> Result<Vec<Cached<K>>, UnknownIndex> {
+        let indexer = self.indexer.read();
+        Ok(indexer.by_index(index, value).ok_or_else(|| UnknownIndex(index.to_owned()))?.cloned().collect())
+    }
+
+    /// The values in use in an index, sorted.
+    pub fn index_values(&self, index: &str) -> Result<Vec<Arc<str>>, UnknownIndex> {
+        self.indexer.read().index_values(index).ok_or_else(|| UnknownIndex(index.to_owned()))
+    }
+
+    /// How many objects there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.indexer.read().len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The version up to which changes have been applied; empty before the first list.
+    #[must_use]
+    pub fn version(&self) -> ResourceVersion {
+        self.indexer.read().version().clone()
+    }
+}
+
+impl<K> Clone for Store<K> {
+    fn clone(&self) -> Self {
+        Self { indexer: Arc::clone(&self.indexer) }
+    }
+}
+
+impl<K> fmt::Debug for Store<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.indexer.read().fmt(f)
+    }
+}
+
+// === impl StoreWriter ===
+
+impl<K> StoreWriter<K> {
+    pub(crate) fn new(on_index_error: impl Fn(&Arc<str>, &ObjectKey, BoxError) + Send + Sync + 'static) -> Self {
+        let store = Store { indexer: Arc::new(RwLock::new(Indexer::new(Vec::new()))) };
+        Self { store, indices: Vec::new(), on_index_error: Box::new(on_index_error) }
+    }
+
+    pub(crate) fn store(&self) -> &Store<K> {
+        &self.store
+    }
+
+    /// Gives the object's state before. The store is then at the version of the object.
+    pub(crate) fn insert(&mut self, object: Cached<K>) -> Option<Cached<K>> {
+        let values = self.values_of(&object);
+        let version = object.meta().resource_version.clone();
+        let mut indexer = self.store.indexer.write();
+        let old = indexer.insert(object, values);
+        indexer.set_version(version);
+        old
+    }
+
+    /// Gives the object's last state, if it was there.
+    pub(crate) fn remove(&mut self, key: &ObjectKey, version: Option<ResourceVersion>) -> Option<Cached<K>> {
+        let mut indexer = self.store.indexer.write();
+        let old = indexer.remove(key);
+        if let Some(version) = version {
+            indexer.set_version(version);
+        }
+        old
+    }
+
+    /// Nothing has changed up to this version.
+    pub(crate) fn advance(&mut self, version: ResourceVersion) {
+        self.store.indexer.write().set_version(version);
+    }
+
+    /// These objects and no others are there, as of `version`. Of two with the same key the later one counts.
+    pub(crate) fn replace(&mut self, objects: Vec<Cached<K>>, version: ResourceVersion) -> Replaced<K> {
+        let mut next = Indexer::new(self.indices.iter().map(|index| Arc::clone(index.name())).collect());
+        for object in objects {
+            let values = self.values_of(&object);
+            next.insert(object, values);
+        }
+        next.set_version(version);
+        // Nobody else writes: what is read here holds until the swap.
+        let replaced = {
+            let current = self.store.indexer.read();
+            let find = |table: &Indexer<K>, object: &Cached<K>| {
+                table.get(object.key().namespace.as_deref(), &object.key().name).cloned()
+            };
+            Replaced {
+                vanished: current.iter().filter(|object| find(&next, object).is_none()).cloned().collect(),
+                present: next.iter().map(|object| (find(&current, object), object.clone())).collect(),
+            }
+        };
+        let previous = std::mem::replace(&mut *self.store.indexer.write(), next);
+        drop(previous); // … with nobody waiting for it.
+        replaced
+    }
+
+    pub(crate) fn add_index(&mut self, index: Index<K>) -> Result<(), AddIndexError> {
+        if self.store.indexer.read().has_index(index.name()) {
+            return Err(AddIndexError::Conflict(index.name().to_string()));
+        }
+        // Nobody else writes: the order of the objects is the same when the values are put in.
+        let values = self.store.list().iter().map(|object| self.values_in(&index, object)).collect();
+        self.store.indexer.write().add_index(Arc::clone(index.name()), values);
+        self.indices.push(index);
+        Ok(())
+    }
+
+    fn values_of(&self, object: &Cached<K>) -> Values {
+        self.indices.iter().map(|index| self.values_in(index, object)).collect()
+    }
+
+    fn values_in(&self, index: &Index<K>, object: &Cached<K>) -> Vec<Arc<str>> {
+        index.values_of(object).unwrap_or_else(|error| {
+            (self.on_index_error)(index.name(), object.key(), error);
+            Vec::new()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use k8s_openapi::api::core::v1::Pod;
+    use parking_lot::Mutex;
+    use serde_json::json;
+    use windlass_api::{Entropy, Resource};
+
+    use super::*;
+    use crate::ingest::{Ingest, ManagedFields};
+
+    fn pod(namespace: &str, name: &str, version: u64, app: &str) -> Cached<Pod> {
+        let body = json!({"metadata": {"name": name, "namespace": namespace, "resourceVersion": version.to_string(),
+            "uid": name, "labels": {"app": app}}, "spec": {"nodeName": format!("node-{app}"), "containers": []}});
+        Ingest::new(Arc::new(Pod::api_resource()), ManagedFields::Drop).read(body.to_string().as_bytes()).unwrap()
+    }
+
+    fn writer() -> StoreWriter<Pod> {
+        StoreWriter::new(|index, key, error| panic!("{index} {key}: {error}"))
+    }
+
+    fn by_app() -> Index<Pod> {
+        Index::on_meta("app", |meta| meta.label("app").map(str::to_owned))
+    }
+
+    fn keys(objects: &[Cached<Pod>]) -> Vec<String> {
+        objects.iter().map(|object| object.key().to_string()).collect()
+    }
+
+    #[test]
+    fn an_index_changes_with_its_object() {
+        let mut writer = writer();
+        writer.add_index(by_app()).unwrap();
+        let store = writer.store().clone();
+        assert!(writer.insert(pod("n", "a", 1, "x")).is_none());
+        assert_eq!(keys(&store.by_index("app", "x").unwrap()), ["n/a"]);
+        assert_eq!(writer.insert(pod("n", "a", 2, "y")).unwrap().meta().resource_version.as_u64(), Some(1));
+        assert_eq!(keys(&store.by_index("app", "x").unwrap()), [""; 0]);
+        assert_eq!(store.index_values("app").unwrap(), [Arc::from("y")]);
+        writer.remove(&"n/a".parse().unwrap(), Some(3.into()));
+        assert!(store.index_values("app").unwrap().is_empty() && store.is_empty() && store.within("n").is_empty());
+        assert_eq!(store.version().as_u64(), Some(3));
+    }
+
+    #[test]
+    fn an_index_can_read_a_part_of_the_object_or_all_of_it() {
+        #[derive(serde::Deserialize)]
+        struct OnNode {
+            spec: NodeName,
+        }
+        #[derive(serde::Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct NodeName {
+            node_name: Option<String>,
+        }
+        let mut writer = writer();
+        writer.insert(pod("n", "a", 1, "x"));
+        writer.add_index(Index::on_projection("part", |pod: &OnNode| pod.spec.node_name.clone())).unwrap();
+        writer.add_index(Index::on_object("whole", |pod: &Pod| pod.spec.as_ref()?.node_name.clone())).unwrap();
+        writer.insert(pod("n", "b", 2, "x"));
+        for index in ["part", "whole"] {
+            assert_eq!(keys(&writer.store().by_index(index, "node-x").unwrap()), ["n/a", "n/b"]);
+        }
+    }
+
+    #[test]
+    fn a_second_index_of_a_name_and_an_unknown_one_are_errors() {
+        let mut writer = writer();
+        writer.add_index(by_app()).unwrap();
+        assert_eq!(writer.add_index(by_app()).unwrap_err().to_string(), "indexer conflict: app");
+        let error = writer.store().by_index("none", "x").unwrap_err();
+        assert_eq!(error.to_string(), "Index with name none does not exist");
+    }
+
+    #[test]
+    fn an_index_function_that_fails_or_panics_leaves_the_object_out_and_says_so() {
+        let errors = Arc::new(Mutex::new(Vec::new()));
+        let mut writer = StoreWriter::<Pod>::new({
+            let errors = Arc::clone(&errors);
+            move |index, key, error| errors.lock().push(format!("{index} {key}: {error}"))
+        });
+        writer.add_index(Index::on_projection("number", |number: &u8| [number.to_string()])).unwrap();
+        writer.add_index(Index::on_meta("panic", |_| -> Vec<String> { panic!("no such luck") })).unwrap();
+        writer.insert(pod("n", "a", 1, "x"));
+        assert_eq!(*errors.lock(), ["number n/a: decoding Pod n/a", "panic n/a: no such luck"]);
+        assert_eq!(writer.store().len(), 1);
+    }
+
+    #[test]
+    fn a_replacement_tells_what_vanished_and_what_is_there() {
+        let mut writer = writer();
+        writer.add_index(by_app()).unwrap();
+        writer.insert(pod("n", "a", 1, "x"));
+        writer.insert(pod("m", "b", 2, "x"));
+        let replaced = writer.replace(vec![pod("m", "b", 4, "z"), pod("m", "c", 3, "z")], 5.into());
+        assert_eq!(keys(&replaced.vanished), ["n/a"]);
+        let present: Vec<_> =
+            replaced.present.iter().map(|(old, new)| (old.is_some(), new.key().to_string())).collect();
+        assert_eq!(present, [(true, "m/b".to_owned()), (false, "m/c".to_owned())]);
+        assert_eq!(keys(&writer.store().by_index("app", "z").unwrap()), ["m/b", "m/c"]);
+        assert_eq!(keys(&writer.store().within("m")), ["m/b", "m/c"]);
+        assert_eq!(writer.store().version().as_u64(), Some(5));
+    }
+
+    #[test]
+    fn namespaces_do_not_mix_and_none_is_not_the_empty_one() {
+        let mut writer = writer();
+        writer.insert(pod("n", "a", 1, "x"));
+        writer.insert(pod("m", "a", 2, "y"));
+        let store = writer.store();
+        assert_eq!(store.get(&"n/a".parse().unwrap()).unwrap().meta().label("app"), Some("x"));
+        assert!(store.get(&"a".parse().unwrap()).is_none());
+        assert_eq!(keys(&store.within("m")), ["m/a"]);
+    }
+
+    #[test]
+    fn after_any_history_the_store_equals_a_model_and_the_indices_a_recomputation() {
+        for seed in 0..20 {
+            let entropy = Entropy::seeded(seed);
+            let mut writer = writer();
+            writer.add_index(by_app()).unwrap();
+            let mut model: BTreeMap<String, (u64, String)> = BTreeMap::new();
+            let any = |version: u64| {
+                pod(
+                    &format!("n{}", entropy.below(3)),
+                    &format!("p{}", entropy.below(8)),
+                    version,
+                    &format!("a{}", entropy.below(4)),
+                )
+            };
+            let value = |object: &Cached<Pod>, version| (version, object.meta().label("app").unwrap().to_owned());
+            for version in 1..200 {
+                match entropy.below(20) {
+                    0 => {
+                        let objects: Vec<_> = (0..entropy.below(10)).map(|_| any(version)).collect();
+                        model =
+                            objects.iter().map(|object| (object.key().to_string(), value(object, version))).collect();
+                        writer.replace(objects, version.into());
+                    }
+                    1..=5 => {
+                        let key = any(0).key().clone();
+                        let removed = writer.remove(&key, Some(version.into()));
+                        assert_eq!(removed.is_some(), model.remove(&key.to_string()).is_some());
+                    }
+                    _ => {
+                        let object = any(version);
+                        model.insert(object.key().to_string(), value(&object, version));
+                        writer.insert(object);
+                    }
+                }
+                let store = writer.store();
+                let held: BTreeMap<_, _> = store
+                    .list()
+                    .iter()
+                    .map(|object| {
+                        (object.key().to_string(), value(object, object.meta().resource_version.as_u64().unwrap()))
+                    })
+                    .collect();
+                assert_eq!(held, model, "seed {seed}");
+                for app in 0..4 {
+                    let app = format!("a{app}");
+                    let expected: BTreeSet<_> =
+                        model.iter().filter(|(_, (_, label))| *label == app).map(|(key, _)| key.clone()).collect();
+                    assert_eq!(
+                        keys(&store.by_index("app", &app).unwrap()).into_iter().collect::<BTreeSet<_>>(),
+                        expected
+                    );
+                    assert_eq!(
+                        store.index_values("app").unwrap().iter().any(|value| **value == *app),
+                        !expected.is_empty()
+                    );
+                }
+                for namespace in ["n0", "n1", "n2"] {
+                    let expected = model.keys().filter(|key| key.starts_with(namespace)).count();
+                    assert_eq!(store.within(namespace).len(), expected);
+                }
+            }
+        }
+    }
+}

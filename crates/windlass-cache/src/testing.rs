@@ -1,0 +1,402 @@
+//! A server of one resource that does what a test tells it to (feature `testing`).
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use bytes::Bytes;
+use futures::{
+    FutureExt, StreamExt,
+    future::BoxFuture,
+    stream::{self, BoxStream},
+};
+use parking_lot::Mutex;
+use serde::Serialize;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use windlass_api::{
+    ApiResource, EventType, InitialEvents, ListItem, ListMeta, ListOptions, ListWatch, ListWatchError, MetaError,
+    ObjectKey, RawEvent, ResourceVersion, Status, WatchOptions,
+};
+
+use crate::{
+    cached::Cached,
+    error::UnreadableObject,
+    ingest::{Ingest, ManagedFields},
+};
+
+/// A server of one resource: keeps objects, counts versions, serves lists and watches as a real one does (pages, watches
+/// from a version, WatchList, bookmarks, 410 for what is too old), and fails when it is told to. Clones are one server.
+///
+/// Selectors are not applied; [`Self::requests`] tells what was asked.
+#[derive(Clone, Default)]
+pub struct FakeListWatch {
+    server: Arc<Mutex<Server>>,
+    open: Arc<AtomicUsize>,
+}
+
+/// What a [`FakeListWatch`] was asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Request {
+    /// A page of a list.
+    List(ListOptions),
+    /// A watch.
+    Watch(WatchOptions),
+}
+
+/// Which requests a [`FakeListWatch`] is to fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verb {
+    /// Lists.
+    List,
+    /// Watches, also those that begin with the present state.
+    Watch,
+}
+
+/// Whether a [`FakeListWatch`] can begin a watch with the present state.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum WatchList {
+    /// It can.
+    #[default]
+    Supported,
+    /// It refuses, as a server without the feature.
+    Refused,
+}
+
+#[derive(Default)]
+struct Server {
+    version: u64,
+    /// Watches can begin at this version and later.
+    oldest: u64,
+    /// With the version of each object's last change.
+    objects: BTreeMap<String, (u64, Value)>,
+    history: Vec<Logged>,
+    watches: Vec<mpsc::UnboundedSender<Result<RawEvent, ListWatchError>>>,
+    failures: Vec<(Verb, ListWatchError)>,
+    watch_list: WatchList,
+    page_size: Option<usize>,
+    requests: Vec<Request>,
+}
+
+struct Logged {
+    version: u64,
+    event: RawEvent,
+}
+
+// === impl FakeListWatch ===
+
+impl FakeListWatch {
+    /// A server without objects, at version 1.
+    #[must_use]
+    pub fn new() -> Self {
+        let fake = Self::default();
+        fake.server.lock().version = 1;
+        fake
+    }
+
+    /// Creates or updates an object; gives its version. The server sets `metadata.resourceVersion`, and `metadata.uid`
+    /// where there is none.
+    ///
+    /// # Panics
+    /// When `object` has no `metadata.name`.
+    pub fn apply(&self, object: &impl Serialize) -> u64 {
+        let mut object = serde_json::to_value(object).expect("what a test makes up can be encoded");
+        let key = key_of(&object);
+        let mut server = self.server.lock();
+        server.version += 1;
+        let version = server.version;
+        let known = server.objects.get(&key).map(|(_, known)| known["metadata"]["uid"].clone());
+        let event_type = if known.is_some() { EventType::Modified } else { EventType::Added };
+        if object["metadata"]["uid"].is_null() {
+            object["metadata"]["uid"] = known.unwrap_or_else(|| json!(format!("uid-{version}")));
+        }
+        object["metadata"]["resourceVersion"] = json!(version.to_string());
+        server.objects.insert(key, (version, object.clone()));
+        server.publish(event_type, &object);
+        version
+    }
+
+    /// Deletes an object, if it is there.
+    pub fn delete(&self, key: &ObjectKey) {
+        let mut server = self.server.lock();
+        if let Some((_, mut object)) = server.objects.remove(&key.to_string()) {
+            server.version += 1;
+            object["metadata"]["resourceVersion"] = json!(server.version.to_string());
+            server.publish(EventType::Deleted, &object);
+        }
+    }
+
+    /// Sends every open watch a bookmark.
+    pub fn bookmark(&self) {
+        let mut server = self.server.lock();
+        let bookmark = bookmark(server.version, false);
+        server.send(&bookmark);
+    }
+
+    /// Lets the version grow, as it does when objects of other resources change.
+    pub fn advance(&self) -> u64 {
+        let mut server = self.server.lock();
+        server.version += 1;
+        server.version
+    }
+
+    /// Sends every open watch whatever this is.
+    pub fn send(&self, event_type: EventType, body: impl Into<Bytes>) {
+        self.server.lock().send(&RawEvent { event_type, body: body.into() });
+    }
+
+    /// Sends every open watch an error and ends it.
+    pub fn send_error(&self, status: &Status) {
+        self.send(EventType::Error, serde_json::to_vec(status).expect("a status can be encoded"));
+        self.server.lock().watches.clear();
+    }
+
+    /// Ends every open watch, as a server does whose time is over.
+    pub fn disconnect(&self) {
+        self.server.lock().watches.clear();
+    }
+
+    /// Breaks the connection of every open watch.
+    pub fn break_connections(&self) {
+        for watch in std::mem::take(&mut self.server.lock().watches) {
+            // Whoever has gone away does not mind.
+            let _ = watch.send(Err(ListWatchError::Transport("connection reset".into())));
+        }
+    }
+
+    /// Forgets the history: a watch from before now gets a 410.
+    pub fn compact(&self) {
+        let mut server = self.server.lock();
+        server.oldest = server.version;
+        server.history.clear();
+    }
+
+    /// Loses everything and starts from version 1, as a server whose storage was replaced.
+    pub fn lose_everything(&self) {
+        let mut server = self.server.lock();
+        server.watches.clear();
+        server.history.clear();
+        server.objects.clear();
+        (server.version, server.oldest) = (1, 0);
+    }
+
+    /// Fails the next request of this kind. Several failures come in the order in which they were given.
+    pub fn fail(&self, verb: Verb, error: ListWatchError) {
+        self.server.lock().failures.push((verb, error));
+    }
+
+    /// Whether watches can begin with the present state. They can by default.
+    pub fn watch_list(&self, support: WatchList) {
+        self.server.lock().watch_list = support;
+    }
+
+    /// Answers lists in pages of at most so many objects, whatever is asked.
+    pub fn page_size(&self, objects: usize) {
+        self.server.lock().page_size = Some(objects.max(1));
+    }
+
+    /// The current version.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.server.lock().version
+    }
+
+    /// Key and version of every object, sorted by key.
+    #[must_use]
+    pub fn objects(&self) -> Vec<(String, u64)> {
+        self.server.lock().objects.iter().map(|(key, (version, _))| (key.clone(), *version)).collect()
+    }
+
+    /// What was asked so far.
+    #[must_use]
+    pub fn requests(&self) -> Vec<Request> {
+        self.server.lock().requests.clone()
+    }
+
+    /// How many lists and watches are being read.
+    #[must_use]
+    pub fn open_streams(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    fn counted<T: Send + 'static>(
+        &self,
+        stream: impl futures::Stream<Item = T> + Send + 'static,
+    ) -> BoxStream<'static, T> {
+        struct Open(Arc<AtomicUsize>);
+        impl Drop for Open {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        self.open.fetch_add(1, Ordering::Relaxed);
+        let open = Open(Arc::clone(&self.open));
+        stream.inspect(move |_| _ = &open).boxed()
+    }
+}
+
+impl ListWatch for FakeListWatch {
+    fn list(
+        &self,
+        options: ListOptions,
+    ) -> BoxFuture<'_, Result<BoxStream<'static, Result<ListItem, ListWatchError>>, ListWatchError>> {
+        let items = self.server.lock().list(options);
+        let stream = items.map(|items| self.counted(stream::iter(items.into_iter().map(Ok))));
+        async move { stream }.boxed()
+    }
+
+    fn watch(
+        &self,
+        options: WatchOptions,
+    ) -> BoxFuture<'_, Result<BoxStream<'static, Result<RawEvent, ListWatchError>>, ListWatchError>> {
+        let timeout = options.timeout;
+        let stream = self.server.lock().watch(options).map(|receiver| {
+            let events =
+                stream::unfold(receiver, |mut receiver| async move { Some((receiver.recv().await?, receiver)) });
+            match timeout {
+                Some(timeout) => self.counted(events.take_until(tokio::time::sleep(timeout))),
+                None => self.counted(events),
+            }
+        });
+        async move { stream }.boxed()
+    }
+}
+
+impl fmt::Debug for FakeListWatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let server = self.server.lock();
+        f.debug_struct("FakeListWatch")
+            .field("version", &server.version)
+            .field("objects", &server.objects.len())
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl Server ===
+
+impl Server {
+    fn list(&mut self, options: ListOptions) -> Result<Vec<ListItem>, ListWatchError> {
+        self.requests.push(Request::List(options.clone()));
+        self.check(Verb::List)?;
+        let wanted = options.resource_version.as_deref().unwrap_or_default().parse().unwrap_or(0);
+        if wanted > self.version {
+            return Err(Status::too_large_resource_version(wanted, self.version).into());
+        }
+        // The token is the version of the first page and how many objects came before.
+        let token = options.continue_token.as_deref().and_then(|token| token.split_once(':'));
+        let (version, start) = token
+            .map_or((self.version, 0), |(version, start)| (version.parse().unwrap_or(0), start.parse().unwrap_or(0)));
+        if version < self.oldest || (token.is_some() && version != self.version) {
+            return Err(Status::expired("The provided continue parameter is too old.").into());
+        }
+        let from_cache = options.resource_version.is_some() && self.page_size.is_none();
+        let limit = options.limit.filter(|_| !from_cache).map_or(usize::MAX, |limit| limit as usize);
+        let limit = self.page_size.filter(|_| options.limit.is_some()).unwrap_or(limit);
+        let page = self.objects.values().skip(start).take(limit);
+        let mut items: Vec<_> = page.map(|(_, object)| ListItem::Object(item(object))).collect();
+        let end = start + items.len();
+        let left = self.objects.len().saturating_sub(end);
+        items.push(ListItem::End(ListMeta {
+            resource_version: version.into(),
+            continue_token: (left > 0).then(|| format!("{version}:{end}")),
+            remaining: (left > 0).then(|| i64::try_from(left).unwrap_or(i64::MAX)),
+        }));
+        Ok(items)
+    }
+
+    fn watch(
+        &mut self,
+        options: WatchOptions,
+    ) -> Result<mpsc::UnboundedReceiver<Result<RawEvent, ListWatchError>>, ListWatchError> {
+        let from = options.resource_version.as_deref().unwrap_or_default().parse().unwrap_or(0);
+        let initial = options.initial_events == InitialEvents::Send;
+        self.requests.push(Request::Watch(options));
+        self.check(Verb::Watch)?;
+        // Unbounded: a test sends what it has counted.
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let send = |event: RawEvent| _ = sender.send(Ok(event));
+        if initial && self.watch_list == WatchList::Refused {
+            let message = "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled";
+            return Err(Status::failure(422, windlass_api::reason::INVALID, message).into());
+        }
+        if initial && from > self.version {
+            return Err(Status::too_large_resource_version(from, self.version).into());
+        }
+        if initial || from == 0 {
+            for (_, object) in self.objects.values() {
+                send(RawEvent { event_type: EventType::Added, body: object.to_string().into() });
+            }
+            if initial {
+                send(bookmark(self.version, true));
+            }
+        } else if from < self.oldest {
+            let status = Status::expired(format!("too old resource version: {from} ({})", self.oldest));
+            send(RawEvent {
+                event_type: EventType::Error,
+                body: serde_json::to_vec(&status).unwrap_or_default().into(),
+            });
+            return Ok(receiver);
+        } else {
+            for logged in self.history.iter().filter(|logged| logged.version > from) {
+                send(logged.event.clone());
+            }
+        }
+        self.watches.push(sender);
+        Ok(receiver)
+    }
+
+    fn check(&mut self, verb: Verb) -> Result<(), ListWatchError> {
+        match self.failures.iter().position(|(failing, _)| *failing == verb) {
+            Some(at) => Err(self.failures.remove(at).1),
+            None => Ok(()),
+        }
+    }
+
+    fn publish(&mut self, event_type: EventType, object: &Value) {
+        let event = RawEvent { event_type, body: object.to_string().into() };
+        self.send(&event);
+        self.history.push(Logged { version: self.version, event });
+    }
+
+    fn send(&mut self, event: &RawEvent) {
+        self.watches.retain(|watch| watch.send(Ok(event.clone())).is_ok());
+    }
+}
+
+/// A cache entry of an object, for tests of what takes one.
+pub fn cached<K>(resource: ApiResource, object: &impl Serialize) -> Result<Cached<K>, UnreadableObject> {
+    let body = serde_json::to_vec(object).map_err(|error| UnreadableObject::Meta(MetaError::from(error)))?;
+    Ingest::new(Arc::new(resource), ManagedFields::Keep).read(&body)
+}
+
+/// Items of lists do not say what they are.
+fn item(object: &Value) -> Bytes {
+    let mut object = object.clone();
+    if let Some(members) = object.as_object_mut() {
+        members.shift_remove("kind");
+        members.shift_remove("apiVersion");
+    }
+    object.to_string().into()
+}
+
+fn bookmark(version: u64, ends_initial: bool) -> RawEvent {
+    let version = ResourceVersion::from(version);
+    let mut body = json!({"metadata": {"resourceVersion": version}});
+    if ends_initial {
+        body["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+    }
+    RawEvent { event_type: EventType::Bookmark, body: body.to_string().into() }
+}
+
+fn key_of(object: &Value) -> String {
+    let name = object["metadata"]["name"].as_str().expect("an object has a name");
+    match object["metadata"]["namespace"].as_str() {
+        Some(namespace) => format!("{namespace}/{name}"),
+        None => name.to_owned(),
+    }
+}
