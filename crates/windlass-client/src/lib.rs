@@ -1,1 +1,69 @@
-//! Clients for the Kubernetes API: kubeconfig, REST, typed, dynamic
+//! Clients for the Kubernetes API: the only crate of Windlass with TLS, an HTTP client and credentials.
+//!
+//! A call walks through the modules in this order:
+//!
+//! 1. [`config`]: where the server is and who is calling, from a kubeconfig, from the pod's service account, or given.
+//! 2. [`Client`]: the verbs. Each returns a builder of [`verbs`]; required things are arguments, optional things are
+//!    chained, `.await` sends. Typed verbs name the kind (`client.get::<Pod>("p")`); [`Client::dynamic`] and
+//!    [`Client::metadata`] give the same verbs over a resource that is known at run time.
+//! 3. [`request`]: verb, resource and options become an `http::Request`, as a value; nothing is sent there.
+//! 4. `transport` and `auth`: the one boxed `tower` service that carries requests; credentials, TLS, connection pool.
+//!    [`Client::from_service`] puts another service in its place, such as an API server in this process.
+//! 5. `response`, `frame`: what comes back becomes an object, an [`Error`], or a stream that is cut into objects while it
+//!    arrives.
+//!
+//! Beside the verbs stand [`Discovery`] (what a server serves) and [`ResourceListWatch`] (the seam to the caches).
+//!
+//! # What is not guaranteed
+//! Nothing is retried, with one exception: a request whose pooled connection turns out closed before a byte of it was
+//! sent goes out on another one. A write that fails with [`Error::Transport`] may have been carried out.
+//!
+//! ```no_run
+//! # async fn example() -> windlass_client::Result<()> {
+//! use windlass_client::Client;
+//! # use windlass_api::k8s_openapi;
+//! use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
+//!
+//! let client = Client::try_default().await?;
+//! let pod = client.get::<Pod>("web-0").within("shop").await?;
+//! for deployment in client.list::<Deployment>().within("shop").labels("app=web").await? {
+//!     client.update_status(&deployment).await?;
+//! }
+//! # let _ = pod;
+//! # Ok(())
+//! # }
+//! ```
+
+pub mod config;
+
+mod auth;
+mod transport;
+
+mod client;
+mod dynamic;
+mod resources;
+pub mod verbs;
+
+pub mod request;
+
+mod frame;
+mod list_stream;
+mod response;
+mod watch_stream;
+
+mod discovery;
+mod list_watch;
+
+mod error;
+
+pub use auth::{Auth, AuthError, Secret};
+pub use client::Client;
+pub use config::{Config, ConfigError, Kubeconfig};
+pub use discovery::{
+    DiscoveredGroup, DiscoveredResource, DiscoveredSubresource, DiscoveredVersion, Discovery, FailedVersion,
+};
+pub use error::{Error, Operation, Result, Verb};
+pub use list_watch::ResourceListWatch;
+pub use resources::Resources;
+pub use transport::Body;
+pub use watch_stream::{Bookmark, WatchEvent};

@@ -1,0 +1,208 @@
+//! The client: one transport, and the verbs for kinds that are known at compile time.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response, header};
+use serde::de::DeserializeOwned;
+use tower::{Service, ServiceExt};
+use windlass_api::{BoxError, ListWatchError, ObjectRef, Patch, Resource, k8s_openapi::api::autoscaling::v1::Scale};
+
+use crate::{
+    Config, ConfigError, Error, Result,
+    config::default_user_agent,
+    error::Operation,
+    resources::Resources,
+    response,
+    transport::{self, Body, Transport},
+    verbs::{Apply, Create, Delete, DeleteCollection, Get, GetOpt, List, PatchOne, Update, Watch},
+};
+
+/// A client of one API server. Cheap to clone; clones share the connections.
+///
+/// A verb on a kind, `client.get::<Pod>("p")`, is short for the same verb on its [`Resources`]:
+/// `client.resources::<Pod>().get("p")`. Calls on namespaced kinds that name no namespace are about the client's default
+/// namespace, except for `list` and `watch`, which are then about all namespaces.
+#[derive(Clone, Debug)]
+pub struct Client {
+    shared: Arc<Shared>,
+    /// In whose name fields are written; `None` leaves it to the server, which takes the user agent.
+    field_owner: Option<Arc<str>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    transport: Transport,
+    default_namespace: String,
+    user_agent: HeaderValue,
+}
+
+impl Client {
+    /// A client for the server that the surroundings point to: [`Config::infer`].
+    ///
+    /// Reads a few small files, in place.
+    #[allow(clippy::unused_async, reason = "credentials that have to be fetched first will be awaited here")]
+    pub async fn try_default() -> Result<Self> {
+        Self::new(Config::infer()?)
+    }
+
+    /// A client for the server of a configuration. Connects when the first request is sent.
+    #[allow(clippy::needless_pass_by_value, reason = "a configuration holds secrets, and is used up")]
+    pub fn new(config: Config) -> Result<Self> {
+        let transport = transport::connect(&config)?;
+        Self::assemble(transport, config.default_namespace, &config.user_agent)
+    }
+
+    /// A client whose requests go to a service, such as an API server in this process. URIs are paths.
+    pub fn from_service<S, B>(service: S, default_namespace: impl Into<String>) -> Self
+    where
+        S: Service<Request<Body>, Response = Response<B>> + Clone + Send + Sync + 'static,
+        S::Error: Into<BoxError>,
+        S::Future: Send + 'static,
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let transport = transport::erase(service);
+        Self::assemble(transport, default_namespace.into(), &default_user_agent())
+            .expect("the default user agent is plain text")
+    }
+
+    fn assemble(transport: Transport, default_namespace: String, user_agent: &str) -> Result<Self> {
+        let user_agent = HeaderValue::from_str(user_agent)
+            .map_err(|_| ConfigError::UserAgent { user_agent: user_agent.to_owned() })?;
+        Ok(Self { shared: Arc::new(Shared { transport, default_namespace, user_agent }), field_owner: None })
+    }
+
+    /// The same client, its writes in the name of `owner` unless they say otherwise.
+    #[must_use]
+    pub fn with_field_owner(mut self, owner: impl Into<Arc<str>>) -> Self {
+        self.field_owner = Some(owner.into());
+        self
+    }
+
+    /// In whose name fields are written.
+    #[must_use]
+    pub fn field_owner(&self) -> Option<&str> {
+        self.field_owner.as_deref()
+    }
+
+    /// The namespace of calls that name none.
+    #[must_use]
+    pub fn default_namespace(&self) -> &str {
+        &self.shared.default_namespace
+    }
+
+    // === the verbs ===
+
+    /// The objects of a kind: all verbs, with more ways to name the resource.
+    pub fn resources<K: Resource>(&self) -> Resources<K> {
+        Resources::typed(self.clone())
+    }
+
+    /// Reads an object.
+    pub fn get<K: Resource>(&self, key: impl Into<ObjectRef<K>>) -> Get<K> {
+        self.resources().get(key)
+    }
+
+    /// Reads an object that may not be there.
+    pub fn get_opt<K: Resource>(&self, key: impl Into<ObjectRef<K>>) -> GetOpt<K> {
+        self.resources().get_opt(key)
+    }
+
+    /// Lists objects, of all namespaces unless one is given.
+    pub fn list<K: Resource>(&self) -> List<K> {
+        self.resources().list()
+    }
+
+    /// Watches objects, of all namespaces unless one is given.
+    pub fn watch<K: Resource>(&self) -> Watch<K> {
+        self.resources().watch()
+    }
+
+    /// Creates an object, in the namespace that it names.
+    pub fn create<K: Resource>(&self, object: &K) -> Create<K> {
+        self.resources().create(object)
+    }
+
+    /// Replaces an object. With a resourceVersion in it, only if that is still its version.
+    pub fn update<K: Resource>(&self, object: &K) -> Update<K> {
+        self.resources().update(object)
+    }
+
+    /// Replaces the status of an object, and nothing else of it.
+    pub fn update_status<K: Resource>(&self, object: &K) -> Update<K> {
+        self.resources().update_status(object)
+    }
+
+    /// Changes an object.
+    pub fn patch<K: Resource>(&self, key: impl Into<ObjectRef<K>>, patch: Patch) -> PatchOne<K> {
+        self.resources().patch(key, patch)
+    }
+
+    /// Server-side apply: makes the object have the fields that `object` has, and own them.
+    pub fn apply<K: Resource>(&self, object: &K) -> Apply<K> {
+        self.resources().apply(object)
+    }
+
+    /// Deletes an object.
+    pub fn delete<K: Resource>(&self, key: impl Into<ObjectRef<K>>) -> Delete<K> {
+        self.resources().delete(key)
+    }
+
+    /// Deletes the objects of one namespace: of the default one, unless another is given.
+    pub fn delete_collection<K: Resource>(&self) -> DeleteCollection<K> {
+        self.resources().delete_collection()
+    }
+
+    /// Reads the scale of an object.
+    pub fn get_scale<K: Resource>(&self, key: impl Into<ObjectRef<K>>) -> Get<Scale> {
+        self.resources::<K>().get_scale(key)
+    }
+
+    /// Replaces the scale of an object; `scale` names it.
+    pub fn update_scale<K: Resource>(&self, scale: &Scale) -> Update<Scale> {
+        self.resources::<K>().update_scale(scale)
+    }
+
+    /// Changes the scale of an object.
+    pub fn patch_scale<K: Resource>(&self, key: impl Into<ObjectRef<K>>, patch: Patch) -> PatchOne<Scale> {
+        self.resources::<K>().patch_scale(key, patch)
+    }
+
+    // === requests ===
+
+    /// Sends a request as it is, with the client's credentials, and gives the answer as it is, failures included.
+    pub async fn request(&self, request: Request<impl Into<Body>>) -> Result<Response<Body>> {
+        let operation = Operation::request(request.uri().path());
+        self.send(request).await.map_err(|error| Error::new(operation, ListWatchError::Transport(error)))
+    }
+
+    /// Sends a request and decodes the answer; an answer that is no success is an error.
+    pub async fn request_json<T: DeserializeOwned>(&self, request: Request<impl Into<Body>>) -> Result<T> {
+        let operation = Operation::request(request.uri().path());
+        let answer = async {
+            let response = self.execute(request.map(Into::into), &operation).await?;
+            response::decode(response).await
+        };
+        let outcome = answer.await;
+        outcome.map_err(|error| Error::new(operation, error))
+    }
+
+    /// Sends a request; an answer that is no success is an error.
+    pub(crate) async fn execute(
+        &self,
+        request: Request<impl Into<Body>>,
+        operation: &Operation,
+    ) -> Result<Response<Body>, ListWatchError> {
+        let method = request.method().clone();
+        let response = self.send(request).await.map_err(ListWatchError::Transport)?;
+        response::check(response, &method, operation).await
+    }
+
+    async fn send(&self, request: Request<impl Into<Body>>) -> Result<Response<Body>, BoxError> {
+        let mut request = request.map(Into::into);
+        request.headers_mut().entry(header::USER_AGENT).or_insert_with(|| self.shared.user_agent.clone());
+        tracing::trace!(method = %request.method(), uri = %request.uri(), "request");
+        self.shared.transport.clone().oneshot(request).await
+    }
+}

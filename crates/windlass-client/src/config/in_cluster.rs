@@ -1,0 +1,34 @@
+//! The service account that the kubelet gives to a pod.
+
+use std::{fs, path::Path};
+
+use super::{Config, ConfigError, DEFAULT_NAMESPACE, infer::Surroundings};
+use crate::auth::Auth;
+
+const HOST: &str = "KUBERNETES_SERVICE_HOST";
+const PORT: &str = "KUBERNETES_SERVICE_PORT";
+
+pub(super) fn load(surroundings: &Surroundings) -> Result<Config, ConfigError> {
+    let variable = |name: &'static str| {
+        let value = surroundings.variable(name).ok_or(ConfigError::NotInCluster { variable: name })?;
+        Ok::<_, ConfigError>(value.to_string_lossy().into_owned())
+    };
+    let (host, port) = (variable(HOST)?, variable(PORT)?);
+    let server = if host.contains(':') { format!("https://[{host}]:{port}") } else { format!("https://{host}:{port}") };
+
+    let token = surroundings.service_account.join("token");
+    // Read once now, so that a pod without a token learns it here and not from a 401.
+    read(&token)?;
+    let mut config = Config::new(server.parse().map_err(|_| ConfigError::Server { server })?);
+    config.auth = Auth::TokenFile(token);
+    config.tls.certificate_authority = Some(read(&surroundings.service_account.join("ca.crt"))?);
+    config.default_namespace = match fs::read_to_string(surroundings.service_account.join("namespace")) {
+        Ok(namespace) if !namespace.trim().is_empty() => namespace.trim().to_owned(),
+        Ok(_) | Err(_) => DEFAULT_NAMESPACE.to_owned(),
+    };
+    Ok(config)
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, ConfigError> {
+    fs::read(path).map_err(|source| ConfigError::Read { path: path.to_owned(), named_by: None, source })
+}

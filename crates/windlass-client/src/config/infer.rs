@@ -1,0 +1,100 @@
+//! Which configuration the surroundings point to.
+
+use std::{
+    env,
+    ffi::OsString,
+    fmt,
+    path::{Path, PathBuf},
+};
+
+use super::{Config, ConfigError, Kubeconfig, Selection, in_cluster};
+
+/// Names one or more kubeconfig files.
+const KUBECONFIG: &str = "KUBECONFIG";
+
+/// What a configuration can be inferred from; tests have their own.
+pub(super) struct Surroundings {
+    variable: Box<dyn Fn(&str) -> Option<OsString>>,
+    home: Option<PathBuf>,
+    /// Where the kubelet puts the service account.
+    pub(super) service_account: PathBuf,
+}
+
+impl Surroundings {
+    pub(super) fn of_the_process() -> Self {
+        Self {
+            variable: Box::new(|name| env::var_os(name)),
+            home: env::home_dir(),
+            service_account: PathBuf::from("/var/run/secrets/kubernetes.io/serviceaccount"),
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn of_a_test(variables: &[(&'static str, String)], home: &Path) -> Self {
+        let variables = variables.to_vec();
+        let variable = move |name: &str| {
+            variables.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value))
+        };
+        Self { variable: Box::new(variable), home: Some(home.to_owned()), service_account: home.join("serviceaccount") }
+    }
+
+    /// A variable that is set, and not to nothing.
+    pub(super) fn variable(&self, name: &str) -> Option<OsString> {
+        (self.variable)(name).filter(|value| !value.is_empty())
+    }
+
+    fn default_file(&self) -> Option<PathBuf> {
+        self.home.as_ref().map(|home| home.join(".kube").join("config"))
+    }
+}
+
+impl fmt::Debug for Surroundings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Surroundings").field("home", &self.home).finish_non_exhaustive()
+    }
+}
+
+pub(super) fn infer(surroundings: &Surroundings) -> Result<Config, ConfigError> {
+    if let Some(kubeconfig) = kubeconfig(surroundings)? {
+        return Config::from_kubeconfig(&kubeconfig, &Selection::default());
+    }
+    match in_cluster::load(surroundings) {
+        Err(ConfigError::NotInCluster { .. }) => {
+            Err(ConfigError::Nowhere { default_file: surroundings.default_file() })
+        }
+        other => other,
+    }
+}
+
+/// The merged files of `$KUBECONFIG`, or else the default file. Files that are not there are passed over; `None` when
+/// none is.
+pub(super) fn kubeconfig(surroundings: &Surroundings) -> Result<Option<Kubeconfig>, ConfigError> {
+    let files: Vec<PathBuf> = match surroundings.variable(KUBECONFIG) {
+        Some(list) => env::split_paths(&list).filter(|path| !path.as_os_str().is_empty()).collect(),
+        None => surroundings.default_file().into_iter().collect(),
+    };
+    let mut merged: Option<Kubeconfig> = None;
+    for (index, file) in files.iter().enumerate() {
+        // A file that is named twice counts once.
+        if files.iter().take(index).any(|earlier| earlier == file) {
+            continue;
+        }
+        let Some(next) = read_if_there(file)? else { continue };
+        merged = Some(match merged {
+            Some(first) => first.merge(next),
+            None => next,
+        });
+    }
+    Ok(merged)
+}
+
+fn read_if_there(file: &Path) -> Result<Option<Kubeconfig>, ConfigError> {
+    match Kubeconfig::read(file) {
+        Ok(kubeconfig) => Ok(Some(kubeconfig)),
+        Err(ConfigError::Read { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+            tracing::debug!(file = %file.display(), "no kubeconfig there");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}

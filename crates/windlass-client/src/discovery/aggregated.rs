@@ -1,0 +1,158 @@
+//! The aggregated form: `APIGroupDiscoveryList`, v2 and v2beta1.
+
+use bytes::Bytes;
+use http::{HeaderValue, Request, header};
+use serde::Deserialize;
+use windlass_api::{ApiResource, GroupVersion, GroupVersionKind, ListWatchError};
+
+use super::{DiscoveredGroup, DiscoveredResource, DiscoveredSubresource, DiscoveredVersion, Discovery, FailedVersion};
+use crate::{Client, Error, Result, error::Operation, response, transport::Body};
+
+const ACCEPT: HeaderValue = HeaderValue::from_static(
+    "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
+     application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,\
+     application/json",
+);
+const KIND: &str = "APIGroupDiscoveryList";
+
+/// What a server makes of the question.
+pub(super) enum Answer {
+    Aggregated(Discovery),
+    /// It does not know the aggregated form; the body is in the older one.
+    Legacy(Bytes),
+}
+
+pub(super) async fn ask(client: &Client, path: &'static str) -> Result<Answer> {
+    let operation = Operation::request(path);
+    let mut request = Request::new(Body::empty());
+    *request.uri_mut() = path.parse().expect("a constant path");
+    request.headers_mut().insert(header::ACCEPT, ACCEPT);
+    let answer = async {
+        let response = client.execute(request, &operation).await?;
+        let body = response::collect(response.into_body(), response::OBJECT_LIMIT).await?;
+        read(body)
+    };
+    let outcome: Result<Answer, ListWatchError> = answer.await;
+    outcome.map_err(|error| Error::new(operation, error))
+}
+
+fn read(body: Bytes) -> Result<Answer, ListWatchError> {
+    #[derive(Deserialize)]
+    struct Kind {
+        #[serde(default)]
+        kind: String,
+    }
+    let decode = |error: serde_json::Error| ListWatchError::Decode(error.into());
+    let Kind { kind } = serde_json::from_slice(&body).map_err(decode)?;
+    if kind != KIND {
+        return Ok(Answer::Legacy(body));
+    }
+    let list: GroupList = serde_json::from_slice(&body).map_err(decode)?;
+    let mut discovery = Discovery::default();
+    for group in list.items {
+        group.add_to(&mut discovery);
+    }
+    Ok(Answer::Aggregated(discovery))
+}
+
+#[derive(Deserialize)]
+struct GroupList {
+    items: Vec<Group>,
+}
+
+#[derive(Deserialize)]
+struct Group {
+    #[serde(default)]
+    metadata: Name,
+    #[serde(default)]
+    versions: Vec<Version>,
+}
+
+#[derive(Default, Deserialize)]
+struct Name {
+    #[serde(default)]
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct Version {
+    version: String,
+    #[serde(default)]
+    resources: Vec<Resource>,
+    #[serde(default)]
+    freshness: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Resource {
+    resource: String,
+    #[serde(default)]
+    response_kind: Option<Kind>,
+    #[serde(default)]
+    scope: String,
+    #[serde(default)]
+    singular_resource: String,
+    #[serde(default)]
+    verbs: Vec<String>,
+    #[serde(default)]
+    short_names: Vec<String>,
+    #[serde(default)]
+    categories: Vec<String>,
+    #[serde(default)]
+    subresources: Vec<Subresource>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Subresource {
+    subresource: String,
+    #[serde(default)]
+    response_kind: Option<Kind>,
+    #[serde(default)]
+    verbs: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Kind {
+    #[serde(default)]
+    kind: String,
+}
+
+impl Group {
+    fn add_to(self, discovery: &mut Discovery) {
+        let group = self.metadata.name;
+        let mut versions = Vec::with_capacity(self.versions.len());
+        for Version { version, resources, freshness } in self.versions {
+            if freshness == "Stale" {
+                let group_version = GroupVersion::new(group.clone(), version.clone());
+                discovery.failed.push(FailedVersion { group_version, error: None });
+            }
+            let resources = resources.into_iter().filter_map(|resource| resource.of(&group, &version)).collect();
+            versions.push(DiscoveredVersion { version, resources });
+        }
+        discovery.groups.push(DiscoveredGroup { name: group, versions });
+    }
+}
+
+impl Resource {
+    /// `None` for what has no objects of its own, only subresources.
+    fn of(self, group: &str, version: &str) -> Option<DiscoveredResource> {
+        let kind = self.response_kind.map(|kind| kind.kind).filter(|kind| !kind.is_empty())?;
+        let gvk = GroupVersionKind::new(group.to_owned(), version.to_owned(), kind);
+        let resource = ApiResource::namespaced(gvk, self.resource);
+        let subresources = self.subresources.into_iter().map(|part| DiscoveredSubresource {
+            name: part.subresource,
+            kind: part.response_kind.map(|kind| kind.kind).unwrap_or_default(),
+            verbs: part.verbs,
+        });
+        Some(DiscoveredResource {
+            resource: if self.scope == "Namespaced" { resource } else { resource.cluster_scoped() },
+            verbs: self.verbs,
+            singular: self.singular_resource,
+            short_names: self.short_names,
+            categories: self.categories,
+            subresources: subresources.collect(),
+        })
+    }
+}

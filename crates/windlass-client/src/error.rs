@@ -1,0 +1,283 @@
+//! What can go wrong with a call, told with what was being done to which object.
+
+use std::{error::Error as StdError, fmt, time::Duration};
+
+use thiserror::Error;
+use windlass_api::{BoxError, ListWatchError, Status};
+
+use crate::{config::ConfigError, request::RequestError};
+
+/// The result of a call.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a call failed. The text of each is this layer only; `source()` says the rest.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is no usable configuration.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The request makes no sense, so it was not sent.
+    #[error("{operation}: not a valid request")]
+    Request {
+        /// What was being done.
+        operation: Box<Operation>,
+        /// What is wrong with it.
+        source: RequestError,
+    },
+    /// The object cannot be encoded, so nothing was sent.
+    #[error("{operation}: the object cannot be encoded")]
+    Encode {
+        /// What was being done.
+        operation: Box<Operation>,
+        /// Why not.
+        source: serde_json::Error,
+    },
+    /// The server refused.
+    #[error("{operation}: the server answered {}", answer(status))]
+    Status {
+        /// What was being done.
+        operation: Box<Operation>,
+        /// The server's words.
+        #[source]
+        status: Box<Status>,
+    },
+    /// The request did not get through, or the connection broke. A write may have been carried out nevertheless.
+    #[error("{operation}: the connection to the server failed")]
+    Transport {
+        /// What was being done.
+        operation: Box<Operation>,
+        /// How it failed.
+        source: BoxError,
+    },
+    /// The answer is not what the API promises.
+    #[error("{operation}: the answer cannot be read")]
+    Decode {
+        /// What was being done.
+        operation: Box<Operation>,
+        /// What is wrong with it.
+        source: BoxError,
+    },
+}
+
+/// What was being done, to what: `update pods/status "ns/name"`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Operation {
+    /// What was being done.
+    pub verb: Verb,
+    /// The resource with its group, `deployments.apps`, or a path.
+    pub resource: String,
+    /// The part of the object, `status`.
+    pub subresource: Option<String>,
+    /// The namespace, where one was given.
+    pub namespace: Option<String>,
+    /// The object's name, where it is about one.
+    pub name: Option<String>,
+}
+
+/// What can be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[allow(missing_docs, reason = "each verb is its own name")]
+pub enum Verb {
+    Get,
+    List,
+    Watch,
+    Create,
+    Update,
+    Patch,
+    Apply,
+    Delete,
+    DeleteCollection,
+    /// A request that the caller has built.
+    Request,
+}
+
+impl Error {
+    /// The server's answer, if it gave one.
+    #[must_use]
+    pub fn status(&self) -> Option<&Status> {
+        match self {
+            Self::Status { status, .. } => Some(status),
+            _ => None,
+        }
+    }
+
+    /// What was being done, unless it is about the configuration.
+    #[must_use]
+    pub fn operation(&self) -> Option<&Operation> {
+        match self {
+            Self::Config(_) => None,
+            Self::Request { operation, .. }
+            | Self::Encode { operation, .. }
+            | Self::Status { operation, .. }
+            | Self::Transport { operation, .. }
+            | Self::Decode { operation, .. } => Some(operation),
+        }
+    }
+
+    /// Whether the object, or the resource, is not there.
+    #[must_use]
+    pub fn is_not_found(&self) -> bool {
+        self.status().is_some_and(Status::is_not_found)
+    }
+
+    /// Whether an object of that name is there already.
+    #[must_use]
+    pub fn is_already_exists(&self) -> bool {
+        self.status().is_some_and(Status::is_already_exists)
+    }
+
+    /// Whether the object has changed meanwhile.
+    #[must_use]
+    pub fn is_conflict(&self) -> bool {
+        self.status().is_some_and(Status::is_conflict)
+    }
+
+    /// Whether the object breaks a rule of its kind.
+    #[must_use]
+    pub fn is_invalid(&self) -> bool {
+        self.status().is_some_and(Status::is_invalid)
+    }
+
+    /// Whether the caller may not.
+    #[must_use]
+    pub fn is_forbidden(&self) -> bool {
+        self.status().is_some_and(Status::is_forbidden)
+    }
+
+    /// Whether a resourceVersion or continue token is too old.
+    #[must_use]
+    pub fn is_expired(&self) -> bool {
+        self.status().is_some_and(Status::is_expired)
+    }
+
+    /// Whether the connection failed: nothing is known of what the server did.
+    #[must_use]
+    pub const fn is_transport(&self) -> bool {
+        matches!(self, Self::Transport { .. })
+    }
+
+    /// How long the server asks to wait.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.status().and_then(Status::retry_after)
+    }
+
+    /// The error and all that is behind it, as one line for people:
+    /// `create pods "a/b": the server answered 409 AlreadyExists: pods "b" already exists`.
+    #[must_use]
+    pub fn chain(&self) -> String {
+        let mut text = self.to_string();
+        let mut next = self.source();
+        while let Some(error) = next {
+            text.push_str(": ");
+            text.push_str(&error.to_string());
+            next = error.source();
+        }
+        text
+    }
+
+    pub(crate) fn new(operation: Operation, error: ListWatchError) -> Self {
+        let operation = Box::new(operation);
+        match error {
+            ListWatchError::Status(status) => Self::Status { operation, status },
+            ListWatchError::Transport(source) => Self::Transport { operation, source },
+            ListWatchError::Decode(source) => Self::Decode { operation, source },
+        }
+    }
+}
+
+impl From<Error> for ListWatchError {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Status { status, .. } => Self::Status(status),
+            Error::Transport { source, .. } => Self::Transport(source),
+            Error::Decode { source, .. } => Self::Decode(source),
+            // Nothing was sent; nothing will get through.
+            error @ (Error::Config(_) | Error::Request { .. } | Error::Encode { .. }) => Self::Transport(error.into()),
+        }
+    }
+}
+
+impl Operation {
+    pub(crate) fn request(path: &str) -> Self {
+        Self { verb: Verb::Request, resource: path.to_owned(), subresource: None, namespace: None, name: None }
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.verb, self.resource)?;
+        if let Some(subresource) = &self.subresource {
+            write!(f, "/{subresource}")?;
+        }
+        match (&self.namespace, &self.name) {
+            (Some(namespace), Some(name)) => write!(f, " \"{namespace}/{name}\""),
+            (None, Some(name)) => write!(f, " {name:?}"),
+            (Some(namespace), None) => write!(f, " in {namespace:?}"),
+            (None, None) => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Verb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Get => "get",
+            Self::List => "list",
+            Self::Watch => "watch",
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Patch => "patch",
+            Self::Apply => "apply",
+            Self::Delete => "delete",
+            Self::DeleteCollection => "delete all",
+            Self::Request => "request",
+        })
+    }
+}
+
+fn answer(status: &Status) -> String {
+    match (status.code, status.reason.as_deref()) {
+        (0, Some(reason)) => reason.to_owned(),
+        (code, Some(reason)) => format!("{code} {reason}"),
+        (code, None) => code.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass_api::GroupResource;
+
+    use super::*;
+
+    fn operation(name: Option<&str>, namespace: Option<&str>) -> Operation {
+        Operation {
+            verb: Verb::Create,
+            resource: "pods".to_owned(),
+            subresource: None,
+            namespace: namespace.map(str::to_owned),
+            name: name.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn an_operation_reads_as_what_was_being_done() {
+        assert_eq!(operation(Some("b"), Some("a")).to_string(), r#"create pods "a/b""#);
+        assert_eq!(operation(None, Some("a")).to_string(), r#"create pods in "a""#);
+        let status = Operation { subresource: Some("status".to_owned()), ..operation(Some("b"), None) };
+        assert_eq!(status.to_string(), r#"create pods/status "b""#);
+    }
+
+    #[test]
+    fn each_layer_is_told_once() {
+        let status = Status::already_exists(&GroupResource::new("", "pods"), "b");
+        let error = Error::new(operation(Some("b"), Some("a")), status.into());
+        assert!(error.is_already_exists() && !error.is_not_found());
+        assert_eq!(
+            error.chain(),
+            r#"create pods "a/b": the server answered 409 AlreadyExists: pods "b" already exists"#
+        );
+    }
+}

@@ -1,0 +1,73 @@
+//! The seam to the caches: a resource as [`ListWatch`] sees it.
+
+use futures::{
+    future::BoxFuture,
+    stream::{BoxStream, StreamExt},
+};
+use windlass_api::{ApiResource, ListItem, ListOptions, ListWatch, ListWatchError, RawEvent, WatchOptions};
+
+use crate::{
+    Client,
+    error::{Operation, Verb},
+    list_stream::ListStream,
+    request::{Content, RequestError, Target},
+    transport::Body,
+    watch_stream::RawWatchStream,
+};
+
+/// Lists and watches the objects of one resource as encoded bytes, in one namespace or in all.
+///
+/// Bodies may share the memory of the network buffer that they came in; a cache that keeps them copies them.
+#[derive(Clone, Debug)]
+pub struct ResourceListWatch {
+    client: Client,
+    target: Target,
+    content: Content,
+}
+
+type Stream<T> = BoxStream<'static, Result<T, ListWatchError>>;
+
+impl Client {
+    /// Lists and watches a resource for a cache: in a namespace, or in all when there is none.
+    #[must_use]
+    pub fn list_watch(&self, resource: &ApiResource, namespace: Option<&str>) -> ResourceListWatch {
+        let target = Target::new(resource.clone()).within(namespace.unwrap_or_default());
+        ResourceListWatch { client: self.clone(), target, content: Content::Object }
+    }
+}
+
+impl ResourceListWatch {
+    /// The same, with the metadata of the objects only.
+    #[must_use]
+    pub const fn metadata_only(mut self) -> Self {
+        self.content = Content::Metadata;
+        self
+    }
+
+    async fn open(
+        &self,
+        verb: Verb,
+        request: Result<http::Request<bytes::Bytes>, RequestError>,
+    ) -> Result<Body, ListWatchError> {
+        let operation: Operation = self.target.operation(verb);
+        // A request that cannot be made will not get through later, either; there is no better class for it.
+        let request = request.map_err(|error| ListWatchError::Transport(error.into()))?;
+        Ok(self.client.execute(request, &operation).await?.into_body())
+    }
+}
+
+impl ListWatch for ResourceListWatch {
+    fn list(&self, options: ListOptions) -> BoxFuture<'_, Result<Stream<ListItem>, ListWatchError>> {
+        Box::pin(async move {
+            let body = self.open(Verb::List, self.target.list(&options, self.content)).await?;
+            Ok(ListStream::new(body).boxed())
+        })
+    }
+
+    fn watch(&self, options: WatchOptions) -> BoxFuture<'_, Result<Stream<RawEvent>, ListWatchError>> {
+        Box::pin(async move {
+            let body = self.open(Verb::Watch, self.target.watch(&options, self.content)).await?;
+            Ok(RawWatchStream::new(body).boxed())
+        })
+    }
+}

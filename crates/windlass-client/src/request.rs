@@ -1,0 +1,320 @@
+//! Requests as values: verb, resource and options become an `http::Request`. Nothing is sent here.
+//!
+//! What stands in a path is checked as Go's client checks it (a name must not lead out of its place) and percent-encoded.
+//! URIs are paths with a query; the transport adds the address of the server.
+
+use std::{borrow::Cow, fmt::Write as _};
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, header};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use thiserror::Error;
+use windlass_api::{ApiResource, DeleteOptions, ListOptions, Patch, PatchOptions, Scope, WatchOptions, WriteOptions};
+
+use crate::error::{Operation, Verb};
+
+/// What a request is about: a resource, and as much of namespace, name and subresource as the verb needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The resource.
+    pub resource: ApiResource,
+    /// `None` for cluster-scoped objects, and for all namespaces.
+    pub namespace: Option<String>,
+    /// `None` for the collection.
+    pub name: Option<String>,
+    /// `status`, `scale`, …
+    pub subresource: Option<Cow<'static, str>>,
+}
+
+/// How objects are to be answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Content {
+    /// Whole.
+    #[default]
+    Object,
+    /// Their metadata only, as `PartialObjectMetadata`.
+    Metadata,
+}
+
+/// A request that cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum RequestError {
+    /// A part of the path is empty.
+    #[error("the {part} is empty")]
+    Empty {
+        /// Which part.
+        part: &'static str,
+    },
+    /// A part of the path would lead elsewhere.
+    #[error("the {part} {value:?} may not {rule}")]
+    Segment {
+        /// Which part.
+        part: &'static str,
+        /// What it is.
+        value: String,
+        /// What it may not do.
+        rule: &'static str,
+    },
+    /// A namespaced object was named without its namespace.
+    #[error("{resource} are namespaced, and no namespace is given")]
+    NoNamespace {
+        /// The resource.
+        resource: String,
+    },
+    /// A cluster-scoped object was sought in a namespace.
+    #[error("{resource} are not namespaced, and the namespace {namespace:?} is given")]
+    Namespaced {
+        /// The resource.
+        resource: String,
+        /// The namespace.
+        namespace: String,
+    },
+    /// The verb needs a name.
+    #[error("no name is given")]
+    NoName,
+    /// The parts make no URI.
+    #[error("{path:?} is no path that a request can have")]
+    Uri {
+        /// The path.
+        path: String,
+    },
+}
+
+/// What stays as it is within a path segment, as in Go's net/url.
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'+')
+    .remove(b',')
+    .remove(b':')
+    .remove(b';')
+    .remove(b'=')
+    .remove(b'@');
+
+/// What stays as it is within a query value.
+const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+type Result<T> = std::result::Result<T, RequestError>;
+
+impl Target {
+    /// The collection of a resource, over all namespaces.
+    #[must_use]
+    pub const fn new(resource: ApiResource) -> Self {
+        Self { resource, namespace: None, name: None, subresource: None }
+    }
+
+    /// The same in a namespace; the empty namespace is none.
+    #[must_use]
+    pub fn within(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = Some(namespace.into()).filter(|namespace| !namespace.is_empty());
+        self
+    }
+
+    /// One object of it.
+    #[must_use]
+    pub fn named(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// A part of the object.
+    #[must_use]
+    pub fn subresource(mut self, subresource: impl Into<Cow<'static, str>>) -> Self {
+        self.subresource = Some(subresource.into());
+        self
+    }
+
+    /// What doing `verb` to this is called in errors.
+    #[must_use]
+    pub fn operation(&self, verb: Verb) -> Operation {
+        Operation {
+            verb,
+            resource: self.resource.group_resource().to_string(),
+            subresource: self.subresource.as_deref().map(str::to_owned),
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+        }
+    }
+
+    /// Reads one object.
+    pub fn get(&self, resource_version: Option<&str>, content: Content) -> Result<Request<Bytes>> {
+        let query = resource_version.map(|version| ("resourceVersion", version.to_owned()));
+        self.on_object(Method::GET, query, Bytes::new()).map(|request| accepting(request, content.accept_object()))
+    }
+
+    /// Lists the collection.
+    pub fn list(&self, options: &ListOptions, content: Content) -> Result<Request<Bytes>> {
+        let request = self.on_collection(Method::GET, options.query_pairs(), Bytes::new())?;
+        Ok(accepting(request, content.accept_list()))
+    }
+
+    /// Watches the collection.
+    pub fn watch(&self, options: &WatchOptions, content: Content) -> Result<Request<Bytes>> {
+        let request = self.on_collection(Method::GET, options.query_pairs(), Bytes::new())?;
+        Ok(accepting(request, content.accept_object()))
+    }
+
+    /// Creates `object` in the collection, or in a subresource of a named object.
+    pub fn create(&self, object: Bytes, options: &WriteOptions) -> Result<Request<Bytes>> {
+        let path = match &self.name {
+            Some(_) => self.object_path()?,
+            None => {
+                self.require_namespace()?;
+                self.collection_path()?
+            }
+        };
+        build(Method::POST, path, options.query_pairs(), Some(JSON), object)
+    }
+
+    /// Replaces the object.
+    pub fn update(&self, object: Bytes, options: &WriteOptions) -> Result<Request<Bytes>> {
+        self.on_object(Method::PUT, options.query_pairs(), object)
+    }
+
+    /// Changes the object. `body` is the encoded patch.
+    pub fn patch(&self, patch: &Patch, body: Bytes, options: &PatchOptions) -> Result<Request<Bytes>> {
+        let media_type = HeaderValue::from_static(patch.kind().media_type());
+        build(Method::PATCH, self.object_path()?, options.query_pairs(), Some(media_type), body)
+    }
+
+    /// Deletes the object.
+    pub fn delete(&self, options: &DeleteOptions) -> Result<Request<Bytes>> {
+        self.on_object(Method::DELETE, None, options.body().into())
+    }
+
+    /// Deletes the objects of the collection that `which` selects.
+    pub fn delete_collection(&self, options: &DeleteOptions, which: &ListOptions) -> Result<Request<Bytes>> {
+        self.require_namespace()?;
+        self.on_collection(Method::DELETE, which.query_pairs(), options.body().into())
+    }
+
+    fn on_object(
+        &self,
+        method: Method,
+        query: impl IntoIterator<Item = (&'static str, String)>,
+        body: Bytes,
+    ) -> Result<Request<Bytes>> {
+        let media_type = (!body.is_empty()).then_some(JSON);
+        build(method, self.object_path()?, query, media_type, body)
+    }
+
+    fn on_collection(
+        &self,
+        method: Method,
+        query: impl IntoIterator<Item = (&'static str, String)>,
+        body: Bytes,
+    ) -> Result<Request<Bytes>> {
+        let media_type = (!body.is_empty()).then_some(JSON);
+        build(method, self.collection_path()?, query, media_type, body)
+    }
+
+    fn collection_path(&self) -> Result<String> {
+        let resource = &self.resource;
+        let mut path = if resource.group.is_empty() {
+            String::from("/api")
+        } else {
+            let mut path = String::from("/apis");
+            push_segment(&mut path, "group", &resource.group)?;
+            path
+        };
+        push_segment(&mut path, "version", &resource.version)?;
+        if let Some(namespace) = &self.namespace {
+            if resource.scope == Scope::Cluster {
+                let resource = resource.group_resource().to_string();
+                return Err(RequestError::Namespaced { resource, namespace: namespace.clone() });
+            }
+            path.push_str("/namespaces");
+            push_segment(&mut path, "namespace", namespace)?;
+        }
+        push_segment(&mut path, "resource", &resource.plural)?;
+        Ok(path)
+    }
+
+    fn object_path(&self) -> Result<String> {
+        self.require_namespace()?;
+        let mut path = self.collection_path()?;
+        push_segment(&mut path, "name", self.name.as_ref().ok_or(RequestError::NoName)?)?;
+        if let Some(subresource) = &self.subresource {
+            push_segment(&mut path, "subresource", subresource)?;
+        }
+        Ok(path)
+    }
+
+    fn require_namespace(&self) -> Result<()> {
+        if self.resource.scope == Scope::Namespaced && self.namespace.is_none() {
+            return Err(RequestError::NoNamespace { resource: self.resource.group_resource().to_string() });
+        }
+        Ok(())
+    }
+}
+
+impl Content {
+    /// Servers that cannot give metadata alone give whole objects, which are read as well.
+    const fn accept_object(self) -> &'static str {
+        match self {
+            Self::Object => "application/json",
+            Self::Metadata => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
+        }
+    }
+
+    const fn accept_list(self) -> &'static str {
+        match self {
+            Self::Object => "application/json",
+            Self::Metadata => "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json",
+        }
+    }
+}
+
+fn accepting(mut request: Request<Bytes>, accept: &'static str) -> Request<Bytes> {
+    request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static(accept));
+    request
+}
+
+fn push_segment(path: &mut String, part: &'static str, value: &str) -> Result<()> {
+    let broken = match value {
+        "" => return Err(RequestError::Empty { part }),
+        "." | ".." => Some("be that"),
+        _ if value.contains('/') => Some("contain a slash"),
+        _ if value.contains('%') => Some("contain a percent sign"),
+        _ => None,
+    };
+    if let Some(rule) = broken {
+        return Err(RequestError::Segment { part, value: value.to_owned(), rule });
+    }
+    path.push('/');
+    path.extend(utf8_percent_encode(value, SEGMENT));
+    Ok(())
+}
+
+fn build(
+    method: Method,
+    mut path: String,
+    query: impl IntoIterator<Item = (&'static str, String)>,
+    media_type: Option<HeaderValue>,
+    body: Bytes,
+) -> Result<Request<Bytes>> {
+    for (index, (name, value)) in query.into_iter().enumerate() {
+        let separator = if index == 0 { '?' } else { '&' };
+        write!(path, "{separator}{name}={}", utf8_percent_encode(&value, QUERY))
+            .expect("writing to a String never fails");
+    }
+    let mut request = Request::new(body);
+    *request.method_mut() = method;
+    *request.uri_mut() = path.parse().map_err(|_| RequestError::Uri { path })?;
+    let headers = request.headers_mut();
+    headers.insert(header::ACCEPT, JSON);
+    if let Some(media_type) = media_type {
+        headers.insert(header::CONTENT_TYPE, media_type);
+    }
+    Ok(request)
+}
+
+#[cfg(test)]
+mod tests;

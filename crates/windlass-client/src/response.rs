@@ -1,0 +1,190 @@
+//! From a response to an object or a [`Status`].
+//!
+//! Bodies that are read whole are limited in size. A failure whose body is no `Status` (a proxy's page, a load
+//! balancer's line) becomes one that says as much as the HTTP status does, with the text as its cause.
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, Method, Response, StatusCode, header};
+use http_body_util::BodyExt;
+use serde::{Deserialize, de::DeserializeOwned};
+use thiserror::Error;
+use windlass_api::{Cause, ListWatchError, Status, StatusDetails, reason};
+
+use crate::{error::Operation, transport::Body};
+
+/// The largest single object that is read. Servers refuse to store a twentieth of this.
+pub(crate) const OBJECT_LIMIT: usize = 64 << 20;
+/// The largest error that is read; a `Status` with many causes is a few kilobytes.
+const ERROR_LIMIT: usize = 1 << 20;
+/// How much of an error that is no `Status` is kept.
+const EXCERPT: usize = 2048;
+/// The cause that marks an answer that is no `Status`.
+const UNEXPECTED_RESPONSE: &str = "UnexpectedServerResponse";
+
+/// A body that is larger than what is read.
+#[derive(Debug, Error)]
+#[error("the answer is larger than {limit} bytes")]
+pub(crate) struct TooLarge {
+    pub(crate) limit: usize,
+}
+
+/// The response itself if it is a success; else what the server says is wrong.
+pub(crate) async fn check(
+    response: Response<Body>,
+    method: &Method,
+    operation: &Operation,
+) -> Result<Response<Body>, ListWatchError> {
+    log_warnings(response.headers());
+    if response.status().is_success() {
+        return Ok(response);
+    }
+    let (head, body) = response.into_parts();
+    let retry_after = retry_after(&head.headers);
+    // What arrived before a broken connection or the limit still says more than nothing.
+    let (body, _) = collect_prefix(body, ERROR_LIMIT).await;
+    let mut status = match status_of(&body) {
+        Some(status) => status,
+        None => synthesize(head.status, method, operation, &body),
+    };
+    if status.code == 0 {
+        status.code = head.status.as_u16();
+    }
+    if let Some(seconds) = retry_after {
+        let details = status.details.get_or_insert_default();
+        if details.retry_after_seconds == 0 {
+            details.retry_after_seconds = seconds;
+        }
+    }
+    Err(status.into())
+}
+
+/// The whole body.
+pub(crate) async fn collect(body: Body, limit: usize) -> Result<Bytes, ListWatchError> {
+    match collect_prefix(body, limit).await {
+        (bytes, None) => Ok(bytes),
+        (_, Some(error)) => Err(error),
+    }
+}
+
+/// The object in a body.
+pub(crate) async fn decode<T: DeserializeOwned>(response: Response<Body>) -> Result<T, ListWatchError> {
+    let body = collect(response.into_body(), OBJECT_LIMIT).await?;
+    serde_json::from_slice(&body).map_err(|error| ListWatchError::Decode(error.into()))
+}
+
+/// The `Status` in a body, if that is what it holds.
+pub(crate) fn status_of(body: &[u8]) -> Option<Status> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Kind {
+        kind: String,
+        #[serde(default)]
+        api_version: String,
+    }
+    let kind: Kind = serde_json::from_slice(body).ok()?;
+    if kind.kind != "Status" || !matches!(kind.api_version.as_str(), "v1" | "") {
+        return None;
+    }
+    serde_json::from_slice(body).ok()
+}
+
+/// What could be read of a body, and what stopped it.
+async fn collect_prefix(mut body: Body, limit: usize) -> (Bytes, Option<ListWatchError>) {
+    let mut first = Bytes::new();
+    let mut more = BytesMut::new();
+    let whole = |first: Bytes, mut more: BytesMut| if more.is_empty() { first } else { more.split().freeze() };
+    while let Some(frame) = body.frame().await {
+        let data = match frame {
+            Ok(frame) => frame.into_data().unwrap_or_default(),
+            Err(error) => return (whole(first, more), Some(ListWatchError::Transport(error))),
+        };
+        if first.len().max(more.len()) + data.len() > limit {
+            return (whole(first, more), Some(ListWatchError::Decode(TooLarge { limit }.into())));
+        }
+        // Most bodies are one frame, which needs no copy.
+        if first.is_empty() {
+            first = data;
+        } else {
+            if more.is_empty() {
+                more.extend_from_slice(&first);
+            }
+            more.extend_from_slice(&data);
+        }
+    }
+    (whole(first, more), None)
+}
+
+fn synthesize(code: StatusCode, method: &Method, operation: &Operation, body: &[u8]) -> Status {
+    let text = excerpt(body);
+    let said = |otherwise: &str| if text.is_empty() { otherwise.to_owned() } else { text.clone() };
+    let (reason, message) = match code.as_u16() {
+        400 => (reason::BAD_REQUEST, "the server rejected the request and did not say why".to_owned()),
+        401 => (reason::UNAUTHORIZED, "the server asks for other credentials".to_owned()),
+        403 => (reason::FORBIDDEN, said("the server does not allow this")),
+        404 => (reason::NOT_FOUND, "the server could not find the requested resource".to_owned()),
+        405 => (reason::METHOD_NOT_ALLOWED, "the server does not allow this method on the resource".to_owned()),
+        406 => (reason::NOT_ACCEPTABLE, said("the server cannot answer in a format that this client reads")),
+        409 if *method == Method::POST => (reason::ALREADY_EXISTS, "the server reported a conflict".to_owned()),
+        409 => (reason::CONFLICT, "the server reported a conflict".to_owned()),
+        410 => (reason::GONE, said("what was asked for is gone")),
+        413 => (reason::REQUEST_ENTITY_TOO_LARGE, said("the request is too large for the server")),
+        415 => (reason::UNSUPPORTED_MEDIA_TYPE, said("the server does not read this format")),
+        422 => (reason::INVALID, "the server rejected the object".to_owned()),
+        429 => (reason::TOO_MANY_REQUESTS, "the server has too many requests and asks to try again later".to_owned()),
+        503 => (reason::SERVICE_UNAVAILABLE, "the server cannot handle the request at present".to_owned()),
+        504 => (reason::TIMEOUT, "the server did not answer in time, and may still be at it".to_owned()),
+        500.. => (reason::INTERNAL_ERROR, format!("the server failed ({text:?}) and did not carry out the request")),
+        other => ("", format!("the server answered with status code {other} and nothing more")),
+    };
+    let details = StatusDetails {
+        name: operation.name.clone().unwrap_or_default(),
+        kind: operation.resource.clone(),
+        causes: vec![Cause { reason: UNEXPECTED_RESPONSE.to_owned(), message: text, field: String::new() }],
+        ..StatusDetails::default()
+    };
+    Status::failure(code.as_u16(), reason, message).with_details(details)
+}
+
+/// The start of a text, on one line; nothing of what is no text.
+fn excerpt(body: &[u8]) -> String {
+    let body = &body[..body.len().min(EXCERPT)];
+    let text = match std::str::from_utf8(body) {
+        Ok(text) => text,
+        // A character cut in two at the end is no reason to drop the rest.
+        Err(error) if error.error_len().is_none() => std::str::from_utf8(&body[..error.valid_up_to()]).unwrap_or(""),
+        Err(_) => "",
+    };
+    text.trim().to_owned()
+}
+
+/// Seconds only: servers of this API do not send dates.
+fn retry_after(headers: &HeaderMap) -> Option<u32> {
+    headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()
+}
+
+/// What the server wants the user to know: deprecated versions, unknown fields.
+fn log_warnings(headers: &HeaderMap) {
+    for value in headers.get_all(header::WARNING) {
+        if let Some(text) = value.to_str().ok().and_then(warning_text) {
+            tracing::warn!(target: "windlass_client::warning", "{text}");
+        }
+    }
+}
+
+/// The text of a warning with code 299: `299 - "text"`, quotes and backslashes escaped by a backslash.
+fn warning_text(value: &str) -> Option<String> {
+    let rest = value.trim().strip_prefix("299 ")?;
+    let (_agent, quoted) = rest.split_once(' ')?;
+    let mut text = String::with_capacity(quoted.len());
+    let mut characters = quoted.trim_start().strip_prefix('"')?.chars();
+    loop {
+        match characters.next()? {
+            '"' => return Some(text),
+            '\\' => text.push(characters.next()?),
+            other => text.push(other),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,69 @@
+//! What carries a request to the server and its answer back: one clonable `tower` service, its type erased here and
+//! nowhere else.
+//!
+//! Over the network it is, from the outside in: credentials ([`crate::auth`]), the server's address, the connection
+//! pool of hyper-util, and [`connector`] with TLS below it. (A layer that retries belongs between the first two.)
+
+mod address;
+mod body;
+mod connector;
+mod tls;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use hyper_util::{
+    client::legacy,
+    rt::{TokioExecutor, TokioTimer},
+};
+use tower::{Service, ServiceExt, util::BoxCloneSyncService};
+use windlass_api::BoxError;
+
+pub use body::Body;
+
+use crate::{Config, ConfigError, auth::Authenticated};
+use address::Addressed;
+use connector::Connector;
+
+/// The erased service.
+pub(crate) type Transport = BoxCloneSyncService<Request<Body>, Response<Body>, BoxError>;
+
+/// As Go's client: enough for the bursts of a few controllers.
+const IDLE_CONNECTIONS: usize = 25;
+const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
+/// A dead connection is found out by pings, since watches may be silent for long.
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+const PING_TIMEOUT: Duration = Duration::from_secs(15);
+/// Watches share one HTTP/2 connection: one that is read slowly must not use up the window of the others.
+const CONNECTION_WINDOW: u32 = 1 << 30;
+const STREAM_WINDOW: u32 = 4 << 20;
+
+/// Carries requests to the server that a configuration names.
+pub(crate) fn connect(config: &Config) -> Result<Transport, ConfigError> {
+    let connector = Connector::new(config)?;
+    let client = legacy::Client::builder(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(IDLE_TIMEOUT)
+        .pool_max_idle_per_host(IDLE_CONNECTIONS)
+        .http2_keep_alive_interval(PING_INTERVAL)
+        .http2_keep_alive_timeout(PING_TIMEOUT)
+        .http2_initial_connection_window_size(CONNECTION_WINDOW)
+        .http2_initial_stream_window_size(STREAM_WINDOW)
+        .build::<_, Body>(connector);
+    Ok(erase(Authenticated::new(Addressed::new(client, config)?, config)?))
+}
+
+/// Carries requests to any service.
+pub(crate) fn erase<S, B>(service: S) -> Transport
+where
+    S: Service<Request<Body>, Response = Response<B>> + Clone + Send + Sync + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send + 'static,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let service = service.map_err(Into::into).map_response(|response: Response<B>| response.map(Body::wrap));
+    BoxCloneSyncService::new(service)
+}

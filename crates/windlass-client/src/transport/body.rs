@@ -1,0 +1,134 @@
+//! The one body type of requests and responses.
+
+use std::{
+    any::Any,
+    fmt,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use windlass_api::BoxError;
+
+/// The body of a request or a response: bytes in memory, or a stream of them.
+#[derive(Default)]
+pub struct Body(Kind);
+
+enum Kind {
+    /// `None` once read, or where there was nothing.
+    Whole(Option<Bytes>),
+    Stream(Pin<Box<dyn http_body::Body<Data = Bytes, Error = BoxError> + Send>>),
+}
+
+impl Default for Kind {
+    fn default() -> Self {
+        Self::Whole(None)
+    }
+}
+
+impl Body {
+    /// No bytes.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self::default()
+    }
+
+    /// The bytes of another body, as they come.
+    pub fn wrap<B>(body: B) -> Self
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        // A body that is ours already need not be boxed again.
+        let mut body = Some(body);
+        if let Some(own) = (&mut body as &mut dyn Any).downcast_mut::<Option<Self>>() {
+            return own.take().unwrap_or_default();
+        }
+        match body {
+            Some(body) => Self(Kind::Stream(Box::pin(http_body_util::BodyExt::map_err(body, Into::into)))),
+            None => Self::empty(),
+        }
+    }
+}
+
+impl From<Bytes> for Body {
+    fn from(bytes: Bytes) -> Self {
+        Self(Kind::Whole(Some(bytes).filter(|bytes| !bytes.is_empty())))
+    }
+}
+
+impl From<Vec<u8>> for Body {
+    fn from(bytes: Vec<u8>) -> Self {
+        Bytes::from(bytes).into()
+    }
+}
+
+impl From<String> for Body {
+    fn from(text: String) -> Self {
+        Bytes::from(text).into()
+    }
+}
+
+impl From<&'static str> for Body {
+    fn from(text: &'static str) -> Self {
+        Bytes::from(text).into()
+    }
+}
+
+impl From<()> for Body {
+    fn from((): ()) -> Self {
+        Self::empty()
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match &mut self.0 {
+            Kind::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Kind::Stream(body) => body.as_mut().poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Kind::Whole(bytes) => bytes.is_none(),
+            Kind::Stream(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Kind::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
+            Kind::Stream(body) => body.size_hint(),
+        }
+    }
+}
+
+impl fmt::Debug for Body {
+    /// Without the bytes: they may hold secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Kind::Whole(bytes) => write!(f, "Body({} bytes)", bytes.as_ref().map_or(0, Bytes::len)),
+            Kind::Stream(_) => f.write_str("Body(stream)"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::{BodyExt, Full};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_wrapped_body_gives_its_bytes_and_is_wrapped_once() {
+        let body = Body::wrap(Full::new(Bytes::from_static(b"abc")));
+        let again = Body::wrap(Body::wrap(Body::from("abc")));
+        assert_eq!(format!("{again:?}"), "Body(3 bytes)");
+        assert_eq!(body.collect().await.unwrap().to_bytes(), again.collect().await.unwrap().to_bytes());
+    }
+}

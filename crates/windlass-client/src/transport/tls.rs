@@ -1,0 +1,121 @@
+//! What a configuration says of TLS, as rustls takes it.
+
+use std::sync::Arc;
+
+use rustls::{
+    ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature},
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject},
+};
+
+use crate::{
+    Config, ConfigError,
+    config::{Identity, TlsOptions, Verification},
+};
+
+pub(super) fn client_config(options: &TlsOptions) -> Result<ClientConfig, ConfigError> {
+    let provider = Arc::new(ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| ConfigError::tls("TLS versions", error))?;
+    let builder = match options.verification {
+        Verification::Full => builder.with_root_certificates(roots(options)?),
+        Verification::Skip => {
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate(provider)))
+        }
+    };
+    let mut config = match &options.identity {
+        None => builder.with_no_client_auth(),
+        Some(identity) => {
+            let (chain, key) = client_auth(identity)?;
+            builder.with_client_auth_cert(chain, key).map_err(|error| ConfigError::tls("client certificate", error))?
+        }
+    };
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+/// Who the server has to be.
+pub(super) fn server_name(config: &Config) -> Result<ServerName<'static>, ConfigError> {
+    let name = match &config.tls.server_name {
+        Some(name) => name,
+        None => config.server.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']'),
+    };
+    ServerName::try_from(name.to_owned()).map_err(|error| ConfigError::tls(format!("server name {name:?}"), error))
+}
+
+/// The certificate authorities of the configuration, or else those of the system.
+fn roots(options: &TlsOptions) -> Result<RootCertStore, ConfigError> {
+    let mut roots = RootCertStore::empty();
+    if let Some(pem) = &options.certificate_authority {
+        for certificate in certificates("certificate authority", pem)? {
+            roots.add(certificate).map_err(|error| ConfigError::tls("certificate authority", error))?;
+        }
+    } else {
+        // Single files of the system that cannot be read are no reason to fail: the others may do.
+        let found = rustls_native_certs::load_native_certs();
+        for error in &found.errors {
+            tracing::debug!(%error, "a certificate authority of the system cannot be read");
+        }
+        roots.add_parsable_certificates(found.certs);
+    }
+    Ok(roots)
+}
+
+fn client_auth(identity: &Identity) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), ConfigError> {
+    let chain = certificates("client certificate", &identity.certificate)?;
+    // The error of the key's reader does not hold the key.
+    let key = PrivateKeyDer::from_pem_slice(identity.key.expose().as_bytes())
+        .map_err(|error| ConfigError::tls("client key", error))?;
+    Ok((chain, key))
+}
+
+fn certificates(what: &'static str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
+    let certificates = CertificateDer::pem_slice_iter(pem)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| ConfigError::tls(what, error))?;
+    if certificates.is_empty() {
+        return Err(ConfigError::NoCertificate { what });
+    }
+    Ok(certificates)
+}
+
+/// For `insecure-skip-tls-verify`: whoever holds the certificate it shows is the server.
+#[derive(Debug)]
+struct AcceptAnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AcceptAnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,168 @@
+//! The builders behind the verbs of [`Client`]: what is optional is chained, `.await` sends.
+//!
+//! Builders own all they need, so that a call can be moved into a task. One that is dropped unsent does nothing. A future
+//! that is dropped ends its request; a write may have been carried out by then.
+
+mod delete;
+mod read;
+mod watch;
+mod write;
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use serde::de::DeserializeOwned;
+use windlass_api::{Object, Scope};
+
+pub use delete::{Delete, DeleteCollection, Deletion};
+pub use read::{Get, GetOpt, List};
+pub use watch::{Watch, WatchStream};
+pub use write::{Apply, Create, PatchOne, Update};
+
+use crate::{
+    Client, Error, Result,
+    error::{Operation, Verb},
+    request::{RequestError, Target},
+    resources::{Codec, Resources},
+    response,
+    transport::Body,
+};
+
+/// What all verbs have in common: whom to ask, about what, and how to read the answer.
+struct Call<K> {
+    client: Client,
+    target: Target,
+    codec: Codec<K>,
+    /// The name for errors, where the target has none: of an object that is being created.
+    subject: Option<String>,
+}
+
+/// What becomes of a namespaced resource when no namespace is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unnamed {
+    /// It is that of the client.
+    Default,
+    /// All are meant.
+    All,
+}
+
+impl<K: Object> Call<K> {
+    fn new(resources: &Resources<K>, target: Target) -> Self {
+        Self { client: resources.client.clone(), target, codec: resources.codec, subject: None }
+    }
+
+    fn within(&mut self, namespace: impl Into<String>) {
+        self.target.namespace = Some(namespace.into()).filter(|namespace| !namespace.is_empty());
+    }
+
+    fn subresource(&mut self, subresource: impl Into<Cow<'static, str>>) {
+        self.target.subresource = Some(subresource.into());
+    }
+
+    fn operation(&self, verb: Verb) -> Operation {
+        let operation = self.target.operation(verb);
+        Operation { name: operation.name.or_else(|| self.subject.clone()), ..operation }
+    }
+
+    /// Sends what `build` makes of the target; the answer is a success.
+    async fn send(
+        mut self,
+        verb: Verb,
+        unnamed: Unnamed,
+        build: impl FnOnce(&Self) -> Result<Request<Bytes>, BuildError>,
+    ) -> Result<Sent<K>> {
+        if self.target.namespace.is_none()
+            && self.target.resource.scope == Scope::Namespaced
+            && unnamed == Unnamed::Default
+        {
+            self.target.namespace = Some(self.client.default_namespace().to_owned());
+        }
+        let operation = self.operation(verb);
+        let request = match build(&self) {
+            Ok(request) => request,
+            Err(BuildError::Request(source)) => {
+                return Err(Error::Request { operation: Box::new(operation), source });
+            }
+            Err(BuildError::Encode(source)) => return Err(Error::Encode { operation: Box::new(operation), source }),
+        };
+        match self.client.execute(request, &operation).await {
+            Ok(response) => Ok(Sent { response, operation, call: self }),
+            Err(error) => Err(Error::new(operation, error)),
+        }
+    }
+}
+
+/// Why there is no request.
+enum BuildError {
+    Request(RequestError),
+    Encode(serde_json::Error),
+}
+
+impl From<RequestError> for BuildError {
+    fn from(error: RequestError) -> Self {
+        Self::Request(error)
+    }
+}
+
+impl From<serde_json::Error> for BuildError {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Encode(error)
+    }
+}
+
+/// A call that the server has begun to answer.
+struct Sent<K> {
+    response: Response<Body>,
+    operation: Operation,
+    call: Call<K>,
+}
+
+impl<K: DeserializeOwned> Sent<K> {
+    /// The object that is the answer.
+    async fn object(self) -> Result<K> {
+        match response::decode::<K>(self.response).await {
+            Ok(mut object) => {
+                (self.call.codec.complete)(&self.call.target.resource, &mut object);
+                Ok(object)
+            }
+            Err(error) => Err(Error::new(self.operation, error)),
+        }
+    }
+}
+
+/// Makes builders sendable by `.await`.
+macro_rules! into_future {
+    ($($builder:ident => $output:ty;)*) => {$(
+        impl<K: windlass_api::Object> std::future::IntoFuture for $builder<K> {
+            type Output = $crate::Result<$output>;
+            type IntoFuture = futures::future::BoxFuture<'static, Self::Output>;
+
+            fn into_future(self) -> Self::IntoFuture {
+                Box::pin(self.send())
+            }
+        }
+
+        impl<K> std::fmt::Debug for $builder<K> {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_struct(stringify!($builder)).finish_non_exhaustive()
+            }
+        }
+    )*};
+}
+
+/// The option that almost every verb has.
+macro_rules! within {
+    ($($builder:ident)*) => {$(
+        impl<K: windlass_api::Object> $builder<K> {
+            /// In this namespace, whatever was named before.
+            #[must_use]
+            pub fn within(mut self, namespace: impl Into<String>) -> Self {
+                self.call.within(namespace);
+                self
+            }
+        }
+    )*};
+}
+
+use {into_future, within};

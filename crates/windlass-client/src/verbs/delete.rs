@@ -1,0 +1,156 @@
+//! delete and deletecollection.
+
+use std::time::Duration;
+
+use windlass_api::{DeleteOptions, DryRun, ListOptions, ListWatchError, Object, Propagation, Status};
+
+use super::{Call, Unnamed, into_future, within};
+use crate::{
+    Error, Result,
+    error::Verb,
+    request::Target,
+    resources::Resources,
+    response::{self, OBJECT_LIMIT},
+};
+
+/// Deletes an object.
+#[must_use = "nothing is sent before `.await`"]
+pub struct Delete<K> {
+    call: Call<K>,
+    options: DeleteOptions,
+}
+
+/// Deletes the objects of a namespace that match.
+#[must_use = "nothing is sent before `.await`"]
+pub struct DeleteCollection<K> {
+    call: Call<K>,
+    options: DeleteOptions,
+    which: ListOptions,
+}
+
+/// What a server answers to a deletion.
+///
+/// Which of the two says nothing certain about whether the object is gone: some kinds answer with the object even then.
+/// One with finalizers, or that ends gracefully, is answered with its deletionTimestamp set.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Deletion<K> {
+    /// The object as it is being deleted, or was.
+    Object(Box<K>),
+    /// It is done.
+    Status(Box<Status>),
+}
+
+into_future! {
+    Delete => Deletion<K>;
+    DeleteCollection => ();
+}
+within!(Delete DeleteCollection);
+
+/// The options of both.
+macro_rules! delete_options {
+    ($($builder:ident)*) => {$(
+        impl<K: Object> $builder<K> {
+            /// What becomes of the objects that it owns.
+            pub fn propagation(mut self, propagation: Propagation) -> Self {
+                self.options.propagation = Some(propagation);
+                self
+            }
+
+            /// How long it may take to end; whole seconds. Zero deletes a pod at once.
+            pub fn grace_period(mut self, grace_period: Duration) -> Self {
+                self.options.grace_period = Some(grace_period);
+                self
+            }
+
+            /// Everything but the deletion.
+            pub fn dry_run(mut self) -> Self {
+                self.options.dry_run = DryRun::All;
+                self
+            }
+        }
+    )*};
+}
+
+delete_options!(Delete DeleteCollection);
+
+impl<K: Object> Delete<K> {
+    pub(crate) fn new(resources: &Resources<K>, target: Target) -> Self {
+        Self { call: Call::new(resources, target), options: DeleteOptions::default() }
+    }
+
+    /// Only if it is this object, not a later one of the same name.
+    pub fn uid(mut self, uid: impl Into<String>) -> Self {
+        self.options.preconditions.get_or_insert_default().uid = Some(uid.into());
+        self
+    }
+
+    /// Only if it is in this state.
+    pub fn resource_version(mut self, version: impl Into<String>) -> Self {
+        self.options.preconditions.get_or_insert_default().resource_version = Some(version.into());
+        self
+    }
+
+    /// All options at once.
+    pub fn options(mut self, options: DeleteOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    async fn send(self) -> Result<Deletion<K>> {
+        let options = self.options;
+        let sent = self.call.send(Verb::Delete, Unnamed::Default, |call| Ok(call.target.delete(&options)?)).await?;
+        let answer = match response::collect(sent.response.into_body(), OBJECT_LIMIT).await {
+            Ok(body) => match response::status_of(&body) {
+                Some(status) => return Ok(Deletion::Status(Box::new(status))),
+                None => serde_json::from_slice(&body).map_err(|error| ListWatchError::Decode(error.into())),
+            },
+            Err(error) => Err(error),
+        };
+        match answer {
+            Ok(mut object) => {
+                (sent.call.codec.complete)(&sent.call.target.resource, &mut object);
+                Ok(Deletion::Object(Box::new(object)))
+            }
+            Err(error) => Err(Error::new(sent.operation, error)),
+        }
+    }
+}
+
+impl<K: Object> DeleteCollection<K> {
+    pub(crate) fn new(resources: &Resources<K>, target: Target) -> Self {
+        let call = Call::new(resources, target);
+        Self { call, options: DeleteOptions::default(), which: ListOptions::default() }
+    }
+
+    /// With these labels: `app=web,tier in (a,b)`.
+    pub fn labels(mut self, selector: impl Into<String>) -> Self {
+        self.which.labels = Some(selector.into());
+        self
+    }
+
+    /// With these fields: `spec.nodeName=n`.
+    pub fn fields(mut self, selector: impl Into<String>) -> Self {
+        self.which.fields = Some(selector.into());
+        self
+    }
+
+    async fn send(self) -> Result<()> {
+        let (options, which) = (self.options, self.which);
+        let sent = self.call.send(Verb::DeleteCollection, Unnamed::Default, |call| {
+            Ok(call.target.delete_collection(&options, &which)?)
+        });
+        // The answer lists what was deleted. It may be large, and nobody asked.
+        sent.await.map(drop)
+    }
+}
+
+impl<K> Deletion<K> {
+    /// The object, where the server has shown it.
+    #[must_use]
+    pub fn object(&self) -> Option<&K> {
+        match self {
+            Self::Object(object) => Some(object),
+            Self::Status(_) => None,
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! get and list.
+
+use std::{borrow::Cow, time::Duration};
+
+use futures::StreamExt;
+use windlass_api::{ListItem, ListOptions, ListWatchError, Object, ObjectList, VersionMatch};
+
+use super::{Call, Unnamed, into_future, within};
+use crate::{Error, Result, error::Verb, list_stream::ListStream, request::Target, resources::Resources};
+
+/// Reads an object.
+#[must_use = "nothing is sent before `.await`"]
+pub struct Get<K> {
+    call: Call<K>,
+    resource_version: Option<String>,
+}
+
+/// Reads an object that may not be there.
+#[must_use = "nothing is sent before `.await`"]
+pub struct GetOpt<K> {
+    get: Get<K>,
+}
+
+/// Lists objects: one page of them if there is a limit, else all.
+#[must_use = "nothing is sent before `.await`"]
+pub struct List<K> {
+    call: Call<K>,
+    options: ListOptions,
+}
+
+into_future! {
+    Get => K;
+    GetOpt => Option<K>;
+    List => ObjectList<K>;
+}
+within!(Get List);
+
+impl<K: Object> Get<K> {
+    pub(crate) fn new(resources: &Resources<K>, target: Target) -> Self {
+        Self { call: Call::new(resources, target), resource_version: None }
+    }
+
+    /// A part of the object, `status`.
+    pub fn subresource(mut self, subresource: impl Into<Cow<'static, str>>) -> Self {
+        self.call.subresource(subresource);
+        self
+    }
+
+    /// This version or a later one; "0" is any that the server has at hand.
+    pub fn resource_version(mut self, version: impl Into<String>) -> Self {
+        self.resource_version = Some(version.into());
+        self
+    }
+
+    async fn send(self) -> Result<K> {
+        let version = self.resource_version;
+        let sent = self
+            .call
+            .send(Verb::Get, Unnamed::Default, |call| Ok(call.target.get(version.as_deref(), call.codec.content)?));
+        sent.await?.object().await
+    }
+}
+
+impl<K: Object> GetOpt<K> {
+    pub(crate) const fn new(get: Get<K>) -> Self {
+        Self { get }
+    }
+
+    /// In this namespace, whatever was named before.
+    pub fn within(mut self, namespace: impl Into<String>) -> Self {
+        self.get = self.get.within(namespace);
+        self
+    }
+
+    async fn send(self) -> Result<Option<K>> {
+        match self.get.send().await {
+            Ok(object) => Ok(Some(object)),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl<K: Object> List<K> {
+    pub(crate) fn new(resources: &Resources<K>, target: Target) -> Self {
+        Self { call: Call::new(resources, target), options: ListOptions::default() }
+    }
+
+    /// With these labels: `app=web,tier in (a,b)`.
+    pub fn labels(mut self, selector: impl Into<String>) -> Self {
+        self.options.labels = Some(selector.into());
+        self
+    }
+
+    /// With these fields: `spec.nodeName=n`.
+    pub fn fields(mut self, selector: impl Into<String>) -> Self {
+        self.options.fields = Some(selector.into());
+        self
+    }
+
+    /// At most so many; the rest follows by [`Self::continue_from`].
+    pub fn limit(mut self, limit: u32) -> Self {
+        self.options.limit = Some(limit);
+        self
+    }
+
+    /// The page after the one whose metadata held this token.
+    pub fn continue_from(mut self, token: impl Into<String>) -> Self {
+        self.options.continue_token = Some(token.into());
+        self
+    }
+
+    /// The state of a version, as [`Self::version_match`] says; "0" is any that the server has at hand.
+    pub fn resource_version(mut self, version: impl Into<String>) -> Self {
+        self.options.resource_version = Some(version.into());
+        self
+    }
+
+    /// How the version is meant.
+    pub fn version_match(mut self, version_match: VersionMatch) -> Self {
+        self.options.version_match = Some(version_match);
+        self
+    }
+
+    /// How long the server may take.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.options.timeout = Some(timeout);
+        self
+    }
+
+    /// All options at once.
+    pub fn options(mut self, options: ListOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    async fn send(self) -> Result<ObjectList<K>> {
+        let options = self.options;
+        let sent =
+            self.call.send(Verb::List, Unnamed::All, |call| Ok(call.target.list(&options, call.codec.content)?));
+        let sent = sent.await?;
+        let (resource, complete) = (&sent.call.target.resource, sent.call.codec.complete);
+        // Items are decoded as they arrive: the encoded list is never held whole.
+        let mut stream = ListStream::new(sent.response.into_body());
+        let mut items = Vec::new();
+        let failure = loop {
+            match stream.next().await {
+                Some(Ok(ListItem::Object(bytes))) => match serde_json::from_slice(&bytes) {
+                    Ok(mut object) => {
+                        complete(resource, &mut object);
+                        items.push(object);
+                    }
+                    Err(error) => break ListWatchError::Decode(error.into()),
+                },
+                Some(Ok(ListItem::End(metadata))) => return Ok(ObjectList { metadata, items }),
+                Some(Err(error)) => break error,
+                None => break ListWatchError::Transport("the list ended early".into()),
+            }
+        };
+        Err(Error::new(sent.operation, failure))
+    }
+}

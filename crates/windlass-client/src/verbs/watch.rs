@@ -1,0 +1,139 @@
+//! watch.
+
+use std::{
+    fmt,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use futures::Stream;
+use windlass_api::{ApiResource, Bookmarks, InitialEvents, Object, WatchOptions};
+
+use super::{Call, Unnamed, into_future, within};
+use crate::{
+    Error, Result,
+    error::{Operation, Verb},
+    request::Target,
+    resources::Resources,
+    watch_stream::{RawWatchStream, WatchEvent},
+};
+
+/// Watches objects, once: the watch ends when the server ends it, and is not begun again.
+///
+/// Programs that are to know the state of many objects over time want a shared informer instead.
+#[must_use = "nothing is sent before `.await`"]
+pub struct Watch<K> {
+    call: Call<K>,
+    options: WatchOptions,
+}
+
+/// The events of a watch, decoded. After an error nothing more comes. Dropping it ends the watch.
+#[must_use = "a watch does nothing until it is polled"]
+pub struct WatchStream<K> {
+    events: RawWatchStream,
+    operation: Operation,
+    resource: ApiResource,
+    complete: fn(&ApiResource, &mut K),
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Open,
+    /// There was an error.
+    Over,
+}
+
+into_future! {
+    Watch => WatchStream<K>;
+}
+within!(Watch);
+
+impl<K: Object> Watch<K> {
+    pub(crate) fn new(resources: &Resources<K>, target: Target) -> Self {
+        Self { call: Call::new(resources, target), options: WatchOptions::default() }
+    }
+
+    /// With these labels: `app=web,tier in (a,b)`.
+    pub fn labels(mut self, selector: impl Into<String>) -> Self {
+        self.options.labels = Some(selector.into());
+        self
+    }
+
+    /// With these fields: `metadata.name=n`.
+    pub fn fields(mut self, selector: impl Into<String>) -> Self {
+        self.options.fields = Some(selector.into());
+        self
+    }
+
+    /// Changes after this version. Without one, the present state comes first.
+    pub fn resource_version(mut self, version: impl Into<String>) -> Self {
+        self.options.resource_version = Some(version.into());
+        self
+    }
+
+    /// With bookmarks: versions to go on from, sent now and then.
+    pub fn bookmarks(mut self) -> Self {
+        self.options.bookmarks = Bookmarks::Allow;
+        self
+    }
+
+    /// The present state first, closed by a bookmark; allows bookmarks, too.
+    pub fn initial_events(mut self) -> Self {
+        self.options.initial_events = InitialEvents::Send;
+        self.bookmarks()
+    }
+
+    /// When the server is to end the watch.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.options.timeout = Some(timeout);
+        self
+    }
+
+    async fn send(self) -> Result<WatchStream<K>> {
+        let options = self.options;
+        let sent =
+            self.call.send(Verb::Watch, Unnamed::All, |call| Ok(call.target.watch(&options, call.codec.content)?));
+        let sent = sent.await?;
+        Ok(WatchStream {
+            events: RawWatchStream::new(sent.response.into_body()),
+            operation: sent.operation,
+            complete: sent.call.codec.complete,
+            resource: sent.call.target.resource,
+            state: State::Open,
+        })
+    }
+}
+
+impl<K: Object> Stream for WatchStream<K> {
+    type Item = Result<WatchEvent<K>>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = &mut *self;
+        if this.state == State::Over {
+            return Poll::Ready(None);
+        }
+        let Some(event) = ready!(Pin::new(&mut this.events).poll_next(cx)) else { return Poll::Ready(None) };
+        Poll::Ready(Some(match event.and_then(|event| WatchEvent::decode(&event)) {
+            Ok(mut event) => {
+                if let WatchEvent::Added(object) | WatchEvent::Modified(object) | WatchEvent::Deleted(object) =
+                    &mut event
+                {
+                    (this.complete)(&this.resource, object);
+                }
+                Ok(event)
+            }
+            Err(error) => {
+                this.state = State::Over;
+                Err(Error::new(this.operation.clone(), error))
+            }
+        }))
+    }
+}
+
+impl<K> fmt::Debug for WatchStream<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "WatchStream({})", self.operation)
+    }
+}

@@ -1,0 +1,205 @@
+//! create, update, patch and apply.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use serde_json::Value;
+use windlass_api::{DryRun, FieldValidation, Object, Patch, PatchOptions, WriteOptions};
+
+use super::{Call, Unnamed, into_future, within};
+use crate::{Client, Result, error::Verb, request::Target, resources::Resources};
+
+/// Who owns the fields of an apply when neither the call nor the client names an owner: the server demands one.
+const DEFAULT_OWNER: &str = "windlass";
+
+/// Creates an object.
+#[must_use = "nothing is sent before `.await`"]
+pub struct Create<K> {
+    call: Call<K>,
+    object: serde_json::Result<Bytes>,
+    options: WriteOptions,
+}
+
+/// Replaces an object, or a part of it.
+#[must_use = "nothing is sent before `.await`"]
+pub struct Update<K> {
+    call: Call<K>,
+    object: serde_json::Result<Bytes>,
+    options: WriteOptions,
+}
+
+/// Changes an object.
+#[must_use = "nothing is sent before `.await`"]
+pub struct PatchOne<K> {
+    call: Call<K>,
+    patch: Patch,
+    options: PatchOptions,
+}
+
+/// Server-side apply.
+#[must_use = "nothing is sent before `.await`"]
+pub struct Apply<K> {
+    call: Call<K>,
+    object: serde_json::Result<Value>,
+    options: PatchOptions,
+}
+
+into_future! {
+    Create => K;
+    Update => K;
+    PatchOne => K;
+    Apply => K;
+}
+within!(Create Update PatchOne Apply);
+
+/// The options of every write.
+macro_rules! write_options {
+    ($($builder:ident: $($path:ident).+;)*) => {$(
+        impl<K: Object> $builder<K> {
+            /// In whose name the fields are written, in place of the client's owner.
+            pub fn field_manager(mut self, owner: impl Into<String>) -> Self {
+                self.$($path).+.field_manager = Some(owner.into());
+                self
+            }
+
+            /// Everything but the storing: the answer is what would be stored.
+            pub fn dry_run(mut self) -> Self {
+                self.$($path).+.dry_run = DryRun::All;
+                self
+            }
+
+            /// What becomes of fields that the kind does not have.
+            pub fn field_validation(mut self, validation: FieldValidation) -> Self {
+                self.$($path).+.field_validation = Some(validation);
+                self
+            }
+        }
+    )*};
+}
+
+write_options! {
+    Create: options;
+    Update: options;
+    PatchOne: options.write;
+    Apply: options.write;
+}
+
+impl<K: Object> Create<K> {
+    pub(crate) fn new(resources: &Resources<K>, target: Target, object: &K) -> Self {
+        let mut call = Call::new(resources, target);
+        let metadata = object.metadata();
+        call.subject = metadata.name.clone().or_else(|| metadata.generate_name.clone());
+        let object = (resources.codec.encode)(&resources.resource, object);
+        Self { object, options: write_options_of(&call.client), call }
+    }
+
+    async fn send(self) -> Result<K> {
+        let (object, options) = (self.object, self.options);
+        let sent = self.call.send(Verb::Create, Unnamed::Default, |call| Ok(call.target.create(object?, &options)?));
+        sent.await?.object().await
+    }
+}
+
+impl<K: Object> Update<K> {
+    pub(crate) fn new(resources: &Resources<K>, target: Target, object: &K) -> Self {
+        let call = Call::new(resources, target);
+        let object = (resources.codec.encode)(&resources.resource, object);
+        Self { object, options: write_options_of(&call.client), call }
+    }
+
+    /// A part of the object, `status`; the server takes that part and ignores the rest.
+    pub fn subresource(mut self, subresource: impl Into<Cow<'static, str>>) -> Self {
+        self.call.subresource(subresource);
+        self
+    }
+
+    async fn send(self) -> Result<K> {
+        let (object, options) = (self.object, self.options);
+        let sent = self.call.send(Verb::Update, Unnamed::Default, |call| Ok(call.target.update(object?, &options)?));
+        sent.await?.object().await
+    }
+}
+
+impl<K: Object> PatchOne<K> {
+    pub(crate) fn new(resources: &Resources<K>, target: Target, patch: Patch) -> Self {
+        let call = Call::new(resources, target);
+        let options = PatchOptions { write: write_options_of(&call.client), force: None };
+        Self { call, patch, options }
+    }
+
+    /// A part of the object, `status`.
+    pub fn subresource(mut self, subresource: impl Into<Cow<'static, str>>) -> Self {
+        self.call.subresource(subresource);
+        self
+    }
+
+    /// Takes fields from other owners. For [`Patch::Apply`] only; a server refuses it with any other patch.
+    pub fn force(mut self) -> Self {
+        self.options.force = Some(true);
+        self
+    }
+
+    async fn send(mut self) -> Result<K> {
+        let verb = if let Patch::Apply(_) = self.patch {
+            self.options.write.field_manager.get_or_insert_with(|| DEFAULT_OWNER.to_owned());
+            Verb::Apply
+        } else {
+            Verb::Patch
+        };
+        let (patch, options) = (self.patch, self.options);
+        let sent = self.call.send(verb, Unnamed::Default, |call| {
+            let body = serde_json::to_vec(patch.body())?;
+            Ok(call.target.patch(&patch, body.into(), &options)?)
+        });
+        sent.await?.object().await
+    }
+}
+
+impl<K: Object> Apply<K> {
+    pub(crate) fn new(resources: &Resources<K>, target: Target, object: &K) -> Self {
+        let call = Call::new(resources, target);
+        let options = PatchOptions { write: write_options_of(&call.client), force: None };
+        let object = applied(resources, object);
+        Self { call, object, options }
+    }
+
+    /// Takes fields from other owners where they have other values, instead of failing with a conflict.
+    pub fn force(mut self) -> Self {
+        self.options.force = Some(true);
+        self
+    }
+
+    /// A part of the object, `status`.
+    pub fn subresource(mut self, subresource: impl Into<Cow<'static, str>>) -> Self {
+        self.call.subresource(subresource);
+        self
+    }
+
+    async fn send(mut self) -> Result<K> {
+        self.options.write.field_manager.get_or_insert_with(|| DEFAULT_OWNER.to_owned());
+        let (object, options) = (self.object, self.options);
+        let sent = self.call.send(Verb::Apply, Unnamed::Default, |call| {
+            let patch = Patch::Apply(object?);
+            // JSON is YAML, which is what an apply patch is.
+            let body = serde_json::to_vec(patch.body())?;
+            Ok(call.target.patch(&patch, body.into(), &options)?)
+        });
+        sent.await?.object().await
+    }
+}
+
+/// The object as a server takes it in an apply: without managedFields, which only the server may write.
+fn applied<K: Object>(resources: &Resources<K>, object: &K) -> serde_json::Result<Value> {
+    let bytes = if object.metadata().managed_fields.is_some() {
+        let mut object = object.clone();
+        object.metadata_mut().managed_fields = None;
+        (resources.codec.encode)(&resources.resource, &object)?
+    } else {
+        (resources.codec.encode)(&resources.resource, object)?
+    };
+    serde_json::from_slice(&bytes)
+}
+
+fn write_options_of(client: &Client) -> WriteOptions {
+    WriteOptions { field_manager: client.field_owner().map(str::to_owned), ..WriteOptions::default() }
+}

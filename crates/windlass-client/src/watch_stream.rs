@@ -1,0 +1,115 @@
+//! A watch response as a stream of its events: encoded ([`RawWatchStream`]) or decoded ([`WatchEvent`]).
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use futures::Stream;
+use http_body::Body as _;
+use serde::de::DeserializeOwned;
+use windlass_api::{BoxError, EventType, ListWatchError, PartialObject, RawEvent, ResourceVersion, Status};
+
+use crate::{
+    frame::{FRAME_LIMIT, WatchDecoder},
+    transport::Body,
+};
+
+/// The annotation of the bookmark that closes the initial events.
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+
+/// What happened, with the object decoded.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum WatchEvent<K> {
+    /// It came to be, or came to match.
+    Added(K),
+    /// It changed.
+    Modified(K),
+    /// It is gone, or matches no more; its last state.
+    Deleted(K),
+    /// Nothing else happened up to this version.
+    Bookmark(Bookmark),
+}
+
+/// A point that a watch can go on from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bookmark {
+    /// The version.
+    pub resource_version: ResourceVersion,
+    /// Whether the present state, which was asked for first, is complete with this.
+    pub initial_events_end: bool,
+}
+
+/// Yields each event as it arrives. An event of type [`EventType::Error`] is the last; after an error, or the end,
+/// nothing more.
+///
+/// Dropping it ends the request.
+#[derive(Debug)]
+pub(crate) struct RawWatchStream {
+    /// `None` once the watch is over, for better or worse.
+    body: Option<Body>,
+    decoder: WatchDecoder,
+}
+
+impl RawWatchStream {
+    pub(crate) fn new(body: Body) -> Self {
+        Self { body: Some(body), decoder: WatchDecoder::new(FRAME_LIMIT) }
+    }
+
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<RawEvent>, ListWatchError>> {
+        loop {
+            let Some(body) = &mut self.body else { return Poll::Ready(Ok(None)) };
+            if let Some(event) = self.decoder.next_event()? {
+                if event.event_type == EventType::Error {
+                    self.body = None;
+                }
+                return Poll::Ready(Ok(Some(event)));
+            }
+            match ready!(Pin::new(body).poll_frame(cx)) {
+                Some(Ok(frame)) => self.decoder.push(frame.into_data().unwrap_or_default()),
+                Some(Err(error)) => return Poll::Ready(Err(ListWatchError::Transport(error))),
+                None => {
+                    self.body = None;
+                    return Poll::Ready(self.decoder.finish().map_err(Into::into));
+                }
+            }
+        }
+    }
+}
+
+impl Stream for RawWatchStream {
+    type Item = Result<RawEvent, ListWatchError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let outcome = ready!(self.poll_event(cx));
+        if outcome.is_err() {
+            self.body = None;
+        }
+        Poll::Ready(outcome.transpose())
+    }
+}
+
+impl<K: DeserializeOwned> WatchEvent<K> {
+    /// Decodes an event. One of type [`EventType::Error`] becomes an error.
+    pub(crate) fn decode(event: &RawEvent) -> Result<Self, ListWatchError> {
+        fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, ListWatchError> {
+            serde_json::from_slice(body).map_err(|error| ListWatchError::Decode(BoxError::from(error)))
+        }
+        let body = &event.body;
+        Ok(match event.event_type {
+            EventType::Added => Self::Added(read(body)?),
+            EventType::Modified => Self::Modified(read(body)?),
+            EventType::Deleted => Self::Deleted(read(body)?),
+            EventType::Bookmark => {
+                let metadata = read::<PartialObject>(body)?.metadata;
+                let annotations = metadata.annotations.unwrap_or_default();
+                Self::Bookmark(Bookmark {
+                    resource_version: ResourceVersion::new(metadata.resource_version.unwrap_or_default()),
+                    initial_events_end: annotations.get(INITIAL_EVENTS_END).is_some_and(|value| value == "true"),
+                })
+            }
+            EventType::Error => return Err(read::<Status>(body)?.into()),
+        })
+    }
+}
