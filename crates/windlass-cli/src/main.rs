@@ -1,2 +1,67 @@
-//! The windlass command
-fn main() {}
+//! The `windlass` command.
+
+mod commands;
+mod recorder;
+
+use std::{error::Error, process::ExitCode};
+
+use clap::{Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
+
+use commands::{demo, up};
+
+/// A control plane for Kubernetes, and the tools to write controllers for it
+#[derive(Debug, Parser)]
+#[command(name = "windlass", version, propagate_version = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Watch the control loop at work: a control plane in this process, 8 replicas, a pod dies, the loop restores it
+    Demo(demo::Options),
+    /// Run a control plane until SIGINT or SIGTERM: API server, controllers, simulated nodes
+    Up(up::Options),
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::try_from_env("WINDLASS_LOG").unwrap_or_else(|_| EnvFilter::new(default_log(&arguments))))
+        .with_writer(std::io::stderr)
+        .init();
+    let outcome = match arguments.command {
+        Command::Demo(options) => demo::run(options).await,
+        Command::Up(options) => up::run(options).await,
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("windlass: {}", chain(&*error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The demo shows conflicts and retries as part of the loop; as log lines they would only disturb.
+const fn default_log(arguments: &Arguments) -> &'static str {
+    match arguments.command {
+        Command::Demo(_) => "off",
+        Command::Up(_) => "warn",
+    }
+}
+
+/// An error and its causes in one line.
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}

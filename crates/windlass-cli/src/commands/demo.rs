@@ -1,0 +1,104 @@
+//! `windlass demo`: the control loop, visible.
+
+mod play;
+mod story;
+mod view;
+
+use std::{
+    error::Error,
+    io::{self, IsTerminal},
+    time::Duration,
+};
+
+use clap::Args;
+use tokio::sync::oneshot;
+use windlass_client::Client;
+use windlass_controllers::{Controllers, Pace};
+use windlass_runtime::Manager;
+use windlass_server::Server;
+
+use self::{
+    play::Play,
+    story::Story,
+    view::{Colour, Mode, View},
+};
+use crate::recorder::RequestLog;
+
+/// The flags of `windlass demo`.
+#[derive(Args, Debug)]
+pub(crate) struct Options {
+    /// Write no colours
+    #[arg(long)]
+    no_color: bool,
+    /// How many times faster than usual pods start and stop
+    #[arg(long, value_name = "N", default_value_t = 1.0, value_parser = speed)]
+    speed: f64,
+}
+
+/// How long a simulated pod takes to start, at the usual speed.
+const POD_START: Duration = Duration::from_millis(600);
+/// How long a simulated pod takes to stop, at the usual speed.
+const POD_STOP: Duration = Duration::from_millis(300);
+const NODES: usize = 3;
+
+pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
+    let terminal = io::stdout().is_terminal();
+    let plain = options.no_color || !terminal || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let mode = if terminal { Mode::Live } else { Mode::Plain };
+    let story = Story::new(View::new(io::stdout(), mode, if plain { Colour::No } else { Colour::Yes }));
+
+    // The control plane: a server without a socket, a client of it that is overheard, controllers on that client.
+    let server = Server::builder().build();
+    let requests = RequestLog::new({
+        let story = story.clone();
+        move |write| story.wrote(write)
+    });
+    let client = Client::from_service(requests.record(server.service()), "default");
+    let mut manager = Manager::new(client.clone());
+    manager.on_reconcile({
+        let story = story.clone();
+        move |event: &_| story.reconciled(event)
+    });
+    let pace = Pace::new(POD_START.div_f64(options.speed), POD_STOP.div_f64(options.speed));
+    Controllers::all().nodes(NODES).pace(pace).add_to(&mut manager);
+    let play = Play::new(client, &manager, story.clone(), Duration::from_millis(700).div_f64(options.speed));
+
+    let (stop, stopped) = oneshot::channel::<()>();
+    let mut control_plane = tokio::spawn(manager.run(async {
+        // Dropped or told: both mean stop.
+        let _ = stopped.await;
+    }));
+    let outcome = tokio::select! {
+        outcome = play.run() => outcome,
+        ended = &mut control_plane => {
+            ended??;
+            return Err("the control plane ended by itself".into());
+        }
+        _ = tokio::signal::ctrl_c() => Err("interrupted".into()),
+    };
+    drop(stop);
+    control_plane.await??;
+    server.stop();
+    story.sum_up(&requests.counts(), outcome.is_ok())?;
+    outcome
+}
+
+fn speed(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(speed) if (0.1..=1_000.0).contains(&speed) => Ok(speed),
+        _ => Err("expected a number from 0.1 to 1000".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_speed_that_makes_no_sense_is_refused() {
+        assert_eq!(speed("2.5"), Ok(2.5));
+        for odd in ["0", "-1", "NaN", "fast", "1e9"] {
+            assert!(speed(odd).is_err(), "{odd}");
+        }
+    }
+}

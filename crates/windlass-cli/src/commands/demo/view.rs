@@ -1,0 +1,235 @@
+//! What the demo shows: lines that scroll, and in a terminal a panel of pods below them that is painted anew.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, Write},
+    time::Duration,
+};
+
+/// How long a pod's name is shown at most, so that three pods fit a narrow terminal.
+const NAME_WIDTH: usize = 24;
+/// Pods side by side in the panel.
+const COLUMNS: usize = 3;
+
+/// Whether to write colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Colour {
+    Yes,
+    No,
+}
+
+/// How to show things.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Lines only: the output is a file or a pipe.
+    Plain,
+    /// Lines, and the panel: the output is a terminal.
+    Live,
+}
+
+/// One thing to tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Line {
+    /// What the demo does next, as a heading.
+    Act(String),
+    /// What the user would type.
+    Command(String),
+    /// A watch event that became a key: what changed, and whose key it is.
+    Event { change: &'static str, object: String, key: String },
+    /// A worker is done with a key.
+    Reconciled { key: String, took: Duration, outcome: String },
+    /// A request that changed something.
+    Write { request: String, status: u16 },
+    /// Something that had to happen did.
+    Seen(String),
+    /// Something that had to happen did not.
+    Missed(String),
+    /// Anything else.
+    Note(String),
+}
+
+/// A pod as the panel shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PodState {
+    Pending,
+    Starting,
+    Ready,
+    Ending,
+}
+
+/// Writes lines and, in a terminal, keeps the panel below them.
+#[derive(Debug)]
+pub(crate) struct View<W> {
+    out: W,
+    mode: Mode,
+    colour: Colour,
+    pods: BTreeMap<String, PodState>,
+    /// How many lines of the terminal the panel takes at this moment.
+    painted: usize,
+}
+
+impl<W: Write> View<W> {
+    pub(crate) const fn new(out: W, mode: Mode, colour: Colour) -> Self {
+        Self { out, mode, colour, pods: BTreeMap::new(), painted: 0 }
+    }
+
+    /// Tells one thing; `at` is the time since the demo began.
+    pub(crate) fn line(&mut self, at: Duration, line: &Line) -> io::Result<()> {
+        let text = self.text(at, line);
+        self.erase()?;
+        writeln!(self.out, "{text}")?;
+        self.paint()
+    }
+
+    /// The state of a pod; `None` when it is gone.
+    pub(crate) fn pod(&mut self, name: &str, state: Option<PodState>) -> io::Result<()> {
+        let before = match state {
+            Some(state) => self.pods.insert(name.to_owned(), state),
+            None => self.pods.remove(name),
+        };
+        if before == state || self.mode == Mode::Plain {
+            return Ok(());
+        }
+        self.erase()?;
+        self.paint()
+    }
+
+    /// Takes the panel away.
+    pub(crate) fn close(&mut self) -> io::Result<()> {
+        self.erase()?;
+        self.out.flush()
+    }
+
+    fn text(&self, at: Duration, line: &Line) -> String {
+        let time = self.paint_in(Ink::Faint, &format!("{:>7.3}", at.as_secs_f64()));
+        match line {
+            Line::Act(text) => format!("\n{time}  {}", self.paint_in(Ink::Bold, text)),
+            Line::Command(text) => format!("{time}  {}", self.paint_in(Ink::Faint, &format!("$ {text}"))),
+            Line::Event { change, object, key } => {
+                format!("{time}  {} {object} {change} → {key}", self.paint_in(Ink::Blue, "event    "))
+            }
+            Line::Reconciled { key, took, outcome } => {
+                let label = self.paint_in(Ink::Magenta, "reconcile");
+                format!("{time}  {label} {key}: {outcome} in {:.1} ms", took.as_secs_f64() * 1_000.0)
+            }
+            Line::Write { request, status } => {
+                format!("{time}  {} {request} → {status}", self.paint_in(Ink::Yellow, "write    "))
+            }
+            Line::Seen(text) => format!("{time}  {} {text}", self.paint_in(Ink::Green, "seen     ")),
+            Line::Missed(text) => format!("{time}  {} {text}", self.paint_in(Ink::Red, "MISSED   ")),
+            Line::Note(text) => format!("{time}  {text}"),
+        }
+    }
+
+    fn erase(&mut self) -> io::Result<()> {
+        if self.painted > 0 {
+            // Up to the panel's first line, and clear from there to the end of the screen.
+            write!(self.out, "\x1b[{}A\r\x1b[J", self.painted)?;
+            self.painted = 0;
+        }
+        Ok(())
+    }
+
+    fn paint(&mut self) -> io::Result<()> {
+        if self.mode == Mode::Plain || self.pods.is_empty() {
+            return self.out.flush();
+        }
+        let ready = self.pods.values().filter(|state| **state == PodState::Ready).count();
+        writeln!(self.out, "\n  pods: {ready} ready of {}", self.pods.len())?;
+        let names: Vec<_> = self.pods.iter().collect();
+        let rows = names.chunks(COLUMNS);
+        self.painted = 2 + rows.len();
+        for row in rows {
+            for (name, state) in row {
+                let (dot, ink) = state.dot();
+                let short: String = name.chars().take(NAME_WIDTH).collect();
+                write!(self.out, "  {} {short:<NAME_WIDTH$}", self.paint_in(ink, dot))?;
+            }
+            writeln!(self.out)?;
+        }
+        self.out.flush()
+    }
+
+    fn paint_in(&self, ink: Ink, text: &str) -> String {
+        match self.colour {
+            Colour::No => text.to_owned(),
+            Colour::Yes => format!("\x1b[{}m{text}\x1b[0m", ink.code()),
+        }
+    }
+}
+
+impl PodState {
+    const fn dot(self) -> (&'static str, Ink) {
+        match self {
+            Self::Pending => ("○", Ink::Faint),
+            Self::Starting => ("◐", Ink::Yellow),
+            Self::Ready => ("●", Ink::Green),
+            Self::Ending => ("◌", Ink::Red),
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Ink {
+    Bold,
+    Faint,
+    Red,
+    Green,
+    Yellow,
+    Blue,
+    Magenta,
+}
+
+impl Ink {
+    const fn code(self) -> &'static str {
+        match self {
+            Self::Bold => "1",
+            Self::Faint => "2",
+            Self::Red => "31",
+            Self::Green => "32",
+            Self::Yellow => "33",
+            Self::Blue => "34",
+            Self::Magenta => "35",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(mode: Mode, colour: Colour, act: impl FnOnce(&mut View<&mut Vec<u8>>)) -> String {
+        let mut out = Vec::new();
+        act(&mut View::new(&mut out, mode, colour));
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_pipe_gets_plain_lines() {
+        let text = shown(Mode::Plain, Colour::No, |view| {
+            let line = Line::Write { request: "POST pods".to_owned(), status: 201 };
+            view.pod("web-1", Some(PodState::Ready)).unwrap();
+            view.line(Duration::from_millis(1_500), &line).unwrap();
+        });
+        assert_eq!(text, "  1.500  write     POST pods → 201\n");
+    }
+
+    #[test]
+    fn a_terminal_keeps_the_panel_below_the_lines() {
+        let text = shown(Mode::Live, Colour::No, |view| {
+            view.pod("web-1", Some(PodState::Ready)).unwrap();
+            view.pod("web-2", Some(PodState::Pending)).unwrap();
+            view.line(Duration::ZERO, &Line::Note("x".to_owned())).unwrap();
+            view.close().unwrap();
+        });
+        assert!(text.contains("pods: 1 ready of 2"), "{text}");
+        assert_eq!(text.matches("\x1b[3A").count(), 3, "each change takes the panel of three lines away first: {text:?}");
+        assert!(text.ends_with("\x1b[3A\r\x1b[J"));
+    }
+
+    #[test]
+    fn colours_can_be_had() {
+        let line = Line::Seen("x".to_owned());
+        assert!(shown(Mode::Plain, Colour::Yes, |view| view.line(Duration::ZERO, &line).unwrap()).contains("\x1b[32m"));
+    }
+}

@@ -1,0 +1,150 @@
+//! `windlass up`: a control plane as a server.
+
+use std::{
+    error::Error,
+    fs,
+    io::{self, Write as _},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+use tokio::{net::TcpListener, sync::watch};
+use windlass_api::Entropy;
+use windlass_client::{
+    Client, Kubeconfig,
+    config::kubeconfig::{Cluster, User},
+};
+use windlass_controllers::Controllers;
+use windlass_runtime::{Manager, shutdown};
+use windlass_server::{Server, TlsIdentity};
+
+/// The name of cluster, user and context in the kubeconfig.
+const NAME: &str = "windlass";
+
+/// The flags of `windlass up`.
+#[derive(Args, Debug)]
+pub(crate) struct Options {
+    /// Where to listen; port 0 takes a free one
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:6443")]
+    bind: SocketAddr,
+    /// The kubeconfig to write; other entries of an existing file are kept
+    #[arg(long, value_name = "PATH", default_value = "windlass.kubeconfig")]
+    kubeconfig: PathBuf,
+    /// How many nodes to simulate
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    nodes: usize,
+    /// Which controllers to run, separated by commas, or none
+    #[arg(long, value_name = "a,b|none", default_value = "*")]
+    controllers: Controllers,
+}
+
+pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
+    let listener =
+        TcpListener::bind(options.bind).await.map_err(|error| format!("listening on {}: {error}", options.bind))?;
+    let address = listener.local_addr()?;
+    let tls = TlsIdentity::generate(names(address.ip()))?;
+    let token = token();
+    let server = Server::builder().token(token.clone()).build();
+
+    let (stop, stopped) = watch::channel(false);
+    let serving = {
+        let (server, tls, stopped) = (server.clone(), tls.clone(), wait(stopped.clone()));
+        tokio::spawn(async move { server.serve(listener, tls, stopped).await })
+    };
+    let managing = tokio::spawn(manage(&server, &options, tls.ca_pem().to_owned(), wait(stopped)));
+
+    let kubeconfig = write_kubeconfig(&options.kubeconfig, address, tls.ca_pem(), &token)?;
+    println!("ready\nKUBECONFIG={}", kubeconfig.display());
+    // Whoever waits for the line gets it now, also through a pipe.
+    io::stdout().flush()?;
+
+    // Server and manager stop together: what the controllers still write is in process, and needs no socket.
+    let mut managing = managing;
+    let ended = tokio::select! {
+        () = shutdown::signal() => None,
+        ended = &mut managing => Some(ended),
+    };
+    stop.send_replace(true);
+    let managed = match ended {
+        Some(ended) => ended,
+        None => managing.await,
+    };
+    server.stop();
+    serving.await??;
+    Ok(managed??)
+}
+
+/// Runs the chosen controllers on the server, in this process.
+fn manage(
+    server: &Server,
+    options: &Options,
+    ca: String,
+    stopped: impl Future<Output = ()> + Send + 'static,
+) -> impl Future<Output = windlass_runtime::Result<()>> + Send + 'static {
+    let client = Client::from_service(server.service(), "default");
+    let controllers = options.controllers.clone().nodes(options.nodes).root_ca(ca);
+    async move {
+        let mut manager = Manager::new(client);
+        controllers.add_to(&mut manager);
+        manager.run(stopped).await
+    }
+}
+
+async fn wait(mut stopped: watch::Receiver<bool>) {
+    // A sender that is gone means the same as one that says so.
+    let _ = stopped.wait_for(|stopped| *stopped).await;
+}
+
+/// What the certificate is for: whatever a client on this machine or in the cluster may call the server.
+fn names(bound: IpAddr) -> Vec<String> {
+    let mut names = vec!["localhost".to_owned(), Ipv4Addr::LOCALHOST.to_string(), Ipv6Addr::LOCALHOST.to_string()];
+    names.extend(["kubernetes", "kubernetes.default", "kubernetes.default.svc"].map(str::to_owned));
+    if !bound.is_unspecified() && !bound.is_loopback() {
+        names.push(bound.to_string());
+    }
+    names
+}
+
+fn token() -> String {
+    let entropy = Entropy::os();
+    format!("{:016x}{:016x}", entropy.next_u64(), entropy.next_u64())
+}
+
+/// Puts the cluster into a kubeconfig, which may be there already and hold others, and makes it the current one.
+fn write_kubeconfig(path: &Path, address: SocketAddr, ca: &str, token: &str) -> Result<PathBuf, Box<dyn Error>> {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    let server = format!("https://{}", SocketAddr::new(ip, address.port()));
+    let own = Kubeconfig::single(NAME, Cluster::new(server).trusting(ca), User::with_token(token));
+    // Ours come first, and of two entries of one name the first counts.
+    let merged = if path.exists() { own.merge(Kubeconfig::read(path)?) } else { own };
+    merged.write(path)?;
+    Ok(fs::canonicalize(path)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_clusters_in_the_kubeconfig_survive() {
+        let directory = std::env::temp_dir().join(format!("windlass-up-{}", Entropy::os().uuid()));
+        fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("config");
+        Kubeconfig::single("prod", Cluster::new("https://prod"), User::with_token("x")).write(&path).unwrap();
+        write_kubeconfig(&path, "0.0.0.0:7000".parse().unwrap(), "CA", "new").unwrap();
+        write_kubeconfig(&path, "0.0.0.0:7001".parse().unwrap(), "CA", "newer").unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains("https://prod") && text.contains("current-context: windlass"), "{text}");
+        assert!(text.contains("https://127.0.0.1:7001") && !text.contains("7000"), "{text}");
+        fs::write(&path, "not: [a kubeconfig").unwrap();
+        let error = write_kubeconfig(&path, "127.0.0.1:1".parse().unwrap(), "CA", "x").unwrap_err().to_string();
+        assert!(error.contains("config"), "{error}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "not: [a kubeconfig", "what cannot be read is not overwritten");
+        fs::remove_dir_all(directory).unwrap();
+    }
+}
