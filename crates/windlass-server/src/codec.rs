@@ -6,7 +6,7 @@
 //! from the type table (see `types`) when a kind is first used; a decoded tree decodes to itself.
 //!
 //! Errors carry Go's texts, which clients show and tests compare. Not done here: defaulting, validation, conversion
-//! between versions. Custom resources have no Go type: [`decode_custom`].
+//! between versions. Custom resources have no Go type: [`CustomKind`].
 
 mod base64;
 mod convert;
@@ -115,6 +115,9 @@ fn api_version(group: &str, version: &str) -> String {
     if group.is_empty() { version.into() } else { format!("{group}/{version}") }
 }
 
+/// What Go calls a scheme in errors: where it was made, as the official builds have it.
+const SCHEME: &str = "pkg/runtime/scheme.go:111";
+
 /// Why a document was not decoded, before it is put into the words of the answer.
 enum Failure {
     /// Not even its kind could be read.
@@ -131,8 +134,8 @@ impl Plan {
         let decoded = match format {
             Format::Json => self.decode_json(body, validation, Vec::new()),
             Format::Yaml => yaml::parse(body).map_err(Failure::Unrecognized).and_then(|document| {
-                let strict = if validation == FieldValidation::Ignore { None } else { document.duplicates };
-                self.decode_json(&encode(&document.value), validation, strict.into_iter().collect())
+                let strict = yaml_errors(document.duplicates, validation);
+                self.decode_json(&encode(&document.value), validation, strict)
             }),
             Format::Protobuf => self.decode_protobuf(body),
         };
@@ -168,7 +171,7 @@ impl Plan {
         let mut decoded = self.normalise(&tree, FieldValidation::Ignore)?;
         match validation {
             FieldValidation::Strict if !unknown.is_empty() => {
-                return Err(format!("strict decoding error: {}", unknown.join(", ")));
+                return Err(strict_error(&unknown));
             }
             FieldValidation::Ignore => {}
             _ => decoded.warnings = unknown,
@@ -191,10 +194,10 @@ impl Plan {
 
     fn decode_root(&self, body: &[u8], validation: FieldValidation, mut strict: Vec<String>) -> Result<Decoded, String> {
         let strictness = if validation == FieldValidation::Ignore { Strictness::Lenient } else { Strictness::Strict };
-        let root = decode::decode(body, self.root.get(), strictness)?;
+        let root = decode::decode(body, self.root, strictness)?;
         strict.extend(root.strict_errors);
         if validation == FieldValidation::Strict && !strict.is_empty() {
-            return Err(format!("strict decoding error: {}", strict.join(", ")));
+            return Err(strict_error(&strict));
         }
         Ok(Decoded { value: self.object(root.values), warnings: strict })
     }
@@ -241,32 +244,24 @@ impl Plan {
         if same_kind && actual.group == self.group && actual.version == self.version {
             return Ok(());
         }
-        if self.group == "meta.k8s.io" {
-            // Options may come in the version of any group.
-            return if same_kind {
-                Ok(())
-            } else {
-                Err(Failure::Plain(format!("decoded object cannot be converted to {}", self.kind)))
-            };
+        // Options may come in the version of any group.
+        let is_meta = self.group == "meta.k8s.io";
+        if is_meta && same_kind {
+            return Ok(());
         }
         // The two versions of this one are the same type.
         if same_kind && self.kind == "Eviction" && actual.group == self.group {
             return Ok(());
         }
-        let scheme = match self.group.as_str() {
-            "apiextensions.k8s.io" => "k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go:55",
-            "apiregistration.k8s.io" => "k8s.io/kube-aggregator/pkg/apiserver/scheme/scheme.go:28",
-            _ => "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30",
-        };
         let own_scheme = |group: &str| matches!(group, "apiextensions.k8s.io" | "apiregistration.k8s.io");
         let in_scheme = actual.group == self.group || !own_scheme(&self.group) && !own_scheme(&actual.group);
         let gv = api_version(&actual.group, &actual.version);
-        if !in_scheme || !types::is_registered(&actual.group, &actual.version, &actual.kind) {
+        if is_meta || !in_scheme || !types::is_registered(&actual.group, &actual.version, &actual.kind) {
             return Err(actual.failure(format!(
                 "no kind {} is registered for version {} in scheme {}",
                 go_quote(&actual.kind),
                 go_quote(&gv),
-                go_quote(scheme)
+                go_quote(SCHEME)
             )));
         }
         let moved = |group: &str| group == "extensions" || self.kind == "Event";
@@ -319,44 +314,86 @@ impl Actual {
     }
 }
 
-/// Decodes a custom resource: the values as they are, keys in alphabetical order. Duplicate keys are reported (as
-/// warnings, or with `Strict` as the error), the last value counts; unknown fields are the schema's business.
-///
-/// Floats stay floats, so that 1.0 and 1 can be told apart; [`go_numbers`] writes them as Go does.
-pub(crate) fn decode_custom(
-    kind: &str,
-    body: &[u8],
-    format: Format,
-    validation: FieldValidation,
-) -> Result<Decoded, DecodeError> {
-    let error = |message: String| DecodeError { message: unrecognized(kind, &message, body) };
-    let (text, mut strict) = match format {
-        Format::Yaml => {
-            let document = yaml::parse(body).map_err(error)?;
-            (encode(&document.value), document.duplicates.into_iter().collect())
+/// The kind that a custom resource is expected to be.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CustomKind<'a> {
+    pub(crate) group: &'a str,
+    pub(crate) version: &'a str,
+    pub(crate) kind: &'a str,
+}
+
+impl CustomKind<'_> {
+    /// Decodes a custom resource: the values as they are, keys in alphabetical order. Kind and apiVersion must be there,
+    /// and the apiVersion must be the expected one; another kind is for validation to find.
+    ///
+    /// Duplicate keys become warnings, also with `Strict`: unknown fields are the schema's business, and all are reported
+    /// together (see [`Self::strict_error`]). Floats stay floats, so that 1.0 and 1 can be told apart; [`go_numbers`] writes
+    /// them as Go does.
+    pub(crate) fn decode(&self, body: &[u8], format: Format, validation: FieldValidation) -> Result<Decoded, DecodeError> {
+        let unrecognized = |message: String| DecodeError { message: unrecognized(self.kind, &message, body) };
+        let (text, mut warnings) = match format {
+            Format::Yaml => {
+                let document = yaml::parse(body).map_err(unrecognized)?;
+                (encode(&document.value), yaml_errors(document.duplicates, validation))
+            }
+            Format::Json | Format::Protobuf => (body.to_vec(), Vec::new()),
+        };
+        let meta = json::interpret(&text)
+            .map_err(|message| unrecognized(format!("couldn't get version/kind; json parse error: {message}")))?;
+        if meta.api_version.matches('/').count() > 1 {
+            return Err(unrecognized(format!("unexpected GroupVersion string: {}", meta.api_version)));
         }
-        Format::Json | Format::Protobuf => (body.to_vec(), Vec::new()),
-    };
-    let meta = json::interpret(&text)
-        .map_err(|message| error(format!("couldn't get version/kind; json parse error: {message}")))?;
-    if meta.kind.is_empty() {
-        return Err(error(format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(body))));
+        if meta.kind.is_empty() {
+            return Err(unrecognized(format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(body))));
+        }
+        let strictness = if validation == FieldValidation::Ignore { Strictness::Lenient } else { Strictness::Strict };
+        let (mut value, duplicates) =
+            decode::decode_any(&text, strictness).map_err(|message| self.content_error(&meta.kind, &message))?;
+        let expected = api_version(self.group, self.version);
+        if meta.api_version != expected {
+            let message = format!(
+                "the API version in the data ({}) does not match the expected API version ({expected})",
+                meta.api_version
+            );
+            return Err(DecodeError { message });
+        }
+        warnings.extend(duplicates);
+        sort_keys(&mut value);
+        Ok(Decoded { value, warnings })
     }
+
+    /// The answer to a document whose content is wrong; `kind` is what the document says it is.
+    pub(crate) fn content_error(&self, kind: &str, message: &str) -> DecodeError {
+        let version = go_quote(self.version);
+        DecodeError { message: format!("{kind} in version {version} cannot be handled as a {}: {message}", self.kind) }
+    }
+}
+
+/// The metadata of a custom resource, which has a Go type: normalised, with warnings whose paths begin with `metadata`.
+/// The error is Go's message.
+pub(crate) fn decode_object_meta(metadata: &Value, validation: FieldValidation) -> Result<Decoded, String> {
+    let target = types::named("apimachinery/pkg/apis/meta/v1.ObjectMeta");
     let strictness = if validation == FieldValidation::Ignore { Strictness::Lenient } else { Strictness::Strict };
-    let version = meta.api_version.rsplit('/').next().unwrap_or_default();
-    let content = |message: String| DecodeError {
-        message: format!("{} in version {} cannot be handled as a {kind}: {message}", meta.kind, go_quote(version)),
-    };
-    let (mut value, duplicates) = decode::decode_any(&text, strictness).map_err(content)?;
-    if strictness == Strictness::Lenient {
-        strict.clear();
+    let root = decode::decode(&encode(metadata), target, strictness)?;
+    let inside = |warning: String| warning.replacen(" field \"", " field \"metadata.", 1);
+    let warnings = root.strict_errors.into_iter().map(inside).collect();
+    Ok(Decoded { value: shape::object(target.get(), root.values), warnings })
+}
+
+/// The one message for all unknown and duplicate fields, when they are errors.
+pub(crate) fn strict_error(errors: &[String]) -> String {
+    format!("strict decoding error: {}", errors.join(", "))
+}
+
+/// Duplicate keys of a YAML document: one error when they are errors, otherwise a warning each.
+fn yaml_errors(duplicates: Vec<String>, validation: FieldValidation) -> Vec<String> {
+    match validation {
+        FieldValidation::Strict if !duplicates.is_empty() => {
+            vec![format!("yaml: unmarshal errors:\n  {}", duplicates.join("\n  "))]
+        }
+        FieldValidation::Ignore => Vec::new(),
+        _ => duplicates,
     }
-    strict.extend(duplicates);
-    if validation == FieldValidation::Strict && !strict.is_empty() {
-        return Err(content(format!("strict decoding error: {}", strict.join(", "))));
-    }
-    sort_keys(&mut value);
-    Ok(Decoded { value, warnings: strict })
 }
 
 /// Decodes JSON without any type, as a patch is: integers stay integers, the last of duplicate keys counts and with

@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::{
-    decode,
+    base64, decode,
     types::{Kind, Struct, Type},
 };
 
@@ -52,7 +52,9 @@ impl Converter {
             Kind::Struct(inner) => self.fields(value, inner.get()),
             // These read JSON themselves, so the decoder has the right errors for them.
             Kind::Special(_) => Ok(()),
-            Kind::Bytes if value.is_string() => Ok(()),
+            Kind::Bytes if value.is_string() => base64::normalise(value.as_str().unwrap_or_default())
+                .map(drop)
+                .map_err(|error| format!("error decoding from json: {error}")),
             Kind::Slice(element) => {
                 let Value::Array(items) = value else {
                     return Err(format!("cannot restore slice from {}", go_kind(value)));

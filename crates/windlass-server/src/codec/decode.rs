@@ -2,8 +2,9 @@
 //! ignores, and which error it reports.
 //!
 //! The text must have passed `json::check` or been written by ourselves; that bounds the recursion as well.
-//! One difference: when a key of a struct occurs twice, Go decodes the second value into the first one, here the second
-//! replaces it (in maps both keep their entries).
+//! When a key occurs twice, Go decodes the second value into the first one: structs and maps are merged.
+
+use std::borrow::Cow;
 
 use serde_json::{Map, Number, Value};
 
@@ -12,11 +13,14 @@ use super::{
     quote::quote,
     shape,
     time::{self, Precision},
-    types::{self, Kind, Special, Struct, Type},
+    types::{self, Kind, Special, Struct, StructRef, Type},
 };
 
 /// How many strict errors are kept; Go stops there too.
 const MAX_STRICT_ERRORS: usize = 100;
+
+/// How often structs are merged that occur twice; after that the last one counts. Each time costs what came before.
+const MAX_MERGES: usize = 8;
 
 /// An error that ends the decoding. What Go only remembers is in `Decoder::saved`.
 #[derive(Debug)]
@@ -62,9 +66,9 @@ pub(super) struct Root {
 }
 
 /// Decodes a document into the struct; the error is Go's message.
-pub(super) fn decode(data: &[u8], shape: &'static Struct, strictness: Strictness) -> Result<Root, String> {
+pub(super) fn decode(data: &[u8], target: StructRef, strictness: Strictness) -> Result<Root, String> {
     let mut decoder = Decoder::new(data, strictness);
-    let values = decoder.root(shape).map_err(|failure| failure.to_string())?;
+    let values = decoder.root(target).map_err(|failure| failure.to_string())?;
     match decoder.saved {
         Some(error) => Err(error.to_string()),
         None => Ok(Root { values, strict_errors: decoder.strict_errors }),
@@ -102,6 +106,7 @@ struct Decoder<'a> {
     /// Struct and dotted field path for type errors: without indices and map keys.
     owner: &'static str,
     fields: Vec<&'static str>,
+    merges: usize,
 }
 
 impl<'a> Decoder<'a> {
@@ -115,10 +120,12 @@ impl<'a> Decoder<'a> {
             path: String::new(),
             owner: "",
             fields: Vec::new(),
+            merges: 0,
         }
     }
 
-    fn root(&mut self, shape: &'static Struct) -> Result<Vec<Option<Value>>, Failure> {
+    fn root(&mut self, target: StructRef) -> Result<Vec<Option<Value>>, Failure> {
+        let shape = target.get();
         match self.peek() {
             b'{' => self.fields(shape),
             b'n' => Ok(vec![None; shape.fields.len()]),
@@ -128,7 +135,7 @@ impl<'a> Decoder<'a> {
                     value: word.into(),
                     owner: "",
                     field: String::new(),
-                    ty: shape.name.into(),
+                    ty: target.go_name().into(),
                 }));
                 Ok(Vec::new())
             }
@@ -192,6 +199,8 @@ impl<'a> Decoder<'a> {
         let mut values = vec![None; shape.fields.len()];
         let mut seen = 0u128;
         let mut next = 0;
+        // The texts of the fields that are structs, in case that they come again.
+        let mut texts: Vec<(usize, Cow<'_, [u8]>)> = Vec::new();
         let (owner, depth, path) = (self.owner, self.fields.len(), self.path.len());
         self.open();
         while let Some(key) = self.key() {
@@ -202,7 +211,8 @@ impl<'a> Decoder<'a> {
             };
             next = index + 1;
             let field = &shape.fields[index];
-            if seen & 1 << index != 0 {
+            let again = seen & 1 << index != 0;
+            if again {
                 self.strict_error("duplicate", &key);
             }
             seen |= 1 << index;
@@ -211,7 +221,19 @@ impl<'a> Decoder<'a> {
             self.fields.push(field.name);
             self.push_key(field.name);
             let is_null = self.peek() == b'n';
-            let value = self.value(&field.ty)?;
+            let start = self.at;
+            let mut value = self.value(&field.ty)?;
+            if field.ty.as_struct().is_some() && !is_null {
+                let text = Cow::Borrowed(&self.data[start..self.at]);
+                match texts.iter_mut().find(|(earlier, _)| *earlier == index) {
+                    Some((_, earlier)) if self.merges < MAX_MERGES => {
+                        *earlier = Cow::Owned(join(earlier, &text));
+                        value = self.merged(earlier, &field.ty)?;
+                    }
+                    Some(_) => {}
+                    None => texts.push((index, text)),
+                }
+            }
             let slot = &mut values[index];
             match (&field.ty.kind, value, slot) {
                 (Kind::Map { .. }, Some(Value::Object(later)), Some(Value::Object(earlier))) => earlier.extend(later),
@@ -230,6 +252,20 @@ impl<'a> Decoder<'a> {
             self.path.truncate(path);
         }
         Ok(values)
+    }
+
+    /// Decodes the text of two objects that were one and the same struct.
+    fn merged(&mut self, text: &[u8], ty: &Type) -> Result<Option<Value>, Failure> {
+        self.merges += 1;
+        let mut inner = Decoder::new(text, Strictness::Lenient);
+        (inner.owner, inner.merges) = (self.owner, self.merges);
+        inner.fields.clone_from(&self.fields);
+        let value = inner.value(ty)?;
+        self.merges = inner.merges;
+        if let Some(failure) = inner.saved {
+            self.save(failure);
+        }
+        Ok(value)
     }
 
     fn array(&mut self, element: &Type) -> Result<Value, Failure> {
@@ -390,11 +426,10 @@ impl<'a> Decoder<'a> {
 
     /// A schema inside of one of the unions: decoded on its own, so nothing in it is reported as unknown.
     fn schema(&mut self) -> Result<Value, Failure> {
-        let shape = types::json_schema().get();
         let mut inner = Decoder::new(self.raw(), Strictness::Lenient);
-        let values = inner.root(shape);
+        let values = inner.root(types::json_schema());
         let values = self.nested(inner.saved, values)?;
-        Ok(shape::object(shape, values))
+        Ok(shape::object(types::json_schema().get(), values))
     }
 
     fn schemas(&mut self) -> Result<Vec<Value>, Failure> {
@@ -671,6 +706,16 @@ impl<'a> Decoder<'a> {
             }
         }
     }
+}
+
+/// One object of the members of two.
+fn join(first: &[u8], second: &[u8]) -> Vec<u8> {
+    let members = |text: &'_ [u8]| -> Option<Vec<u8>> {
+        let inside = text.trim_ascii().strip_prefix(b"{")?.strip_suffix(b"}")?.trim_ascii();
+        (!inside.is_empty()).then(|| inside.to_vec())
+    };
+    let members: Vec<Vec<u8>> = [members(first), members(second)].into_iter().flatten().collect();
+    [b"{".as_slice(), &members.join(&b','), b"}"].concat()
 }
 
 /// A float as Go writes it: without a fraction when it has none.

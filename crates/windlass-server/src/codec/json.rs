@@ -59,7 +59,8 @@ impl Scanner<'_> {
                     self.at += 1;
                     self.open.push(open == b'{');
                     if self.open.len() > MAX_DEPTH {
-                        return Err("exceeded max depth".into());
+                        self.at -= 1;
+                        return Err(self.unexpected("exceeded max depth"));
                     }
                     self.space();
                     match (open, self.peek()?) {
@@ -348,7 +349,7 @@ mod tests {
     fn depth_is_bounded_and_a_deep_document_needs_no_stack() {
         let deep = |depth| "[".repeat(depth) + &"]".repeat(depth);
         assert_eq!(check(deep(MAX_DEPTH).as_bytes()), Ok(()));
-        assert_eq!(check(deep(1_000_000).as_bytes()), Err("exceeded max depth".into()));
+        assert_eq!(check(deep(1_000_000).as_bytes()), Err("invalid character '[' exceeded max depth".into()));
     }
 
     #[test]

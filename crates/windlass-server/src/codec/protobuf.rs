@@ -419,6 +419,7 @@ fn expect(wire: u8, expected: u8, name: &str) -> Result<(), String> {
     if wire == expected {
         return Ok(());
     }
+    let name = if name == "metadata" { "objectMeta" } else { name };
     let mut letters = name.chars();
     let field: String = letters.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(letters).collect();
     Err(format!("proto: wrong wireType = {wire} for field {field}"))

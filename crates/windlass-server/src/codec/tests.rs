@@ -92,6 +92,16 @@ fn type_errors_name_the_struct_and_the_path() {
         ),
         (
             POD,
+            r#"{"spec":{"volumes":[{"name":"a","emptyDir":{"medium":5}}]}}"#,
+            "json: cannot unmarshal number into Go struct field EmptyDirVolumeSource.spec.volumes.VolumeSource.emptyDir.medium of type v1.StorageMedium",
+        ),
+        (
+            POD,
+            r#"{"spec":{"containers":[{"livenessProbe":{"httpGet":{"port":1.5}}}]}}"#,
+            "json: cannot unmarshal number 1.5 into Go struct field HTTPGetAction.spec.containers.livenessProbe.ProbeHandler.httpGet.port of type int32",
+        ),
+        (
+            POD,
             r#"{"metadata":{"creationTimestamp":"abc"}}"#,
             r#"parsing time "abc" as "2006-01-02T15:04:05Z07:00": cannot parse "abc" as "2006""#,
         ),
@@ -145,7 +155,7 @@ fn a_document_of_another_kind_or_version_is_refused() {
         (
             CONFIG_MAP,
             r#"{"kind":"ConfigMap","apiVersion":"v2"}"#,
-            r#"ConfigMap in version "v2" cannot be handled as a ConfigMap: no kind "ConfigMap" is registered for version "v2" in scheme "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30""#,
+            r#"ConfigMap in version "v2" cannot be handled as a ConfigMap: no kind "ConfigMap" is registered for version "v2" in scheme "pkg/runtime/scheme.go:111""#,
         ),
         (
             DEPLOYMENT,
@@ -159,6 +169,11 @@ fn a_document_of_another_kind_or_version_is_refused() {
     let options = of(("meta.k8s.io", "v1", "DeleteOptions"));
     let body = br#"{"kind":"DeleteOptions","apiVersion":"apps/v1","gracePeriodSeconds":0}"#;
     let decoded = options.decode(body, Format::Json, FieldValidation::Ignore).unwrap();
+    let wrong = options.decode(br#"{"kind":"ConfigMap","apiVersion":"v1"}"#, Format::Json, FieldValidation::Ignore);
+    assert_eq!(
+        wrong.unwrap_err().to_string(),
+        r#"no kind "ConfigMap" is registered for version "v1" in scheme "pkg/runtime/scheme.go:111""#
+    );
     assert_eq!(decoded.value["gracePeriodSeconds"], json!(0));
 }
 
@@ -226,21 +241,131 @@ fn decoding_what_was_decoded_changes_nothing_for_any_kind() {
 
 #[test]
 fn custom_resources_keep_their_values_and_sort_their_keys() {
+    let foo = CustomKind { group: "ex.io", version: "v1", kind: "Foo" };
     let body = br#"{"kind":"Foo","spec":{"b":1.0,"a":{"y":null,"x":[{}]},"b":2.0},"apiVersion":"ex.io/v1"}"#;
-    let decoded = decode_custom("Foo", body, Format::Json, FieldValidation::Warn).unwrap();
+    let decoded = foo.decode(body, Format::Json, FieldValidation::Strict).unwrap();
     assert_eq!(decoded.value.to_string(), r#"{"apiVersion":"ex.io/v1","kind":"Foo","spec":{"a":{"x":[{}],"y":null},"b":2.0}}"#);
     assert_eq!(decoded.warnings, [r#"duplicate field "spec.b""#]);
     let mut value = decoded.value;
     go_numbers(&mut value);
     assert_eq!(value["spec"]["b"].to_string(), "2");
-    assert_eq!(
-        decode_custom("Foo", br#"{"a":1}"#, Format::Json, FieldValidation::Warn).unwrap_err().to_string(),
-        r#"the object provided is unrecognized (must be of type Foo): Object 'Kind' is missing in '{"a":1}' ({"a":1})"#
-    );
+    let error = |body: &str| foo.decode(body.as_bytes(), Format::Json, FieldValidation::Warn).unwrap_err().to_string();
+    for (body, expected) in [
+        (r#"{"a":1}"#, r#"the object provided is unrecognized (must be of type Foo): Object 'Kind' is missing in '{"a":1}' ({"a":1})"#),
+        (r#"{"kind":"Foo"}"#, "the API version in the data () does not match the expected API version (ex.io/v1)"),
+        (
+            r#"{"apiVersion":"ex.io/v1","kind":"Foo","a":1e400}"#,
+            r#"Foo in version "v1" cannot be handled as a Foo: json: cannot unmarshal number 1e400 into Go value of type float64"#,
+        ),
+    ] {
+        assert_eq!(error(body), expected);
+    }
+}
+
+#[test]
+fn the_metadata_of_custom_resources_is_typed() {
+    let decoded = decode_object_meta(&json!({"labels": {}, "name": "a", "bogus": 1}), FieldValidation::Warn).unwrap();
+    assert_eq!(decoded.value, json!({"name": "a"}));
+    assert_eq!(decoded.warnings, [r#"unknown field "metadata.bogus""#]);
+    for (metadata, expected) in [
+        (json!({"name": 5}), "json: cannot unmarshal number into Go struct field ObjectMeta.name of type string"),
+        (json!("x"), "json: cannot unmarshal string into Go value of type v1.ObjectMeta"),
+    ] {
+        assert_eq!(decode_object_meta(&metadata, FieldValidation::Warn).unwrap_err(), expected);
+    }
+}
+
+#[test]
+fn structs_that_occur_twice_are_merged() {
+    let body = r#"{"metadata":{"name":"a","labels":{"x":"1"}},"metadata":{"labels":{"y":"2"}},"data":{"a":"1"},"data":{"b":"2"}}"#;
+    let decoded = decode(CONFIG_MAP, body);
+    assert_eq!(decoded.value["metadata"], json!({"name": "a", "labels": {"x": "1", "y": "2"}}));
+    assert_eq!(decoded.value["data"], json!({"a": "1", "b": "2"}));
+    assert_eq!(decoded.warnings, [r#"duplicate field "metadata""#, r#"duplicate field "data""#]);
 }
 
 #[test]
 fn deep_documents_are_refused_without_using_the_stack() {
     let deep = format!(r#"{{"spec":{}{}}}"#, "[".repeat(500_000), "]".repeat(500_000));
     assert!(error(POD, &deep).contains("exceeded max depth"));
+}
+
+/// Bodies of every kind that Go wrote (`tools/bodies`), as protobuf and as JSON.
+fn bodies() -> impl Iterator<Item = (&'static Plan, Vec<u8>, &'static str)> {
+    use ::base64::{Engine, prelude::BASE64_STANDARD};
+    include_str!("../../testdata/bodies.tsv").lines().map(|line| {
+        let columns: Vec<&str> = line.split('\t').collect();
+        let plan = plan(columns[0], columns[1], columns[2]).unwrap();
+        (plan, BASE64_STANDARD.decode(columns[3]).unwrap(), columns[4])
+    })
+}
+
+#[test]
+fn protobuf_and_json_of_every_kind_give_what_go_writes() {
+    let mut count = 0;
+    for (plan, protobuf, json) in bodies() {
+        let decoded = plan.decode(&protobuf, Format::Protobuf, FieldValidation::Strict).unwrap();
+        let json = if plan.group == "meta.k8s.io" { json.replace(r#""v1""#, r#""meta.k8s.io/v1""#) } else { json.to_owned() };
+        assert_eq!(decoded.value.to_string(), json, "protobuf of {}", plan.kind);
+        let decoded = plan.decode(json.as_bytes(), Format::Json, FieldValidation::Strict).unwrap();
+        assert_eq!(decoded.value.to_string(), json, "JSON of {}", plan.kind);
+        let yaml = to_yaml(&decoded.value);
+        let decoded = plan.decode(yaml.as_bytes(), Format::Yaml, FieldValidation::Strict).unwrap();
+        assert_eq!(decoded.value, serde_json::from_str::<Value>(&json).unwrap(), "YAML of {}", plan.kind);
+        count += 1;
+    }
+    assert!(count > 70, "{count} kinds");
+}
+
+#[test]
+fn broken_protobuf_is_an_error_and_never_a_panic() {
+    let pod = of(POD);
+    for (body, expected) in [
+        (&b""[..], "empty data (<empty>)"),
+        (b"abc", "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0] (616263)"),
+        (b"k8s\0", "empty body (6b387300)"),
+        (b"k8s\0\x0a", "unexpected EOF (6b3873000a)"),
+    ] {
+        let message = pod.decode(body, Format::Protobuf, FieldValidation::Warn).unwrap_err().to_string();
+        assert_eq!(message, format!("the object provided is unrecognized (must be of type Pod): {expected}"));
+    }
+    let message = pod.decode(b"k8s\0\x12\x02\x08\x05", Format::Protobuf, FieldValidation::Warn).unwrap_err().to_string();
+    assert_eq!(message, r#"Pod in version "v1" cannot be handled as a Pod: proto: wrong wireType = 0 for field ObjectMeta"#);
+    // Cut off or damaged anywhere, a body is an error or another object.
+    for (plan, protobuf, _) in bodies() {
+        let step = protobuf.len() / 150 + 1;
+        for at in (0..protobuf.len()).step_by(step) {
+            drop(plan.decode(&protobuf[..at], Format::Protobuf, FieldValidation::Warn));
+            let mut damaged = protobuf.clone();
+            damaged[at] ^= 0x5B;
+            drop(plan.decode(&damaged, Format::Protobuf, FieldValidation::Warn));
+        }
+    }
+}
+
+#[test]
+fn hostile_protobuf_is_bounded() {
+    // Lists in a schema: properties.items.schema.… nested far too deep, and very many empty containers.
+    let field = |number: u8, body: Vec<u8>| {
+        let mut length = body.len();
+        let mut bytes = vec![number << 3 | 2];
+        while length >= 0x80 {
+            bytes.push((length & 0x7F) as u8 | 0x80);
+            length >>= 7;
+        }
+        bytes.push(u8::try_from(length).unwrap());
+        [bytes, body].concat()
+    };
+    let mut spec = Vec::new();
+    for _ in 0..250_000 {
+        spec.extend([2 << 3 | 2, 0]);
+    }
+    let body = [b"k8s\0".to_vec(), field(2, field(2, spec))].concat();
+    let message = of(POD).decode(&body, Format::Protobuf, FieldValidation::Warn).unwrap_err().to_string();
+    assert!(message.ends_with("more than 200000 elements"), "{message}");
+    let mut schema = Vec::new();
+    for _ in 0..2000 {
+        schema = field(27, schema); // not
+    }
+    drop(of(("apiextensions.k8s.io", "v1", "CustomResourceDefinition")).decode(&[b"k8s\0".to_vec(), field(2, schema)].concat(), Format::Protobuf, FieldValidation::Warn));
 }

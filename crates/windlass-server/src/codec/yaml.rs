@@ -1,7 +1,8 @@
 //! YAML as the API server reads and writes it: not YAML 1.2 but what Go's yaml.v2 makes of 1.1.
 //!
 //! `y`, `yes`, `on` and their opposites are booleans, `0644` is octal, `<<` merges, times stay strings; of several
-//! documents only the first counts. Structure comes from granit-parser; scalars are resolved here.
+//! documents only the first counts. Structure comes from granit-parser; scalars are resolved here. What is broken is
+//! refused, but only the commonest errors have Go's words; tabs as indentation are let through.
 
 mod emit;
 
@@ -22,15 +23,15 @@ const MAX_ALIASED: usize = 100_000;
 #[derive(Debug)]
 pub(super) struct Document {
     pub(super) value: Value,
-    /// All duplicate keys, as the one error that Go makes of them.
-    pub(super) duplicates: Option<String>,
+    /// A line of text for each duplicate key.
+    pub(super) duplicates: Vec<String>,
 }
 
 /// Reads the first document of the text; the error is close to Go's.
 pub(super) fn parse(text: &[u8]) -> Result<Document, String> {
     let text = std::str::from_utf8(text).map_err(|_| "yaml: invalid leading UTF-8 octet".to_owned())?;
-    let mut reader =
-        Reader { parser: Parser::new_from_str(text), anchors: HashMap::new(), aliased: 0, duplicates: Vec::new() };
+    let parser = Parser::new_from_str_with_options(text, granit_parser::options! { emit_unresolved_aliases: true });
+    let mut reader = Reader { parser, anchors: HashMap::new(), aliased: 0, duplicates: Vec::new() };
     let mut value = Value::Null;
     while let Some((event, span)) = reader.next()? {
         match event {
@@ -40,9 +41,7 @@ pub(super) fn parse(text: &[u8]) -> Result<Document, String> {
         }
     }
     go_numbers(&mut value);
-    let duplicates = (!reader.duplicates.is_empty())
-        .then(|| format!("yaml: unmarshal errors:\n  {}", reader.duplicates.join("\n  ")));
-    Ok(Document { value, duplicates })
+    Ok(Document { value, duplicates: reader.duplicates })
 }
 
 struct Reader<'a> {
@@ -122,6 +121,7 @@ impl<'a> Reader<'a> {
                 }
                 _ => Err("yaml: anchor value contains itself".into()),
             },
+            Event::UnresolvedAlias(name) => Err(format!("yaml: unknown anchor '{name}' referenced")),
             _ => Err(format!("yaml: line {}: did not find expected node content", span.start.line())),
         }
     }
@@ -141,7 +141,7 @@ impl<'a> Reader<'a> {
                 Node::Merge => self.merge(&mut entries, value, line)?,
                 Node::NotFinite(name) => self.insert(&mut entries, dotted(name).to_owned(), value, line),
                 Node::Value(key) => {
-                    let key = key_text(key)?;
+                    let key = key_text(key, &value)?;
                     self.insert(&mut entries, key, value, line);
                 }
             }
@@ -215,7 +215,7 @@ fn scan_error(error: &ScanError) -> String {
     }
 }
 
-fn key_text(key: Value) -> Result<String, String> {
+fn key_text(key: Value, value: &Value) -> Result<String, String> {
     match key {
         Value::String(text) => Ok(text),
         Value::Bool(flag) => Ok(flag.to_string()),
@@ -223,7 +223,7 @@ fn key_text(key: Value) -> Result<String, String> {
             .filter(|_| number.is_f64())
             .unwrap_or(number)
             .to_string()),
-        Value::Null => Err("unsupported map key of type: %!s(<nil>), key: <nil>".into()),
+        Value::Null => Err(format!("unsupported map key of type: %!s(<nil>), key: <nil>, value: {value}")),
         Value::Array(_) | Value::Object(_) => Err(format!("yaml: invalid map key: {key}")),
     }
 }

@@ -451,7 +451,7 @@ fn element_kind(lists: &[&[Value]]) -> Result<Option<&'static str>, Error> {
     for item in lists.iter().copied().flatten() {
         let kind = match item {
             Value::Object(_) => "map",
-            Value::Array(_) => return Err(Error::Unprocessable),
+            Value::Array(_) if found.is_none() => return Err(Error::Unprocessable),
             other => go_type(other),
         };
         if found.is_some_and(|found| found != kind) {

@@ -176,7 +176,7 @@ fn strategic_patches_that_cannot_be_merged_say_why() {
         (json!({"spec": {"$deleteFromPrimitiveListcontainers": []}}), 400, "invalid patch format of primitive list"),
         (json!({"spec": {"$setElementOrdercontainers": []}}), 400, "invalid patch format of setElementOrder list"),
         (json!({"metadata": {"finalizers": [1]}}), 500, "list element types are not identical: [[a] [1]]"),
-        (json!({"metadata": {"finalizers": [["x"]]}}), 422, "the server rejected our request due to an error in our request"),
+        (json!({"metadata": {"finalizers": [["x"]]}}), 500, "list element types are not identical: [[a] [[x]]]"),
         (json!({"spec": {"containers": [{"$patch": "merge"}]}}), 500, "merging lists cannot yet be specified in the patch"),
         (
             json!({"spec": {"$setElementOrder/containers": [{"name": "a"}], "containers": [{"name": "b"}]}}),

@@ -133,7 +133,7 @@ impl Emitter {
 
     /// Text whose lone spaces may become line breaks; `edge` keeps the first and last ones.
     fn folded(&mut self, text: &str, indent: usize, fold: bool, edge: usize, mut write: impl FnMut(&mut Self, char)) {
-        let mut spaces = false;
+        let (mut spaces, mut broken) = (false, false);
         let mut characters = text.char_indices().peekable();
         while let Some((at, character)) = characters.next() {
             let next_is_space = characters.peek().is_some_and(|(_, next)| *next == ' ');
@@ -145,14 +145,21 @@ impl Emitter {
                     self.push(' ');
                 }
                 spaces = true;
+            } else if is_break(character) {
+                self.out.push(character);
+                self.column = 0;
+                broken = true;
             } else {
+                if broken {
+                    self.pad(indent);
+                }
                 write(self, character);
-                spaces = false;
+                (spaces, broken) = (false, false);
             }
         }
     }
 
-    /// Line breaks occur here only as Unicode's, which are written as they are.
+    /// Line breaks occur here only as Unicode's, which are written as they are and followed by the indentation.
     fn single(&mut self, text: &str, indent: usize, fold: bool) {
         self.folded(text, indent, fold, 1, |emitter, character| {
             if character == '\'' {
@@ -164,9 +171,11 @@ impl Emitter {
 
     fn double(&mut self, text: &str, indent: usize, fold: bool) {
         let mut spaces = false;
+        // The library takes every character of a text for the byte order mark that the text begins with.
+        let escape_all = text.starts_with('\u{feff}');
         let mut characters = text.char_indices().peekable();
         while let Some((at, character)) = characters.next() {
-            if character == ' ' {
+            if character == ' ' && !escape_all {
                 if fold && !spaces && self.column > WIDTH && at > 0 && at + 1 < text.len() {
                     self.line(indent);
                     if characters.peek().is_some_and(|(_, next)| *next == ' ') {
@@ -194,7 +203,7 @@ impl Emitter {
                 '\u{85}' => "\\N",
                 '\u{2028}' => "\\L",
                 '\u{2029}' => "\\P",
-                _ if is_printable(character) => {
+                _ if is_printable(character) && !escape_all => {
                     self.push(character);
                     continue;
                 }
@@ -269,7 +278,7 @@ fn style(text: &str, key: bool) -> Style {
     if text.contains('\n') {
         return if facts.block && !key { Style::Literal } else { Style::Double };
     }
-    if plain(text) != Plain::Text || is_timestamp(text) || is_base60(text) {
+    if !matches!(plain(text), Plain::Text | Plain::Merge) || is_timestamp(text) || is_base60(text) {
         return Style::Double;
     }
     match facts {
