@@ -1,0 +1,156 @@
+//! What a server says of itself: whether it lives, which version it is, which paths it has.
+
+use std::collections::BTreeSet;
+
+use http::{HeaderValue, Response, StatusCode, header};
+use serde_json::{Value, json};
+
+use crate::{
+    http::{Body, text},
+    registry::ResourceTable,
+    server::Inner,
+};
+
+/// The Kubernetes version that is served, and ours behind the `+`, where semantic versions have their build.
+const GIT_VERSION: &str = concat!("v1.36.3+windlass.", env!("CARGO_PKG_VERSION"));
+
+/// The probes, and what each of them checks. The storage goes by the name that probes know it by.
+const PROBES: [(&str, &[Check]); 3] = [
+    ("healthz", &[Check::Ping, Check::Etcd]),
+    ("livez", &[Check::Ping, Check::Etcd]),
+    ("readyz", &[Check::Ping, Check::Etcd, Check::Bootstrap, Check::Shutdown]),
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Check {
+    /// Always holds.
+    Ping,
+    /// The storage answers.
+    Etcd,
+    /// The objects that every cluster has are there.
+    Bootstrap,
+    /// The server has not been told to stop.
+    Shutdown,
+}
+
+/// The query of a probe.
+#[derive(Debug, Default)]
+pub(crate) struct Options<'q> {
+    pub(crate) verbose: bool,
+    /// Checks that shall not count.
+    pub(crate) exclude: Vec<&'q str>,
+}
+
+impl Check {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Ping => "ping",
+            Self::Etcd => "etcd",
+            Self::Bootstrap => "poststarthook/bootstrap-controller",
+            Self::Shutdown => "shutdown",
+        }
+    }
+
+    async fn holds(self, server: &Inner) -> bool {
+        match self {
+            Self::Ping => true,
+            Self::Etcd => server.storage().revision().await.is_ok(),
+            Self::Bootstrap => server.registry().await.is_ok(),
+            Self::Shutdown => !server.is_stopping(),
+        }
+    }
+}
+
+/// Answers `/healthz`, `/livez` and `/readyz`, and each of their checks below them. `None`: another path.
+pub(crate) async fn probe(server: &Inner, path: &str, options: &Options<'_>) -> Option<Response<Body>> {
+    let path = path.strip_prefix('/')?;
+    let (probe, check) = path.split_once('/').map_or((path, None), |(probe, check)| (probe, Some(check)));
+    let (_, checks) = PROBES.iter().find(|(name, _)| *name == probe)?;
+    if let Some(name) = check {
+        let check = checks.iter().find(|check| check.name() == name)?;
+        return Some(if check.holds(server).await {
+            let mut response = text(StatusCode::OK, "ok");
+            response.headers_mut().remove(header::X_CONTENT_TYPE_OPTIONS);
+            response
+        } else {
+            text(StatusCode::INTERNAL_SERVER_ERROR, "internal server error: reason withheld\n")
+        });
+    }
+    let mut lines = String::new();
+    let mut failed = false;
+    for check in *checks {
+        let name = check.name();
+        let line = if options.exclude.contains(&name) {
+            format!("[+]{name} excluded: ok\n")
+        } else if check.holds(server).await {
+            format!("[+]{name} ok\n")
+        } else {
+            failed = true;
+            format!("[-]{name} failed: reason withheld\n")
+        };
+        lines.push_str(&line);
+    }
+    let unknown: BTreeSet<String> = options
+        .exclude
+        .iter()
+        .filter(|name| !checks.iter().any(|check| check.name() == **name))
+        .map(|name| format!("{name:?}"))
+        .collect();
+    if !unknown.is_empty() {
+        let unknown = unknown.into_iter().collect::<Vec<_>>().join(",");
+        lines.push_str(&format!("warn: some health checks cannot be excluded: no matches for {unknown}\n"));
+    }
+    Some(match (failed, options.verbose) {
+        (true, _) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{lines}{probe} check failed\n")),
+        (false, true) => text(StatusCode::OK, format!("{lines}{probe} check passed\n")),
+        (false, false) => {
+            let mut response = text(StatusCode::OK, "ok");
+            response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+            response
+        }
+    })
+}
+
+/// The answer to `/version`, compact.
+pub(crate) fn version() -> Vec<u8> {
+    let platform = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    let version = json!({
+        "major": "1",
+        "minor": "36",
+        "emulationMajor": "1",
+        "emulationMinor": "36",
+        "minCompatibilityMajor": "1",
+        "minCompatibilityMinor": "35",
+        "gitVersion": GIT_VERSION,
+        "gitCommit": "unknown",
+        "gitTreeState": "clean",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "none",
+        "compiler": "rustc",
+        "platform": format!("{}/{platform}", std::env::consts::OS),
+    });
+    version.to_string().into_bytes()
+}
+
+/// The answer to `/`: the paths that there are.
+pub(crate) fn index(table: &ResourceTable) -> Value {
+    let mut paths: BTreeSet<String> =
+        ["/api", "/apis", "/apis/", "/openapi/v2", "/openapi/v3", "/openapi/v3/", "/version"].map(str::to_owned).into();
+    for resource in table.iter() {
+        if resource.group.is_empty() {
+            paths.insert(format!("/api/{}", resource.version));
+        } else {
+            paths.insert(format!("/apis/{}", resource.group));
+            paths.insert(format!("/apis/{}/{}", resource.group, resource.version));
+        }
+    }
+    for (probe, checks) in PROBES {
+        paths.insert(format!("/{probe}"));
+        paths.extend(checks.iter().map(|check| format!("/{probe}/{}", check.name())));
+    }
+    json!({ "paths": paths })
+}

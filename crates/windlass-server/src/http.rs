@@ -1,0 +1,252 @@
+//! Requests in, answers out: the HTTP face of the registry.
+//!
+//! A request passes, in this order: routing by its path alone ([`RequestInfo`]), authentication and authorization, then
+//! the endpoint. Each failure becomes a `Status` in the form that the client accepts; the texts, codes and headers are
+//! the real server's, byte for byte, including its plain-text answers for paths that it does not know.
+//!
+//! Nothing here knows whether there is a socket. A request is answered by the future that [`handle`] returns and by the
+//! body that it answers with; there is no task behind either, so dropping them ends the request.
+//!
+//! Not here: answers in protobuf and compression (no client insists on them), priority and fairness headers.
+
+use std::{panic::AssertUnwindSafe, sync::Arc};
+
+use futures::FutureExt;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header, request::Parts};
+use tokio::sync::watch as signal;
+use windlass_api::Status;
+
+use crate::{
+    authn::User,
+    codec::go_quote,
+    discovery, health, openapi,
+    server::Inner,
+    warning::Warnings,
+};
+
+mod body;
+mod delete_options;
+mod json;
+mod media;
+mod options;
+mod query;
+mod read;
+mod resource;
+mod respond;
+mod route;
+mod watch;
+
+pub use self::body::Body;
+pub(crate) use self::{json::indent, read::RequestBody, respond::text, route::RequestInfo};
+use self::{
+    media::{Encoding, Endpoint, ErrorEncoding},
+    query::Query,
+    read::ReadError,
+    route::Unroutable,
+};
+
+const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache, private");
+
+/// The status of a request whose body did not come has no kind, and is sent as text.
+const INCOMPLETE: &str = r#"{"metadata":{},"status":"Failure","message":"Timeout: request did not complete within the allotted timeout","reason":"Timeout","details":{},"code":504}"#;
+
+/// Through what a request came.
+#[derive(Clone, Debug)]
+pub(crate) struct Origin {
+    pub(crate) trust: Trust,
+    pub(crate) stopping: Stopping,
+}
+
+/// Who a request without credentials is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trust {
+    /// From this process: the administrator.
+    Admin,
+    /// From anybody.
+    Credentials,
+}
+
+/// Tells long-running answers when to end. Clones tell the same.
+#[derive(Clone, Debug)]
+pub(crate) struct Stopping(pub(crate) signal::Receiver<bool>);
+
+/// A request whose body has not been read yet.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    method: Method,
+    info: RequestInfo,
+    query: Query,
+    /// As it came.
+    raw_query: Option<String>,
+    headers: HeaderMap,
+    warnings: Warnings,
+    stopping: Stopping,
+}
+
+/// Why a request is not answered as it would like to be.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    Status(Status),
+    /// No such path: plain text.
+    NotFound,
+    /// The body did not come.
+    Incomplete,
+    /// The path cannot be read.
+    Unroutable(String),
+}
+
+impl Stopping {
+    /// Waits until the server wants to stop, or is gone.
+    pub(crate) async fn requested(&mut self) {
+        // An error says that the sender is gone.
+        drop(self.0.wait_for(|stopping| *stopping).await);
+    }
+}
+
+impl From<Status> for Failure {
+    fn from(status: Status) -> Self {
+        Self::Status(status)
+    }
+}
+
+impl From<ReadError> for Failure {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Refused(status) => Self::Status(status),
+            ReadError::Incomplete => Self::Incomplete,
+        }
+    }
+}
+
+impl From<Unroutable> for Failure {
+    fn from(error: Unroutable) -> Self {
+        Self::Unroutable(error.path)
+    }
+}
+
+impl Failure {
+    fn response(&self, encoding: ErrorEncoding) -> Response<Body> {
+        match self {
+            Self::Status(status) => respond::status(status, encoding),
+            Self::NotFound => respond::text(StatusCode::NOT_FOUND, "404 page not found\n"),
+            Self::Incomplete => respond::respond(StatusCode::GATEWAY_TIMEOUT, respond::TEXT, Body::whole(INCOMPLETE)),
+            Self::Unroutable(path) => {
+                let why = "failed to create RequestInfo: unable to determine kind and namespace from url";
+                let message = format!("Internal Server Error: {}: {why}, {path}\n", go_quote(path));
+                respond::text(StatusCode::INTERNAL_SERVER_ERROR, message)
+            }
+        }
+    }
+}
+
+/// Answers a request, whatever happens.
+pub(crate) async fn handle(
+    server: Arc<Inner>,
+    origin: Origin,
+    request: http::Request<RequestBody>,
+) -> Response<Body> {
+    let (Parts { method, uri, headers, .. }, body) = request.into_parts();
+    let query = Query::parse(uri.query().unwrap_or_default());
+    let warnings = Warnings::default();
+    let audit_id = headers.get(AUDIT_ID).cloned();
+    let audit_id = audit_id.unwrap_or_else(|| {
+        let id = server.entropy().uuid();
+        HeaderValue::from_str(&id).expect("a uuid is made of hexadecimal digits and dashes")
+    });
+    let encoding = media::negotiate_error(&headers, &query);
+    let answer = async {
+        let info = RequestInfo::new(&method, uri.path(), &query)?;
+        let exchange = Exchange {
+            method,
+            info,
+            query,
+            raw_query: uri.query().map(str::to_owned),
+            headers,
+            warnings: warnings.clone(),
+            stopping: origin.stopping.clone(),
+        };
+        let user = authenticate(&server, origin.trust, &exchange)?;
+        user.authorize(&exchange.info)?;
+        answer(&server, exchange, body).await
+    };
+    let mut response = match AssertUnwindSafe(answer).catch_unwind().await {
+        Ok(Ok(response)) => response,
+        Ok(Err(failure)) => failure.response(encoding),
+        Err(_) => {
+            tracing::error!(uri = %uri, "a request made the server panic");
+            let message = "This request caused apiserver to panic. Look in the logs for details.\n";
+            respond::text(StatusCode::INTERNAL_SERVER_ERROR, message)
+        }
+    };
+    let headers = response.headers_mut();
+    headers.insert(AUDIT_ID, audit_id);
+    headers.entry(header::CACHE_CONTROL).or_insert(NO_CACHE);
+    for warning in warnings.headers() {
+        headers.append(header::WARNING, warning);
+    }
+    response
+}
+
+fn authenticate(server: &Inner, trust: Trust, exchange: &Exchange) -> Result<Arc<User>, Status> {
+    match trust {
+        Trust::Admin => Ok(server.authenticator().admin()),
+        Trust::Credentials => server.authenticator().authenticate(&exchange.headers, &exchange.warnings),
+    }
+}
+
+/// Answers a request of somebody who may ask.
+async fn answer(server: &Arc<Inner>, exchange: Exchange, body: RequestBody) -> Result<Response<Body>, Failure> {
+    let path = exchange.info.path.as_str();
+    if let Some(response) = health::probe(server, path, &exchange.query_pairs()).await {
+        return Ok(response);
+    }
+    if matches!(path, "/version" | "/version/") {
+        exchange.only_get()?;
+        media::accepts_only_json(&exchange.headers)?;
+        return Ok(respond::document(StatusCode::OK, health::version(), Encoding::PrettyJson));
+    }
+    let registry = server.registry().await?;
+    if let Some(resource) = &exchange.info.resource {
+        return resource::answer(registry, &exchange, resource, body).await;
+    }
+    let table = registry.resources();
+    if matches!(path, "/" | "/index.html") {
+        let compact = json::encode(&health::index(&table));
+        return Ok(respond::document(StatusCode::OK, compact, Encoding::PrettyJson));
+    }
+    let accept = exchange.header(header::ACCEPT);
+    let known = exchange.header(header::IF_NONE_MATCH);
+    let document = match discovery::answer(&table, path, accept, known, &server.address()) {
+        Some(document) => {
+            // `/apis` and `/apis/{group}` take any method; the others are routes of their own.
+            if !path.starts_with("/apis") || path.trim_matches('/').split('/').count() == 3 {
+                exchange.only_get()?;
+            }
+            document
+        }
+        None => {
+            let now = server.clock().now();
+            Ok(openapi::answer(&table, path, exchange.raw_query.as_deref(), accept, known, now).ok_or(Failure::NotFound)?)
+        },
+    };
+    let encoding = match media::negotiate_error(&exchange.headers, &exchange.query) {
+        ErrorEncoding::As(encoding) => encoding,
+        ErrorEncoding::Forced => Encoding::Json,
+    };
+    Ok(respond::generated(document?, encoding))
+}
+
+impl Exchange {
+    fn header(&self, name: HeaderName) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+
+    fn only_get(&self) -> Result<(), Status> {
+        if self.method == Method::GET { Ok(()) } else { Err(Status::method_not_allowed()) }
+    }
+
+    fn query_pairs(&self) -> health::Options<'_> {
+        health::Options { verbose: self.query.get("verbose").is_some(), exclude: self.query.all("exclude").collect() }
+    }
+}

@@ -1,0 +1,62 @@
+//! The body of a deletion: a `DeleteOptions`, of `v1` or of any group's version.
+
+use serde_json::Value;
+use windlass_api::{FieldValidation, Status};
+
+use crate::codec::{Format, check_json, plan};
+
+/// Decodes the body of a deletion.
+pub(super) fn decode(body: &[u8], format: Format) -> Result<Value, Status> {
+    let plan = plan("meta.k8s.io", "v1", "DeleteOptions").expect("the type table has the options of meta/v1");
+    if format != Format::Json {
+        return Ok(plan.decode(body, format, FieldValidation::Ignore)?.value);
+    }
+    check_json(body)
+        .map_err(|error| Status::bad_request(format!("couldn't get version/kind; json parse error: {error}")))?;
+    let mut value: Value = serde_json::from_slice(body).map_err(|error| Status::bad_request(error.to_string()))?;
+    if let Some(object) = value.as_object_mut() {
+        let text = |value: Option<Value>| value.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned();
+        let kind = text(object.shift_remove("kind"));
+        let version = text(object.shift_remove("apiVersion"));
+        if !matches!(kind.as_str(), "" | "DeleteOptions") {
+            let message =
+                format!("no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\"");
+            return Err(Status::bad_request(message));
+        }
+    }
+    Ok(plan.normalise(&value, FieldValidation::Ignore).map_err(Status::bad_request)?.value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wrong(body: &str) -> String {
+        decode(body.as_bytes(), Format::Json).unwrap_err().message
+    }
+
+    #[test]
+    fn options_of_any_group_are_read() {
+        for head in ["", r#""kind":"DeleteOptions","apiVersion":"apps/v1","#] {
+            let body = format!("{{{head}\"propagationPolicy\":\"Orphan\",\"bogus\":1}}");
+            assert_eq!(decode(body.as_bytes(), Format::Json).unwrap()["propagationPolicy"], "Orphan", "{body}");
+        }
+        assert_eq!(decode(b"gracePeriodSeconds: 5", Format::Yaml).unwrap()["gracePeriodSeconds"], 5);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_in_the_real_servers_words() {
+        assert_eq!(
+            wrong(r#"{"kind":"Foo","apiVersion":"v1"}"#),
+            r#"no kind "Foo" is registered for version "v1" in scheme "pkg/runtime/scheme.go:111""#
+        );
+        assert_eq!(
+            wrong(r#"{"gracePeriodSeconds":"x"}"#),
+            "json: cannot unmarshal string into Go struct field DeleteOptions.gracePeriodSeconds of type int64"
+        );
+        assert_eq!(
+            wrong("{x"),
+            "couldn't get version/kind; json parse error: invalid character 'x' looking for beginning of object key string"
+        );
+    }
+}

@@ -1,0 +1,385 @@
+//! Media types: what the client accepts, and what it sent.
+
+use http::{HeaderMap, header};
+use windlass_api::{Status, StatusDetails, reason};
+
+use super::query::Query;
+use crate::codec::Format;
+
+const JSON: &str = "application/json";
+const YAML: &str = "application/yaml";
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+const JSON_WATCH: &str = "application/json;stream=watch";
+const PROTOBUF_WATCH: &str = "application/vnd.kubernetes.protobuf;stream=watch";
+
+/// What the real server offers for objects, in its order. We never answer in protobuf: each client that asks for it lists
+/// JSON as well, and one that does not is refused.
+const OFFERED: [&str; 3] = [JSON, YAML, PROTOBUF];
+const OFFERED_LISTS: [&str; 5] = [JSON, YAML, PROTOBUF, JSON_WATCH, PROTOBUF_WATCH];
+const OFFERED_WATCHES: [&str; 2] = [JSON_WATCH, PROTOBUF_WATCH];
+
+/// The form of an answer's body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Encoding {
+    Json,
+    /// On lines of its own.
+    PrettyJson,
+    Yaml,
+}
+
+/// The version of `meta.k8s.io` that a view is asked for in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MetaVersion {
+    V1,
+    V1Beta1,
+}
+
+/// What of the objects is to be shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum View {
+    Whole,
+    Table(MetaVersion),
+    /// `PartialObjectMetadata`
+    Partial(MetaVersion),
+    /// `PartialObjectMetadataList`
+    PartialList(MetaVersion),
+}
+
+/// What was agreed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Representation {
+    pub(crate) encoding: Encoding,
+    pub(crate) view: View,
+}
+
+/// The kind of endpoint: they differ in what they offer and in how they refuse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Endpoint {
+    /// One object of a built-in kind.
+    Object,
+    /// A collection of a built-in kind, listed or watched.
+    Collection,
+    /// Custom resources, and whatever is not routed by a table of its own.
+    Custom,
+}
+
+/// How a [`Status`] is to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ErrorEncoding {
+    As(Encoding),
+    /// The client accepts nothing that we have: JSON on lines of its own all the same.
+    Forced,
+}
+
+/// One clause of an Accept header.
+#[derive(Clone, Debug, PartialEq)]
+struct Clause<'h> {
+    main: &'h str,
+    sub: &'h str,
+    quality: f32,
+    parameters: Vec<(&'h str, &'h str)>,
+}
+
+impl Encoding {
+    /// The Content-Type of such a body.
+    pub(crate) const fn media_type(self) -> &'static str {
+        match self {
+            Self::Json | Self::PrettyJson => JSON,
+            Self::Yaml => YAML,
+        }
+    }
+}
+
+impl MetaVersion {
+    /// `meta.k8s.io/v1`
+    pub(crate) const fn api_version(self) -> &'static str {
+        match self {
+            Self::V1 => "meta.k8s.io/v1",
+            Self::V1Beta1 => "meta.k8s.io/v1beta1",
+        }
+    }
+}
+
+/// Agrees on the form of an answer that shows objects.
+pub(crate) fn negotiate(headers: &HeaderMap, query: &Query, endpoint: Endpoint) -> Result<Representation, Status> {
+    let accept = accept(headers);
+    route_accepts(accept, endpoint)?;
+    let pretty = wants_lines(headers, query);
+    clauses(accept).iter().find_map(|clause| clause.representation(pretty)).ok_or_else(|| Status::not_acceptable(&OFFERED))
+}
+
+/// Agrees on the form of a watch: JSON, whatever view of the objects.
+pub(crate) fn negotiate_watch(headers: &HeaderMap, query: &Query, endpoint: Endpoint) -> Result<View, Status> {
+    let representation = negotiate(headers, query, endpoint)?;
+    match representation.encoding {
+        Encoding::Json | Encoding::PrettyJson => Ok(representation.view),
+        Encoding::Yaml => Err(Status::not_acceptable(&OFFERED_WATCHES)),
+    }
+}
+
+/// Agrees on the form of an error, which is never refused.
+pub(crate) fn negotiate_error(headers: &HeaderMap, query: &Query) -> ErrorEncoding {
+    let pretty = wants_lines(headers, query);
+    let whole = |clause: &Clause<'_>| match clause.representation(pretty) {
+        Some(Representation { encoding, view: View::Whole }) => Some(encoding),
+        // Clients tell by the answer's Content-Type how to read it.
+        None if (clause.main, clause.sub) == ("application", "vnd.kubernetes.protobuf") => Some(Encoding::Json),
+        _ => None,
+    };
+    clauses(accept(headers)).iter().find_map(whole).map_or(ErrorEncoding::Forced, ErrorEncoding::As)
+}
+
+/// Agrees on JSON for an endpoint that has nothing else; the 406 lists just that.
+pub(crate) fn accepts_only_json(headers: &HeaderMap) -> Result<(), Status> {
+    if accepts_any(accept(headers), &[JSON]) { Ok(()) } else { Err(not_acceptable_by_route(&[JSON])) }
+}
+
+/// What the body of a request is, by its Content-Type; none at all is JSON.
+pub(crate) fn body_format(headers: &HeaderMap) -> Result<Format, Status> {
+    let sent = content_type(headers);
+    match sent {
+        "" | JSON => Ok(Format::Json),
+        YAML => Ok(Format::Yaml),
+        PROTOBUF => Ok(Format::Protobuf),
+        _ => Err(Status::unsupported_media_type(&OFFERED)),
+    }
+}
+
+/// The Content-Type without its parameters; empty when there is none.
+pub(crate) fn content_type(headers: &HeaderMap) -> &str {
+    let sent = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    sent.split(';').next().unwrap_or_default().trim()
+}
+
+/// A type that the router does not know, before anybody looks at the body.
+pub(crate) fn unsupported_by_route() -> Status {
+    Status::failure(415, reason::UNSUPPORTED_MEDIA_TYPE, "415: Unsupported Media Type").with_details(StatusDetails::default())
+}
+
+/// A view of one object where a list is shown, or the other way around.
+pub(crate) fn wrong_view(view: &str, kind: &str, shown: Shown) -> Status {
+    let what = match shown {
+        Shown::List => "a list",
+        Shown::Object => "not a list",
+    };
+    let message = format!("you requested {view}, but the requested object is {what} ({kind})");
+    Status::failure(406, reason::NOT_ACCEPTABLE, message)
+}
+
+/// What an answer shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shown {
+    Object,
+    List,
+}
+
+fn accept(headers: &HeaderMap) -> &str {
+    headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+/// The router's own look at Accept: exact types or `*/*`, parameters aside.
+fn route_accepts(accept: &str, endpoint: Endpoint) -> Result<(), Status> {
+    let offered: &[&str] = match endpoint {
+        Endpoint::Object => &OFFERED,
+        Endpoint::Collection => &OFFERED_LISTS,
+        Endpoint::Custom => return Ok(()),
+    };
+    if accepts_any(accept, offered) { Ok(()) } else { Err(not_acceptable_by_route(offered)) }
+}
+
+fn accepts_any(accept: &str, offered: &[&str]) -> bool {
+    let accepted = |clause: &str| {
+        let media_type = clause.split(';').next().unwrap_or_default().trim();
+        media_type == "*/*" || offered.contains(&media_type)
+    };
+    accept.is_empty() || accept.split(',').any(accepted)
+}
+
+fn not_acceptable_by_route(offered: &[&str]) -> Status {
+    let message = format!("406: Not Acceptable\n\nAvailable representations: {}", offered.join(", "));
+    Status::failure(406, reason::NOT_ACCEPTABLE, message).with_details(StatusDetails::default())
+}
+
+/// Whether the body is to be set on lines of its own.
+fn wants_lines(headers: &HeaderMap, query: &Query) -> bool {
+    if let Some(asked) = query.text("pretty") {
+        return matches!(asked, "1" | "t" | "T" | "TRUE" | "true" | "True");
+    }
+    let agent = headers.get(header::USER_AGENT).map_or(&b""[..], |value| value.as_bytes());
+    [&b"curl"[..], b"Wget", b"Mozilla/5.0"].iter().any(|browser| agent.starts_with(browser))
+}
+
+/// The clauses in the order of preference.
+fn clauses(accept: &str) -> Vec<Clause<'_>> {
+    if accept.is_empty() {
+        return vec![Clause { main: "*", sub: "*", quality: 1.0, parameters: Vec::new() }];
+    }
+    let mut clauses: Vec<Clause<'_>> = accept.split(',').filter_map(Clause::parse).collect();
+    let specific = |clause: &Clause<'_>| u8::from(clause.main != "*") + u8::from(clause.sub != "*");
+    clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality).then(specific(b).cmp(&specific(a))));
+    clauses
+}
+
+impl<'h> Clause<'h> {
+    fn parse(text: &'h str) -> Option<Self> {
+        let mut parts = text.split(';').map(str::trim);
+        let media_type = parts.next()?;
+        let (main, sub) = match media_type.split_once('/') {
+            Some((main, sub)) => (main.trim(), sub.trim()),
+            None if media_type == "*" => ("*", "*"),
+            None => return None,
+        };
+        let mut clause = Self { main, sub, quality: 1.0, parameters: Vec::new() };
+        for parameter in parts {
+            match parameter.split_once('=') {
+                Some(("q", quality)) => clause.quality = quality.parse().unwrap_or(1.0),
+                Some((name, value)) => clause.parameters.push((name.trim(), value.trim())),
+                None => {}
+            }
+        }
+        Some(clause)
+    }
+
+    /// How we would answer this clause, if we can.
+    fn representation(&self, pretty: bool) -> Option<Representation> {
+        let yaml = match (self.main, self.sub) {
+            ("*", "*") | ("application", "json" | "*") => false,
+            ("application", "yaml") => true,
+            _ => return None,
+        };
+        let (mut kind, mut group, mut version, mut pretty) = ("", "", "", pretty);
+        for (name, value) in &self.parameters {
+            match *name {
+                "as" => kind = value,
+                "g" => group = value,
+                "v" => version = value,
+                "stream" if !matches!(*value, "" | "watch") || yaml => return None,
+                "pretty" => pretty |= *value == "1",
+                _ => {}
+            }
+        }
+        let meta = match (group, version) {
+            ("", "") => None,
+            ("meta.k8s.io", "v1") => Some(MetaVersion::V1),
+            ("meta.k8s.io", "v1beta1") => Some(MetaVersion::V1Beta1),
+            _ => return None,
+        };
+        let view = match (kind, meta) {
+            ("", None) => View::Whole,
+            ("Table", Some(version)) => View::Table(version),
+            ("PartialObjectMetadata", Some(version)) => View::Partial(version),
+            ("PartialObjectMetadataList", Some(version)) => View::PartialList(version),
+            _ => return None,
+        };
+        let encoding = match (yaml, pretty) {
+            (true, _) => Encoding::Yaml,
+            (false, true) => Encoding::PrettyJson,
+            (false, false) => Encoding::Json,
+        };
+        Some(Representation { encoding, view })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(accept: &str) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        if !accept.is_empty() {
+            headers.insert(header::ACCEPT, accept.parse().unwrap());
+        }
+        headers
+    }
+
+    fn agreed(accept: &str, endpoint: Endpoint) -> Result<(Encoding, View), String> {
+        negotiate(&headers(accept), &Query::default(), endpoint)
+            .map(|agreed| (agreed.encoding, agreed.view))
+            .map_err(|status| status.message)
+    }
+
+    #[test]
+    fn the_first_clause_that_can_be_met_decides() {
+        use Encoding::{Json, PrettyJson, Yaml};
+        let table = View::Table(MetaVersion::V1);
+        for (accept, expected) in [
+            ("", (Json, View::Whole)),
+            ("*/*", (Json, View::Whole)),
+            ("application/yaml", (Yaml, View::Whole)),
+            ("application/json;q=0.1, application/yaml", (Yaml, View::Whole)),
+            ("application/vnd.kubernetes.protobuf,application/json", (Json, View::Whole)),
+            ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", (Json, table)),
+            ("application/json;g=meta.k8s.io;v=v1;as=Table", (Json, table)),
+            ("application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io,application/json", (Json, View::Whole)),
+            ("application/json;as=Foo;v=v1;g=meta.k8s.io,application/json", (Json, View::Whole)),
+            ("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1", (Json, View::Partial(MetaVersion::V1))),
+            ("application/json;pretty=1", (PrettyJson, View::Whole)),
+            ("application/json;charset=utf-8", (Json, View::Whole)),
+            ("application/json;stream=watch", (Json, View::Whole)),
+        ] {
+            assert_eq!(agreed(accept, Endpoint::Object), Ok(expected), "{accept}");
+        }
+        assert_eq!(agreed("application/*", Endpoint::Custom), Ok((Json, View::Whole)));
+    }
+
+    #[test]
+    fn what_cannot_be_met_is_refused_by_the_router_or_by_negotiation() {
+        let router = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf";
+        let negotiation = "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf";
+        for accept in ["text/html", "application/*", "garbage"] {
+            assert_eq!(agreed(accept, Endpoint::Object), Err(router.to_owned()), "{accept}");
+        }
+        assert_eq!(agreed("text/html", Endpoint::Custom), Err(negotiation.to_owned()));
+        assert_eq!(agreed("application/json;as=Foo;v=v1;g=meta.k8s.io", Endpoint::Object), Err(negotiation.to_owned()));
+        let list = agreed("text/html", Endpoint::Collection).unwrap_err();
+        assert!(list.ends_with(", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"), "{list}");
+    }
+
+    #[test]
+    fn browsers_and_the_query_ask_for_lines() {
+        let mut curl = headers("");
+        curl.insert(header::USER_AGENT, "curl/8".parse().unwrap());
+        let encoding = |headers: &HeaderMap, query: &str| {
+            negotiate(headers, &Query::parse(query), Endpoint::Object).unwrap().encoding
+        };
+        assert_eq!(encoding(&curl, ""), Encoding::PrettyJson);
+        assert_eq!(encoding(&curl, "pretty=0"), Encoding::Json);
+        assert_eq!(encoding(&headers(""), "pretty=true"), Encoding::PrettyJson);
+        assert_eq!(encoding(&headers(""), "pretty=zz"), Encoding::Json);
+    }
+
+    #[test]
+    fn errors_are_always_written() {
+        let error = |accept: &str| negotiate_error(&headers(accept), &Query::default());
+        let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+        assert_eq!(error("text/html"), ErrorEncoding::Forced);
+        assert_eq!(error(table), ErrorEncoding::Forced);
+        assert_eq!(error(&format!("{table},application/json")), ErrorEncoding::As(Encoding::Json));
+        assert_eq!(error("application/yaml"), ErrorEncoding::As(Encoding::Yaml));
+        assert_eq!(error("application/vnd.kubernetes.protobuf"), ErrorEncoding::As(Encoding::Json));
+    }
+
+    #[test]
+    fn a_watch_is_json_or_nothing() {
+        let watch = |accept: &str| negotiate_watch(&headers(accept), &Query::default(), Endpoint::Collection);
+        assert_eq!(watch("application/json;stream=watch").unwrap(), View::Whole);
+        assert_eq!(
+            watch("application/yaml").unwrap_err().message,
+            "only the following media types are accepted: application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
+        );
+    }
+
+    #[test]
+    fn bodies_are_what_their_content_type_says() {
+        let format = |sent: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::CONTENT_TYPE, sent.parse().unwrap());
+            body_format(&headers).map_err(|status| status.code)
+        };
+        assert_eq!(body_format(&HeaderMap::new()).unwrap(), Format::Json);
+        assert_eq!(format("application/json; charset=utf-8"), Ok(Format::Json));
+        assert_eq!(format("application/yaml"), Ok(Format::Yaml));
+        assert_eq!(format("application/vnd.kubernetes.protobuf"), Ok(Format::Protobuf));
+        assert_eq!(format("text/plain"), Err(415));
+    }
+}

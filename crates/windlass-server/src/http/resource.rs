@@ -1,0 +1,364 @@
+//! Requests for resources: from a path to the verb of the registry, and back to an answer.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Response, StatusCode, header};
+use windlass_api::{PatchKind, Status, StatusDetails, reason};
+
+use super::{
+    Exchange, Failure,
+    body::Body,
+    delete_options,
+    media::{self, Encoding, Endpoint, Representation},
+    options::{WriteOptions, delete_params, delete_params_of, list_params, watch_params},
+    read::{self, RequestBody},
+    respond::{self, Showing},
+    route::ResourcePath,
+    watch,
+};
+use crate::{
+    encoded::Style,
+    registry::{
+        Answer, Body as ObjectBody, DeleteParams, GetParams, PatchType, Registry, ResourceInfo, Target,
+        WriteParams, Written,
+    },
+    table::IncludeObject,
+};
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operation {
+    Get,
+    List,
+    Watch,
+    Create,
+    Update,
+    Patch,
+    Delete,
+    DeleteCollection,
+}
+
+/// A request for a resource that exists, to do what the resource can do.
+struct Request<'r> {
+    exchange: &'r Exchange,
+    registry: &'r Registry,
+    target: Target,
+    /// Whether it asks for an object or a collection, of a built-in kind or a custom one.
+    endpoint: Endpoint,
+}
+
+/// Answers a request for a resource.
+pub(super) async fn answer(
+    registry: &Registry,
+    exchange: &Exchange,
+    path: &ResourcePath,
+    body: RequestBody,
+) -> Result<Response<Body>, Failure> {
+    let table = registry.resources();
+    let Some(resource) = table.get(&path.group, &path.version, &path.resource) else {
+        let built_in = |resource: &ResourceInfo| resource.group == path.group && is_built_in(resource);
+        let known = path.group.is_empty() || table.iter().any(built_in);
+        return Err(if known { Status::unknown_resource().into() } else { Failure::NotFound });
+    };
+    let operation = operation(&exchange.method, path, resource)?;
+    let namespace = if resource.is_namespaced() { path.namespace.clone() } else { None };
+    let some = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
+    let name = if path.legacy_watch { None } else { some(&path.name) };
+    let target = Target { resource: Arc::clone(resource), namespace, name, subresource: some(&path.subresource) };
+    let endpoint = match (is_built_in(resource), operation) {
+        (false, _) => Endpoint::Custom,
+        (true, Operation::List | Operation::Watch) => Endpoint::Collection,
+        (true, _) => Endpoint::Object,
+    };
+    exchange.warnings.extend(resource.deprecation.clone());
+    let request = Request { exchange, registry, target, endpoint };
+    match operation {
+        Operation::Get => request.get().await,
+        Operation::List => request.list().await,
+        Operation::Watch => request.watch(&path.name).await,
+        Operation::Create => request.create(body).await,
+        Operation::Update => request.update(body).await,
+        Operation::Patch => request.patch(body).await,
+        Operation::Delete => request.delete(body).await,
+        Operation::DeleteCollection => request.delete_collection(body).await,
+    }
+}
+
+fn is_built_in(resource: &ResourceInfo) -> bool {
+    resource.shape.style() == Style::BuiltIn
+}
+
+/// What a method means on a path of this resource, if it means anything.
+fn operation(method: &Method, path: &ResourcePath, resource: &ResourceInfo) -> Result<Operation, Failure> {
+    let custom = !is_built_in(resource);
+    let missing = || if custom { Failure::NotFound } else { Status::unknown_resource().into() };
+    let in_namespace = path.namespace.is_some() && path.resource != "namespaces";
+    if in_namespace && !resource.is_namespaced() {
+        return Err(missing());
+    }
+    let everywhere = resource.is_namespaced() && !in_namespace;
+    if everywhere && (custom || !path.name.is_empty()) && (*method != Method::GET || !path.name.is_empty()) {
+        return Err(missing());
+    }
+    let verbs = if path.subresource.is_empty() {
+        &resource.verbs
+    } else {
+        let found = resource.subresource(&path.subresource).filter(|_| path.rest.is_empty() && !path.legacy_watch);
+        &found.ok_or_else(missing)?.verbs
+    };
+    let reads = *method == Method::GET || (custom && *method == Method::HEAD);
+    let collection = path.name.is_empty();
+    let (operation, verb) = match *method {
+        _ if path.legacy_watch && reads => (Operation::Watch, "watch"),
+        _ if path.legacy_watch => return Err(Status::method_not_allowed().into()),
+        _ if reads && collection => (Operation::List, "list"),
+        _ if reads => (Operation::Get, "get"),
+        Method::POST if collection && !everywhere || !path.subresource.is_empty() => (Operation::Create, "create"),
+        Method::PUT if !collection => (Operation::Update, "update"),
+        Method::PATCH if !collection => (Operation::Patch, "patch"),
+        Method::DELETE if collection && !everywhere => (Operation::DeleteCollection, "deletecollection"),
+        Method::DELETE if !collection => (Operation::Delete, "delete"),
+        _ => return Err(not_supported(resource, method)),
+    };
+    if *method == Method::POST && path.subresource.is_empty() && !collection {
+        return Err(not_supported(resource, method));
+    }
+    if verbs.iter().any(|own| own == verb) { Ok(operation) } else { Err(not_supported(resource, method)) }
+}
+
+/// A method that the resource does not have.
+fn not_supported(resource: &ResourceInfo, method: &Method) -> Failure {
+    if is_built_in(resource) {
+        return Status::method_not_allowed().into();
+    }
+    let verb = match *method {
+        Method::POST => "create",
+        Method::PUT => "update",
+        Method::PATCH => "patch",
+        Method::DELETE => "delete",
+        _ => "",
+    };
+    let group_resource = resource.group_resource();
+    let message = format!("{verb} is not supported on resources of kind \"{group_resource}\"");
+    let details = StatusDetails {
+        group: resource.group.clone(),
+        kind: resource.plural.clone(),
+        ..StatusDetails::default()
+    };
+    Status::failure(405, reason::METHOD_NOT_ALLOWED, message).with_details(details).into()
+}
+
+impl Request<'_> {
+    async fn get(self) -> Result<Response<Body>, Failure> {
+        let showing = self.showing()?;
+        let resource_version = self.exchange.query.text("resourceVersion").map(str::to_owned);
+        let item = self.registry.get(&self.target, GetParams { resource_version }).await?;
+        Ok(showing.object(StatusCode::OK, &item)?)
+    }
+
+    async fn list(self) -> Result<Response<Body>, Failure> {
+        if self.exchange.info.is_long_running() {
+            return self.watch("").await;
+        }
+        let showing = self.showing()?;
+        let params = list_params(&self.exchange.query)?;
+        let list = self.registry.list(&self.target, params).await?;
+        Ok(showing.list(list)?)
+    }
+
+    async fn watch(self, name: &str) -> Result<Response<Body>, Failure> {
+        let Exchange { headers, query, .. } = self.exchange;
+        let params = watch_params(query, name)?;
+        let view = media::negotiate_watch(headers, query, self.endpoint)?;
+        let include = self.include()?;
+        let session = self.registry.watch(&self.target, params).await?;
+        let representation = Representation { encoding: Encoding::Json, view };
+        let clock = self.registry.clock().clone();
+        let frames = watch::frames(session, representation, include, clock, self.exchange.stopping.clone());
+        let json = HeaderValue::from_static(Encoding::Json.media_type());
+        Ok(respond::respond(StatusCode::OK, json, Body::frames(frames)))
+    }
+
+    async fn create(self, body: RequestBody) -> Result<Response<Body>, Failure> {
+        let showing = self.showing()?;
+        let body = self.object(body).await?;
+        let params = self.write_params(WriteOptions::parse(&self.exchange.query, "CreateOptions", self.user_agent())?);
+        let written = self.registry.create(&self.target, body, params).await?;
+        self.written(&showing, written)
+    }
+
+    async fn update(self, body: RequestBody) -> Result<Response<Body>, Failure> {
+        let showing = self.showing()?;
+        let body = self.object(body).await?;
+        let params = self.write_params(WriteOptions::parse(&self.exchange.query, "UpdateOptions", self.user_agent())?);
+        let written = self.registry.update(&self.target, body, params).await?;
+        self.written(&showing, written)
+    }
+
+    async fn patch(self, body: RequestBody) -> Result<Response<Body>, Failure> {
+        let kind = self.patch_kind()?;
+        let showing = self.showing()?;
+        let body = read::read(&self.exchange.headers, body).await?;
+        let options = WriteOptions::parse_patch(&self.exchange.query, kind, self.user_agent())?;
+        let patch = match kind {
+            PatchKind::Json => PatchType::Json,
+            PatchKind::Merge => PatchType::Merge,
+            PatchKind::Strategic => PatchType::Strategic,
+            PatchKind::Apply => {
+                let message = "server-side apply is not served yet; use another type of patch";
+                return Err(Status::failure(415, reason::UNSUPPORTED_MEDIA_TYPE, message).into());
+            }
+        };
+        let written = self.registry.patch(&self.target, patch, body, self.write_params(options)).await?;
+        self.written(&showing, written)
+    }
+
+    async fn delete(self, body: RequestBody) -> Result<Response<Body>, Failure> {
+        let showing = self.showing()?;
+        let params = self.delete_params(body).await?;
+        let deleted = self.registry.delete(&self.target, params).await?;
+        self.exchange.warnings.extend(deleted.warnings);
+        let code = if deleted.accepted { StatusCode::ACCEPTED } else { StatusCode::OK };
+        self.answer(&showing, deleted.answer, code)
+    }
+
+    async fn delete_collection(self, body: RequestBody) -> Result<Response<Body>, Failure> {
+        let showing = self.showing()?;
+        let list = list_params(&self.exchange.query)?;
+        let params = self.delete_params(body).await?;
+        let list = self.registry.delete_collection(&self.target, params, list).await?;
+        Ok(showing.list(list)?)
+    }
+
+    /// How the answer is to look.
+    fn showing(&self) -> Result<Showing<'_>, Failure> {
+        let Exchange { headers, query, .. } = self.exchange;
+        let representation = media::negotiate(headers, query, self.endpoint)?;
+        let now = self.registry.clock().now();
+        Ok(Showing { resource: &self.target.resource, representation, include: self.include()?, now })
+    }
+
+    fn include(&self) -> Result<IncludeObject, Status> {
+        IncludeObject::parse(self.exchange.query.get("includeObject").unwrap_or_default())
+    }
+
+    fn user_agent(&self) -> &str {
+        let agent = self.exchange.headers.get(header::USER_AGENT);
+        agent.and_then(|value| value.to_str().ok()).unwrap_or_default()
+    }
+
+    async fn object(&self, body: RequestBody) -> Result<ObjectBody, Failure> {
+        let format = media::body_format(&self.exchange.headers)?;
+        let bytes = read::read(&self.exchange.headers, body).await?;
+        Ok(ObjectBody::Encoded { bytes, format })
+    }
+
+    fn write_params(&self, options: WriteOptions) -> WriteParams {
+        WriteParams {
+            dry_run: options.dry_run,
+            field_validation: options.field_validation,
+            field_manager: options.field_manager,
+        }
+    }
+
+    /// How the body of a patch is to be understood.
+    fn patch_kind(&self) -> Result<PatchKind, Status> {
+        const FOR_CUSTOM: [&str; 3] = [
+            "application/json-patch+json",
+            "application/merge-patch+json",
+            "application/apply-patch+yaml",
+        ];
+        let sent = media::content_type(&self.exchange.headers);
+        let custom = self.endpoint == Endpoint::Custom;
+        match PatchKind::from_media_type(sent) {
+            Some(kind) if !(custom && kind == PatchKind::Strategic) => Ok(kind),
+            _ if custom => Err(Status::unsupported_media_type(&FOR_CUSTOM)),
+            _ => Err(media::unsupported_by_route()),
+        }
+    }
+
+    /// The options of a deletion: those of the body, if there is one.
+    async fn delete_params(&self, body: RequestBody) -> Result<DeleteParams, Failure> {
+        let bytes: Bytes = read::read(&self.exchange.headers, body).await?;
+        if bytes.is_empty() {
+            return Ok(delete_params(&self.exchange.query)?);
+        }
+        let format = media::body_format(&self.exchange.headers)?;
+        Ok(delete_params_of(&delete_options::decode(&bytes, format)?)?)
+    }
+
+    fn written(&self, showing: &Showing<'_>, written: Written) -> Result<Response<Body>, Failure> {
+        self.exchange.warnings.extend(written.warnings);
+        let code = if written.created { StatusCode::CREATED } else { StatusCode::OK };
+        self.answer(showing, written.answer, code)
+    }
+
+    fn answer(&self, showing: &Showing<'_>, answer: Answer, code: StatusCode) -> Result<Response<Body>, Failure> {
+        match answer {
+            Answer::Object(item) => Ok(showing.object(code, &item)?),
+            Answer::Status(status) => Ok(self.status(&status, code)),
+        }
+    }
+
+    /// A success that is no object.
+    fn status(&self, status: &Status, code: StatusCode) -> Response<Body> {
+        let encoding = media::negotiate_error(&self.exchange.headers, &self.exchange.query);
+        let mut response = respond::status(status, encoding);
+        *response.status_mut() = StatusCode::from_u16(status.code).unwrap_or(code);
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{http::{query::Query, route::RequestInfo}, kinds};
+
+    fn ask(method: &str, path: &str) -> Result<Operation, String> {
+        let method = Method::from_bytes(method.as_bytes()).unwrap();
+        let info = RequestInfo::new(&method, path, &Query::default()).unwrap();
+        let path = info.resource.unwrap();
+        let table = kinds::resources();
+        let resource = table.iter().find(|resource| resource.group == path.group && resource.plural == path.resource);
+        operation(&method, &path, resource.unwrap()).map_err(|failure| match failure {
+            Failure::Status(status) => status.code.to_string(),
+            other => format!("{other:?}"),
+        })
+    }
+
+    #[test]
+    fn a_method_means_what_the_path_allows() {
+        use Operation::{Create, Delete, DeleteCollection, Get, List, Patch, Update, Watch};
+        for (method, path, expected) in [
+            ("GET", "/api/v1/pods", Ok(List)),
+            ("GET", "/api/v1/namespaces/a/pods/", Ok(List)),
+            ("GET", "/api/v1/namespaces/a/pods/p", Ok(Get)),
+            ("POST", "/api/v1/namespaces/a/pods", Ok(Create)),
+            ("PUT", "/api/v1/namespaces/a/pods/p/status", Ok(Update)),
+            ("PATCH", "/apis/apps/v1/namespaces/a/deployments/d/scale", Ok(Patch)),
+            ("POST", "/api/v1/namespaces/a/pods/p/binding", Ok(Create)),
+            ("DELETE", "/api/v1/namespaces/a/pods", Ok(DeleteCollection)),
+            ("DELETE", "/api/v1/namespaces/a", Ok(Delete)),
+            ("PUT", "/api/v1/namespaces/a/finalize", Ok(Update)),
+            ("GET", "/api/v1/watch/namespaces/a/pods/p", Ok(Watch)),
+            ("POST", "/api/v1/watch/namespaces/a", Err("405")),
+            ("POST", "/api/v1/pods", Err("405")),
+            ("DELETE", "/api/v1/pods", Err("405")),
+            ("DELETE", "/api/v1/namespaces", Err("405")),
+            ("POST", "/api/v1/namespaces/a/pods/p", Err("405")),
+            ("PUT", "/api/v1/namespaces/a/pods", Err("405")),
+            ("HEAD", "/api/v1/pods", Err("405")),
+            ("OPTIONS", "/api/v1/pods", Err("405")),
+            ("BREW", "/api/v1/pods", Err("405")),
+            ("GET", "/api/v1/namespaces/a/pods/p/binding", Err("405")),
+            ("GET", "/api/v1/pods/p", Err("404")),
+            ("GET", "/api/v1/namespaces/a/nodes", Err("404")),
+            ("GET", "/api/v1/namespaces/a/configmaps/c/status", Err("404")),
+            ("GET", "/api/v1/namespaces/a/pods/p/status/x", Err("404")),
+            ("GET", "/apis/apps/v1/watch/namespaces/a/deployments/d/status", Err("404")),
+        ] {
+            assert_eq!(ask(method, path), expected.map_err(str::to_owned), "{method} {path}");
+        }
+    }
+}

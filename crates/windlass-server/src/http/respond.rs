@@ -1,0 +1,335 @@
+//! Answers: objects, lists and statuses in the form that was agreed on.
+
+use bytes::Bytes;
+use futures::stream;
+use http::{HeaderName, HeaderValue, Response, StatusCode, header};
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+use windlass_api::Status;
+
+use super::{
+    body::Body,
+    json,
+    media::{Encoding, ErrorEncoding, MetaVersion, Representation, Shown, View, wrong_view},
+};
+use crate::{
+    codec::to_yaml,
+    discovery::Document,
+    encoded::{Style, push_json},
+    registry::{Item, ItemList, ResourceInfo},
+    table::{self, Header, IncludeObject},
+};
+
+/// A list that is longer than this goes out in pieces of about this size, in bytes.
+const PIECE: usize = 64 << 10;
+
+pub(super) const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+const NO_SNIFF: HeaderValue = HeaderValue::from_static("nosniff");
+
+/// How objects are to be shown.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Showing<'r> {
+    pub(super) resource: &'r ResourceInfo,
+    pub(super) representation: Representation,
+    /// Of the rows of tables.
+    pub(super) include: IncludeObject,
+    /// For ages.
+    pub(super) now: Timestamp,
+}
+
+// === objects ===
+
+impl Showing<'_> {
+    /// One object.
+    pub(super) fn object(&self, code: StatusCode, item: &Item) -> Result<Response<Body>, Status> {
+        let compact = match self.representation.view {
+            View::Whole => {
+                let mut out = Vec::with_capacity(item.encoded.len_hint());
+                item.render(&mut out);
+                out
+            }
+            View::Partial(version) => json::encode(&partial(item.value(), version)),
+            View::Table(version) => {
+                let value = item.value();
+                let metadata = json!({"resourceVersion": value["metadata"]["resourceVersion"]});
+                json::encode(&self.table(metadata, std::iter::once(value), Header::Columns, version))
+            }
+            View::PartialList(_) => {
+                return Err(wrong_view("PartialObjectMetadataList", &go_type(self.resource, Shown::Object), Shown::Object));
+            }
+        };
+        Ok(document(code, compact, self.representation.encoding))
+    }
+
+    /// A list, in pieces if it is long.
+    pub(super) fn list(&self, list: ItemList) -> Result<Response<Body>, Status> {
+        let style = self.resource.shape.style();
+        match self.representation.view {
+            View::Partial(_) => {
+                Err(wrong_view("PartialObjectMetadata", &go_type(self.resource, Shown::List), Shown::List))
+            }
+            View::Table(version) => {
+                let metadata = list_metadata(&list, Style::BuiltIn);
+                let objects = list.items.into_iter().map(|item| item.value());
+                let compact = json::encode(&self.table(metadata, objects, Header::Columns, version));
+                Ok(document(StatusCode::OK, compact, self.representation.encoding))
+            }
+            View::PartialList(version) => {
+                let kind = "PartialObjectMetadataList";
+                let frame = Frame::new(kind, version.api_version(), &list_metadata(&list, Style::BuiltIn), Style::BuiltIn);
+                Ok(self.concatenate(frame, list, move |item, out| push_json(&partial(item.value(), version), out)))
+            }
+            View::Whole => {
+                let metadata = list_metadata(&list, style);
+                let frame = Frame::new(&self.resource.list_kind, &self.resource.api_version(), &metadata, style);
+                Ok(self.concatenate(frame, list, Item::render_item))
+            }
+        }
+    }
+
+    fn table(
+        &self,
+        metadata: Value,
+        objects: impl Iterator<Item = Value>,
+        header: Header,
+        version: MetaVersion,
+    ) -> Value {
+        let mut table = table::table(self.resource, metadata, objects, self.include, header, self.now);
+        if version == MetaVersion::V1Beta1 {
+            let beta = Value::from(version.api_version());
+            for row in table["rows"].as_array_mut().into_iter().flatten() {
+                if self.include == IncludeObject::Metadata {
+                    row["object"]["apiVersion"] = beta.clone();
+                }
+            }
+            table["apiVersion"] = beta;
+        }
+        table
+    }
+
+    /// The object of a watch event, as compact JSON without a newline. Of tables only the first says what its columns are.
+    pub(super) fn event(&self, item: &Item, header: Header, out: &mut Vec<u8>) {
+        match self.representation.view {
+            View::Whole => item.render(out),
+            View::Partial(version) | View::PartialList(version) => push_json(&partial(item.value(), version), out),
+            View::Table(version) => {
+                let value = item.value();
+                let metadata = json!({"resourceVersion": value["metadata"]["resourceVersion"]});
+                push_json(&self.table(metadata, std::iter::once(value), header, version), out);
+            }
+        }
+    }
+
+    /// The object of a bookmark. `object` has kind, apiVersion and metadata.
+    pub(super) fn bookmark(&self, object: &Value, header: Header, out: &mut Vec<u8>) {
+        match self.representation.view {
+            View::Whole => push_json(object, out),
+            View::Partial(version) | View::PartialList(version) => push_json(&partial(object.clone(), version), out),
+            View::Table(version) => {
+                let metadata = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
+                push_json(&self.table(metadata, std::iter::once(object.clone()), header, version), out);
+            }
+        }
+    }
+
+    fn concatenate(
+        &self,
+        frame: Frame,
+        list: ItemList,
+        render: impl FnMut(&Item, &mut Vec<u8>) + Send + 'static,
+    ) -> Response<Body> {
+        let mut pieces = Pieces { frame, items: list.items.into_iter(), state: State::Head, render };
+        let encoding = self.representation.encoding;
+        if encoding != Encoding::Json {
+            let mut compact: Vec<u8> = pieces.flatten().collect();
+            compact.pop();
+            return document(StatusCode::OK, compact, encoding);
+        }
+        let first = pieces.next().unwrap_or_default();
+        let body = if pieces.state == State::Done {
+            Body::whole(first)
+        } else {
+            Body::frames(stream::iter(std::iter::once(first).chain(pieces)))
+        };
+        respond(StatusCode::OK, HeaderValue::from_static(encoding.media_type()), body)
+    }
+}
+
+/// What stands around the items of a list.
+struct Frame {
+    head: Vec<u8>,
+    tail: Vec<u8>,
+}
+
+impl Frame {
+    fn new(kind: &str, api_version: &str, metadata: &Value, style: Style) -> Self {
+        let (kind, api_version) = (json::encode(&kind), json::encode(&api_version));
+        let metadata = json::encode(metadata);
+        let parts: (Vec<&[u8]>, Vec<&[u8]>) = match style {
+            Style::BuiltIn => (
+                vec![b"{\"kind\":", &kind, b",\"apiVersion\":", &api_version, b",\"metadata\":", &metadata, b",\"items\":["],
+                vec![b"]}\n"],
+            ),
+            Style::Custom => (
+                vec![b"{\"apiVersion\":", &api_version, b",\"items\":["],
+                vec![b"],\"kind\":", &kind, b",\"metadata\":", &metadata, b"}\n"],
+            ),
+        };
+        Self { head: parts.0.concat(), tail: parts.1.concat() }
+    }
+}
+
+/// The bytes of a list, one piece after the other, rendered when they are asked for.
+struct Pieces<R> {
+    frame: Frame,
+    items: std::vec::IntoIter<Item>,
+    state: State,
+    render: R,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Head,
+    /// At least one item has been written.
+    Items,
+    Done,
+}
+
+impl<R: FnMut(&Item, &mut Vec<u8>)> Iterator for Pieces<R> {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        let mut out = Vec::new();
+        match self.state {
+            State::Done => return None,
+            State::Head => out = std::mem::take(&mut self.frame.head),
+            State::Items => out.reserve(PIECE + PIECE / 8),
+        }
+        while out.len() < PIECE {
+            let Some(item) = self.items.next() else {
+                out.extend_from_slice(&self.frame.tail);
+                self.state = State::Done;
+                break;
+            };
+            if self.state == State::Items {
+                out.push(b',');
+            }
+            self.state = State::Items;
+            (self.render)(&item, &mut out);
+        }
+        Some(out.into())
+    }
+}
+
+fn list_metadata(list: &ItemList, style: Style) -> Value {
+    let mut metadata = Map::new();
+    let revision = Value::from(list.revision.0.to_string());
+    let token = list.continue_token.as_deref();
+    if style == Style::BuiltIn {
+        metadata.insert("resourceVersion".into(), revision.clone());
+    }
+    if let Some(token) = token.or((style == Style::Custom).then_some("")) {
+        metadata.insert("continue".into(), token.into());
+    }
+    if let Some(remaining) = list.remaining {
+        metadata.insert("remainingItemCount".into(), remaining.into());
+    }
+    if style == Style::Custom {
+        metadata.insert("resourceVersion".into(), revision);
+    }
+    Value::Object(metadata)
+}
+
+fn partial(object: Value, version: MetaVersion) -> Value {
+    let mut partial = table::partial(object);
+    partial["apiVersion"] = version.api_version().into();
+    partial
+}
+
+/// What Go calls the type of an object, in messages.
+fn go_type(resource: &ResourceInfo, shown: Shown) -> String {
+    let package = match resource.group.split('.').next().unwrap_or_default() {
+        "" | "events" => "core",
+        group => group,
+    };
+    match (resource.shape.style(), shown) {
+        (Style::Custom, Shown::Object) => "*unstructured.Unstructured".to_owned(),
+        (Style::Custom, Shown::List) => "*unstructured.UnstructuredList".to_owned(),
+        (Style::BuiltIn, Shown::Object) => format!("*{package}.{}", resource.kind),
+        (Style::BuiltIn, Shown::List) => format!("*{package}.{}", resource.list_kind),
+    }
+}
+
+// === documents, statuses, texts ===
+
+/// A document that is complete.
+pub(super) fn document(code: StatusCode, mut compact: Vec<u8>, encoding: Encoding) -> Response<Body> {
+    let body: Bytes = match encoding {
+        Encoding::Json => {
+            compact.push(b'\n');
+            compact.into()
+        }
+        Encoding::PrettyJson => json::indent(&compact).into(),
+        Encoding::Yaml => {
+            let tree: Value = serde_json::from_slice(&compact).expect("the JSON was written by us");
+            to_yaml(&tree).into()
+        }
+    };
+    respond(code, HeaderValue::from_static(encoding.media_type()), Body::whole(body))
+}
+
+/// A status, with the headers that follow from it.
+pub(super) fn status(status: &Status, encoding: ErrorEncoding) -> Response<Body> {
+    let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let compact = json::encode(status);
+    let encoding = match encoding {
+        ErrorEncoding::As(encoding) => encoding,
+        ErrorEncoding::Forced => Encoding::PrettyJson,
+    };
+    let mut response = document(code, compact, encoding);
+    let headers = response.headers_mut();
+    if let Some(seconds) = status.details.as_ref().map(|details| details.retry_after_seconds).filter(|seconds| *seconds > 0) {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    if code == StatusCode::FORBIDDEN {
+        headers.insert(header::X_CONTENT_TYPE_OPTIONS, NO_SNIFF);
+    }
+    response
+}
+
+/// Plain text, for people and probes.
+pub(crate) fn text(code: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
+    let mut response = respond(code, TEXT, Body::whole(text));
+    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, NO_SNIFF);
+    response
+}
+
+/// A generated document. Small JSON ones can be set on lines of their own.
+pub(super) fn generated(document: Document, encoding: Encoding) -> Response<Body> {
+    let mut body = document.body;
+    if encoding == Encoding::PrettyJson && document.content_type == Encoding::Json.media_type() {
+        body = json::indent(&body);
+    }
+    let code = StatusCode::from_u16(document.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = Response::new(Body::whole(body));
+    *response.status_mut() = code;
+    if code != StatusCode::NOT_MODIFIED
+        && let Ok(content_type) = HeaderValue::from_str(&document.content_type)
+    {
+        response.headers_mut().insert(header::CONTENT_TYPE, content_type);
+    }
+    for (name, value) in document.headers {
+        if let Ok(value) = HeaderValue::from_str(&value) {
+            response.headers_mut().insert(HeaderName::from_static(name), value);
+        }
+    }
+    response
+}
+
+/// Any answer.
+pub(super) fn respond(code: StatusCode, content_type: HeaderValue, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = code;
+    response.headers_mut().insert(header::CONTENT_TYPE, content_type);
+    response
+}

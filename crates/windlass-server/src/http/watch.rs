@@ -1,0 +1,98 @@
+//! The body of a watch: one frame per event.
+//!
+//! There is no task behind it: whoever polls the body drives the watch, and dropping the body ends it. It ends by itself
+//! when its time is up, when the server stops, or when it fell too far behind; the client asks again then.
+
+use bytes::Bytes;
+use futures::{Stream, stream};
+use serde_json::json;
+use windlass_api::{Clock, EventType};
+
+use super::{
+    Stopping,
+    media::{Representation, View},
+    respond::Showing,
+};
+use crate::{
+    encoded::push_json,
+    registry::{WatchItem, WatchSession},
+    table::{Header, IncludeObject},
+};
+struct Watch {
+    session: WatchSession,
+    representation: Representation,
+    include: IncludeObject,
+    clock: Clock,
+    /// Of the next table.
+    header: Header,
+    stopping: Stopping,
+}
+
+/// The frames of a watch, as JSON with a line feed each.
+pub(super) fn frames(
+    session: WatchSession,
+    representation: Representation,
+    include: IncludeObject,
+    clock: Clock,
+    stopping: Stopping,
+) -> impl Stream<Item = Bytes> + Send {
+    let watch = Watch { session, representation, include, clock, header: Header::Columns, stopping };
+    stream::unfold(watch, |mut watch| async move {
+        let frame = watch.next().await?;
+        Some((frame, watch))
+    })
+}
+
+impl Watch {
+    async fn next(&mut self) -> Option<Bytes> {
+        let item = tokio::select! {
+            biased;
+            () = self.stopping.requested() => return None,
+            item = self.session.next() => item?,
+        };
+        let mut out = Vec::with_capacity(256);
+        match item {
+            WatchItem::Event(event) => {
+                if self.representation.view == View::Whole {
+                    return Some(event.frame());
+                }
+                begin(event.kind, &mut out);
+                self.show(|showing, header, out| showing.event(&event.item, header, out), &mut out);
+            }
+            WatchItem::Bookmark { revision, initial_end } => {
+                let resource = self.session.resource();
+                let mut metadata = json!({"resourceVersion": revision.0.to_string()});
+                if initial_end {
+                    metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+                }
+                let object =
+                    json!({"kind": resource.kind, "apiVersion": resource.api_version(), "metadata": metadata});
+                begin(EventType::Bookmark, &mut out);
+                self.show(|showing, header, out| showing.bookmark(&object, header, out), &mut out);
+            }
+            WatchItem::Error(status) => {
+                begin(EventType::Error, &mut out);
+                push_json(&status, &mut out);
+            }
+        }
+        out.extend_from_slice(b"}\n");
+        Some(out.into())
+    }
+
+    fn show(&mut self, show: impl FnOnce(&Showing<'_>, Header, &mut Vec<u8>), out: &mut Vec<u8>) {
+        let showing = Showing {
+            resource: self.session.resource(),
+            representation: self.representation,
+            include: self.include,
+            now: self.clock.now(),
+        };
+        show(&showing, self.header, out);
+        self.header = Header::Omitted;
+    }
+}
+
+fn begin(kind: EventType, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"type\":");
+    push_json(&kind, out);
+    out.extend_from_slice(b",\"object\":");
+}

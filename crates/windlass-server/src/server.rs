@@ -1,0 +1,272 @@
+//! The server as a value: built from its parts, asked in process, or put on a socket.
+
+use std::{
+    convert::Infallible,
+    fmt,
+    future::Future,
+    io,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use bytes::{Buf, Bytes};
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use parking_lot::Mutex;
+use tokio::{
+    net::TcpListener,
+    sync::{OnceCell, watch},
+};
+use windlass_api::{BoxError, Clock, Entropy, Status};
+
+use crate::{
+    authn::Authenticator,
+    bootstrap,
+    http::{Body, Origin, RequestBody, Stopping, Trust, handle},
+    registry::Registry,
+    storage::{MemoryStorage, Storage},
+    tls::TlsIdentity,
+};
+
+mod connection;
+mod listener;
+
+#[cfg(test)]
+mod tests;
+
+/// The range that services get their addresses from, unless another one is given.
+const SERVICE_CIDR: &str = "10.0.0.0/24";
+
+/// An API server. Clones are handles on the same one.
+///
+/// Building one does no work: the objects that every cluster has are made with the first request that needs them, and so
+/// is whatever else takes time. Dropping the last handle (services and answers that are still being read hold one too)
+/// drops the server; with memory storage, its objects with it.
+#[derive(Clone)]
+pub struct Server(Arc<Inner>);
+
+/// How a [`Server`] is to be.
+#[derive(Debug)]
+#[must_use]
+pub struct ServerBuilder {
+    clock: Clock,
+    entropy: Option<Entropy>,
+    token: Option<Arc<str>>,
+    storage: Option<Arc<dyn Storage>>,
+    service_cidr: String,
+}
+
+/// A server in this process, as a `tower` service: no socket, no task, no credentials.
+///
+/// Every request is the administrator's. Bodies of watches yield one frame per event. Works under a paused tokio clock.
+#[derive(Clone, Debug)]
+pub struct Service(Server);
+
+pub(crate) struct Inner {
+    clock: Clock,
+    entropy: Entropy,
+    authenticator: Authenticator,
+    storage: Arc<dyn Storage>,
+    service_cidr: String,
+    /// Made with the first request that needs it.
+    registry: OnceCell<Registry>,
+    /// True once answers that go on are to end.
+    stopping: watch::Sender<bool>,
+    /// Where clients are told that the server is.
+    address: Mutex<Arc<str>>,
+}
+
+// === impl ServerBuilder ===
+
+impl ServerBuilder {
+    /// Where wall-clock time comes from: creation timestamps, ages.
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Where randomness comes from: uids, generated names, the duration of watches. Keys of TLS are never taken from it.
+    pub fn entropy(mut self, entropy: Entropy) -> Self {
+        self.entropy = Some(entropy);
+        self
+    }
+
+    /// The bearer token of the administrator. Without one nobody can do anything over a socket but ask for health and version.
+    pub fn token(mut self, token: impl Into<Arc<str>>) -> Self {
+        self.token = Some(token.into());
+        self
+    }
+
+    /// Where objects live; memory, unless it is given.
+    pub fn storage(mut self, storage: impl Into<Arc<dyn Storage>>) -> Self {
+        self.storage = Some(storage.into());
+        self
+    }
+
+    /// The range that services get their addresses from, as `10.0.0.0/24`. What cannot be read as a range fails the first
+    /// request.
+    pub fn service_cidr(mut self, cidr: impl Into<String>) -> Self {
+        self.service_cidr = cidr.into();
+        self
+    }
+
+    /// The server.
+    #[must_use]
+    pub fn build(self) -> Server {
+        let (stopping, _) = watch::channel(false);
+        Server(Arc::new(Inner {
+            clock: self.clock,
+            entropy: self.entropy.unwrap_or_default(),
+            authenticator: Authenticator::new(self.token),
+            storage: self.storage.unwrap_or_else(|| Arc::new(MemoryStorage::default())),
+            service_cidr: self.service_cidr,
+            registry: OnceCell::new(),
+            stopping,
+            address: Mutex::new("127.0.0.1:443".into()),
+        }))
+    }
+}
+
+// === impl Server ===
+
+impl Server {
+    /// A server that is yet to be built.
+    pub fn builder() -> ServerBuilder {
+        ServerBuilder {
+            clock: Clock::system(),
+            entropy: None,
+            token: None,
+            storage: None,
+            service_cidr: SERVICE_CIDR.to_owned(),
+        }
+    }
+
+    /// The server as a service in this process.
+    #[must_use]
+    pub fn service(&self) -> Service {
+        Service(self.clone())
+    }
+
+    /// Makes the objects that every cluster has, if nobody has asked for anything yet.
+    pub async fn start(&self) -> Result<(), Status> {
+        self.0.registry().await.map(drop)
+    }
+
+    /// Serves HTTPS, versions 1.1 and 2, until `shutdown` is ready: then watches end, requests that are under way get most
+    /// of a second to finish, and no task and no connection is left when this returns.
+    ///
+    /// # Errors
+    /// When the listener has no address. Failures of single connections are logged.
+    pub async fn serve(
+        &self,
+        listener: TcpListener,
+        tls: TlsIdentity,
+        shutdown: impl Future<Output = ()>,
+    ) -> io::Result<()> {
+        listener::serve(self, listener, Some(&tls), shutdown).await
+    }
+
+    /// As [`Self::serve`], without TLS and with HTTP/1.1 only. Tokens travel in the clear: for measurements on one machine.
+    pub async fn serve_plain(&self, listener: TcpListener, shutdown: impl Future<Output = ()>) -> io::Result<()> {
+        listener::serve(self, listener, None, shutdown).await
+    }
+
+    /// Ends all watches, in process and over sockets, and those that are yet to come as soon as they begin. Other requests
+    /// are answered as before; readiness fails.
+    pub fn stop(&self) {
+        self.0.stopping.send_replace(true);
+    }
+
+    /// Closes all watches, as the loss of all connections would; clients can watch again at once. For tests of clients.
+    pub async fn drop_watches(&self) -> Result<(), Status> {
+        self.0.registry().await?.drop_watches();
+        Ok(())
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("storage", &self.0.storage).finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    /// The registry, started if this is the first request that needs it. A start that failed is tried again.
+    pub(crate) async fn registry(&self) -> Result<&Registry, Status> {
+        self.registry
+            .get_or_try_init(|| {
+                let (storage, cidr) = (self.storage.clone(), self.service_cidr.as_str());
+                bootstrap::start(storage, self.clock.clone(), self.entropy.clone(), cidr)
+            })
+            .await
+    }
+
+    pub(crate) fn authenticator(&self) -> &Authenticator {
+        &self.authenticator
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    pub(crate) fn entropy(&self) -> &Entropy {
+        &self.entropy
+    }
+
+    pub(crate) fn storage(&self) -> &dyn Storage {
+        &*self.storage
+    }
+
+    /// `host:port`
+    pub(crate) fn address(&self) -> Arc<str> {
+        self.address.lock().clone()
+    }
+
+    pub(crate) fn set_address(&self, address: impl Into<Arc<str>>) {
+        *self.address.lock() = address.into();
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        *self.stopping.borrow()
+    }
+
+    pub(crate) fn stopping(&self) -> Stopping {
+        Stopping(self.stopping.subscribe())
+    }
+}
+
+// === impl Service ===
+
+impl<B> tower::Service<Request<B>> for Service
+where
+    B: http_body::Body<Data: Buf, Error: Into<BoxError>> + Send + 'static,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let inner = self.0.0.clone();
+        let origin = Origin { trust: Trust::Admin, stopping: inner.stopping() };
+        Box::pin(async move { Ok(handle(inner, origin, request.map(boxed)).await) })
+    }
+}
+
+/// A request body of whatever type as the one type that is handled.
+pub(crate) fn boxed<B>(body: B) -> RequestBody
+where
+    B: http_body::Body<Data: Buf, Error: Into<BoxError>> + Send + 'static,
+{
+    body.map_frame(|frame| frame.map_data(|mut data| -> Bytes { data.copy_to_bytes(data.remaining()) }))
+        .map_err(Into::into)
+        .boxed_unsync()
+}
