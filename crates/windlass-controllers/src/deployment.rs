@@ -58,7 +58,7 @@ async fn reconcile(deployment: Arc<Deployment>, cx: Context) -> Result<Action, R
         // The API server allows no empty selector; it would claim every replica set.
         return Ok(Action::await_change());
     };
-    let candidates = cx.store::<ReplicaSet>().within(deployment.namespace().unwrap_or_default());
+    let candidates = cx.store::<ReplicaSet>().within(deployment.namespace().unwrap_or_default()).list();
     let claimed = ownership::claim_all(cx.client(), &*deployment, &selector, candidates).await?;
     let mut sets = Vec::with_capacity(claimed.len());
     for set in &claimed {
@@ -127,7 +127,7 @@ async fn recreate(cx: &Context, rollout: &mut Rollout<'_>) -> Result<(), Reconci
 /// Whether a pod of an old replica set is still running.
 fn has_old_pods(cx: &Context, sets: &ReplicaSets) -> Result<bool, ReconcileError> {
     let Some(namespace) = sets.old.first().and_then(ObjectExt::namespace) else { return Ok(false) };
-    for pod in cx.store::<Pod>().within(namespace) {
+    for pod in cx.store::<Pod>().within(namespace).list() {
         let owner = pod.meta().controller().map(|owner| owner.uid.clone());
         let is_old = owner.is_some_and(|uid| sets.old.iter().any(|set| set.uid() == Some(&*uid)));
         if is_old && !pods::is_finished(&*pod.get()?) {

@@ -1,6 +1,9 @@
 //! What controllers ask of pods.
 
-use std::cmp::{Ordering, Reverse};
+use std::{
+    cmp::{Ordering, Reverse},
+    sync::Arc,
+};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
@@ -39,7 +42,7 @@ pub(crate) fn available_at(pod: &Pod, min_ready_seconds: i32) -> Option<Timestam
 /// shorter time, often restarted, young.
 ///
 /// `crowd` tells how many active pods of the same owner run on the node of a pod.
-pub(crate) fn sort_for_deletion(pods: &mut [Pod], crowd: impl Fn(&Pod) -> usize) {
+pub(crate) fn sort_for_deletion(pods: &mut [Arc<Pod>], crowd: impl Fn(&Pod) -> usize) {
     pods.sort_by(|a, b| {
         let by = |rank: fn(&Pod) -> u8| rank(a).cmp(&rank(b));
         by(|pod| u8::from(is_scheduled(pod)))
@@ -146,16 +149,18 @@ mod tests {
             pod("pending", "n", "Pending", None),
             pod("unscheduled", "", "Pending", None),
             pod("cheap", "n", "Running", Some(5)),
-        ];
-        pods[5].annotations_mut().insert(DELETION_COST.to_owned(), "-1".to_owned());
+        ]
+        .map(Arc::new);
+        let cheap = Arc::make_mut(&mut pods[5]);
+        cheap.annotations_mut().insert(DELETION_COST.to_owned(), "-1".to_owned());
         sort_for_deletion(&mut pods, |_| 1);
-        let names: Vec<_> = pods.iter().map(ObjectExt::name).collect();
+        let names: Vec<_> = pods.iter().map(|pod| pod.name()).collect();
         assert_eq!(names, ["unscheduled", "pending", "unready", "cheap", "new-ready", "old-ready"]);
     }
 
     #[test]
     fn a_pod_on_a_crowded_node_goes_first() {
-        let mut pods = [pod("alone", "n1", "Running", Some(1)), pod("crowded", "n2", "Running", Some(1))];
+        let mut pods = [pod("alone", "n1", "Running", Some(1)), pod("crowded", "n2", "Running", Some(1))].map(Arc::new);
         sort_for_deletion(&mut pods, |pod| if node_name(pod) == "n2" { 2 } else { 1 });
         assert_eq!(pods[0].name(), "crowded");
     }

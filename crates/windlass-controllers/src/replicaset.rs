@@ -10,7 +10,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use futures::future::join_all;
 use jiff::Timestamp;
 use k8s_openapi::api::{apps::v1::ReplicaSet, core::v1::Pod};
-use windlass_api::{LabelSelector, Object, ObjectExt, ObjectKey, ObjectRef, Preconditions};
+use windlass_api::{LabelSelector, Object, ObjectExt, ObjectKey, ObjectRef};
 use windlass_cache::{Cached, Lister};
 use windlass_client::Error;
 use windlass_runtime::{Action, Context, Controller, Manager, Watch};
@@ -50,7 +50,7 @@ fn sets_that_want(sets: &Lister<ReplicaSet>, pod: &Cached<Pod>) -> Vec<ObjectRef
         let set = set.get().ok()?;
         selector(&set).ok()??.matches(|label| meta.label(label)).then(|| set.object_ref())
     };
-    sets.within(namespace).iter().filter_map(wants).collect()
+    sets.within(namespace).list().iter().filter_map(wants).collect()
 }
 
 async fn reconcile(
@@ -68,15 +68,15 @@ async fn reconcile(
         return Ok(Action::await_change());
     };
 
-    let candidates = cx.store::<Pod>().within(key.namespace().unwrap_or_default());
+    let candidates = cx.store::<Pod>().within(key.namespace().unwrap_or_default()).list();
     let caught_up = expectations.satisfied(key.key(), |uid| seen(&candidates, uid));
     let claimed = ownership::claim_all(cx.client(), &*set, &selector, candidates).await?;
     let mut owned = Vec::with_capacity(claimed.len());
     for pod in &claimed {
-        owned.push((*pod.get()?).clone());
+        owned.push(pod.get()?);
     }
 
-    let (mut active, ending): (Vec<Pod>, Vec<Pod>) = owned.into_iter().partition(pods::is_active);
+    let (mut active, ending): (Vec<_>, Vec<_>) = owned.into_iter().partition(|pod| pods::is_active(pod));
     let scaling = if caught_up && !set.is_deleting() {
         scale(&cx, &expectations, key.key(), &set, &mut active).await
     } else {
@@ -96,7 +96,7 @@ async fn reconcile(
 
 /// When something will have changed that no event tells of: a pod becomes available by the passing of time, or what was
 /// expected did not come.
-fn next_look(set: &ReplicaSet, active: &[Pod], caught_up: bool, now: Timestamp) -> Action {
+fn next_look(set: &ReplicaSet, active: &[Arc<Pod>], caught_up: bool, now: Timestamp) -> Action {
     if !caught_up {
         return Action::requeue_after(Expectations::timeout());
     }
@@ -139,19 +139,23 @@ async fn scale(
     expectations: &Expectations,
     key: &ObjectKey,
     set: &ReplicaSet,
-    active: &mut [Pod],
+    active: &mut [Arc<Pod>],
 ) -> Result<(), ScaleFailure> {
     let desired = usize::try_from(desired_replicas(set)).unwrap_or(0);
     if active.len() < desired {
         let missing = (desired - active.len()).min(BURST);
-        create(cx, expectations, key, set, missing).await.map_err(|error| ScaleFailure { verb: ScaleVerb::Create, error })
-    } else {
-        let surplus = (active.len() - desired).min(BURST);
-        let crowd = crowd(active);
-        pods::sort_for_deletion(active, |pod| crowd.get(pods::node_name(pod)).copied().unwrap_or(0));
-        let chosen = &active[..surplus];
-        delete(cx, expectations, key, chosen).await.map_err(|error| ScaleFailure { verb: ScaleVerb::Delete, error })
+        return create(cx, expectations, key, set, missing)
+            .await
+            .map_err(|error| ScaleFailure { verb: ScaleVerb::Create, error });
     }
+    let surplus = (active.len() - desired).min(BURST);
+    if surplus == 0 {
+        return Ok(());
+    }
+    let crowd = crowd(active);
+    pods::sort_for_deletion(active, |pod| crowd.get(pods::node_name(pod)).copied().unwrap_or(0));
+    let chosen = &active[..surplus];
+    delete(cx, expectations, key, chosen).await.map_err(|error| ScaleFailure { verb: ScaleVerb::Delete, error })
 }
 
 /// Creates in batches of growing size, so that a template that the server refuses is refused once, not a hundred times.
@@ -185,11 +189,10 @@ async fn create(
     Ok(())
 }
 
-async fn delete(cx: &Context, expectations: &Expectations, key: &ObjectKey, chosen: &[Pod]) -> Result<(), Error> {
+async fn delete(cx: &Context, expectations: &Expectations, key: &ObjectKey, chosen: &[Arc<Pod>]) -> Result<(), Error> {
     let deletions = chosen.iter().map(|pod| async move {
         let uid = pod.uid().unwrap_or_default();
-        let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
-        match cx.client().delete::<Pod>(pod.object_ref()).preconditions(preconditions).await {
+        match cx.client().delete::<Pod>(pod.object_ref()).uid(uid).await {
             Ok(_) => {
                 expectations.deleted(key, uid);
                 Ok(())
@@ -224,7 +227,7 @@ fn seen(pods: &[Cached<Pod>], uid: &str) -> Seen {
 }
 
 /// How many of the pods are on each node.
-fn crowd(active: &[Pod]) -> HashMap<String, usize> {
+fn crowd(active: &[Arc<Pod>]) -> HashMap<String, usize> {
     let mut crowd = HashMap::new();
     for pod in active {
         *crowd.entry(pods::node_name(pod).to_owned()).or_default() += 1;

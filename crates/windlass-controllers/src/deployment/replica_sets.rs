@@ -7,7 +7,7 @@ use k8s_openapi::{
     api::apps::v1::{Deployment, DeploymentStatus, ReplicaSet, ReplicaSetSpec},
     apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta},
 };
-use windlass_api::{ObjectExt, Preconditions};
+use windlass_api::ObjectExt;
 use windlass_runtime::Context;
 
 use super::{
@@ -241,8 +241,8 @@ impl<'c> Rollout<'c> {
         idle.sort_by_key(|set| annotation::revision(set.annotations()));
         let surplus = idle.len().saturating_sub(usize::try_from(limit).unwrap_or(usize::MAX));
         for set in &idle[..surplus] {
-            let preconditions = Preconditions { uid: set.uid().map(str::to_owned), resource_version: None };
-            match self.cx.client().delete::<ReplicaSet>(set.object_ref()).preconditions(preconditions).await {
+            let uid = set.uid().unwrap_or_default();
+            match self.cx.client().delete::<ReplicaSet>(set.object_ref()).uid(uid).await {
                 Err(error) if !error.is_not_found() => return Err(error.into()),
                 _ => {}
             }

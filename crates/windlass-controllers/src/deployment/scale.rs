@@ -31,12 +31,14 @@ impl Slack {
     pub(super) fn of(deployment: &Deployment) -> Self {
         let desired = desired_replicas(deployment);
         let spec = deployment.spec.as_ref();
-        let rolling = spec.and_then(|spec| spec.strategy.as_ref()).and_then(|strategy| strategy.rolling_update.as_ref());
+        let rolling =
+            spec.and_then(|spec| spec.strategy.as_ref()).and_then(|strategy| strategy.rolling_update.as_ref());
         if is_recreate(deployment) || desired == 0 {
             return Self { surge: 0, unavailable: 0 };
         }
         let surge = resolve(rolling.and_then(|rolling| rolling.max_surge.as_ref()), desired, Rounding::Up);
-        let unavailable = resolve(rolling.and_then(|rolling| rolling.max_unavailable.as_ref()), desired, Rounding::Down);
+        let unavailable =
+            resolve(rolling.and_then(|rolling| rolling.max_unavailable.as_ref()), desired, Rounding::Down);
         if surge == 0 && unavailable == 0 {
             // Both rounded to nothing: the update could not move. One replica less is the smaller evil.
             return Self { surge, unavailable: 1 };

@@ -43,9 +43,10 @@ pub(super) fn hash(template: &PodTemplateSpec, collisions: i32) -> String {
     let encoded = serde_json::to_vec(&without_hash(template)).unwrap_or_default();
     let salt = if collisions > 0 { collisions.to_string() } else { String::new() };
     // FNV-1a: no secret is kept here, and the same template must have the same name after a restart.
-    let fnv = encoded.iter().chain(salt.as_bytes()).fold(0x811c_9dc5_u32, |hash, byte| {
-        (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
-    });
+    let fnv = encoded
+        .iter()
+        .chain(salt.as_bytes())
+        .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
     fnv.to_string().bytes().map(|digit| char::from(ALPHABET[usize::from(digit) % ALPHABET.len()])).collect()
 }
 

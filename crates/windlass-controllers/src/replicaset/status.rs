@@ -1,5 +1,7 @@
 //! What a replica set tells of its pods. Values only, no I/O.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use k8s_openapi::{
     api::{
@@ -16,8 +18,8 @@ use crate::pods;
 /// `failure`: reason and message of a creation or deletion that did not succeed.
 pub(super) fn compute(
     set: &ReplicaSet,
-    active: &[Pod],
-    ending: &[Pod],
+    active: &[Arc<Pod>],
+    ending: &[Arc<Pod>],
     failure: Option<(&str, String)>,
     now: Timestamp,
 ) -> ReplicaSetStatus {
@@ -73,7 +75,7 @@ mod tests {
     fn ready_pods_and_failures_are_told() {
         let ready = PodCondition { type_: "Ready".to_owned(), status: "True".to_owned(), ..PodCondition::default() };
         let status = PodStatus { conditions: Some(vec![ready]), ..PodStatus::default() };
-        let pods = [Pod { status: Some(status), ..Pod::default() }, Pod::default()];
+        let pods = [Pod { status: Some(status), ..Pod::default() }, Pod::default()].map(Arc::new);
         let now = Timestamp::UNIX_EPOCH;
         let mut set = ReplicaSet::default();
         let failed = compute(&set, &pods, &[], Some(("FailedCreate", "no".to_owned())), now);
