@@ -1,1 +1,57 @@
-//! Manager, controllers and workers
+//! Controllers: what turns changes in a cluster into work, and work into changes.
+//!
+//! The way of a change, and the module of each station:
+//!
+//! 1. A [`Watch`] says what is watched; the [`cluster`] has one informer for it, shared by all that ask (`source`).
+//! 2. An event that passes the [`predicate`] becomes keys (`handler`): the object's own, its owner's, or what a function
+//!    says.
+//! 3. Keys wait in a queue of the [`controller`], each once.
+//! 4. A worker takes a key, looks up the newest state of its object and calls the [`Reconciler`] ([`reconcile`]).
+//! 5. The reconciler brings the world closer to what the object asks for, through the client in its [`Context`], and says
+//!    what is next: an [`Action`]; after an error, a [`Retry`].
+//! 6. The [`manager`] runs controllers and what else belongs to them until the [`shutdown`].
+//!
+//! What happens can be counted ([`metrics`]) and watched ([`observer`]).
+//!
+//! # What is guaranteed
+//!
+//! - A controller never reconciles one object twice at the same time, whatever its concurrency.
+//! - No reconcile begins before all caches of its controller hold their initial lists.
+//! - Each state that a cache has seen last is reconciled: a change during a reconcile leads to another one.
+//! - A panic of a reconciler, predicate, mapper or observer is contained.
+//! - Nothing of a manager runs any more when [`Manager::run`] has returned.
+//!
+//! # What is not
+//!
+//! - Not every state is seen: between two reconciles there may have been many.
+//! - Caches lag behind the server; a reconciler may read what it has itself overwritten since.
+//! - Two processes that run the same manager both act: there is no leader election here yet.
+
+pub mod cluster;
+pub mod watch;
+
+mod source;
+
+mod handler;
+pub mod predicate;
+
+pub mod controller;
+pub mod reconcile;
+
+pub mod manager;
+pub mod shutdown;
+
+pub mod metrics;
+pub mod observer;
+
+mod error;
+
+pub use cluster::Cluster;
+pub use controller::Controller;
+pub use error::{Error, Result};
+pub use manager::{Group, Manager, ManagerBuilder, Runnable, Running, Task};
+pub use metrics::ControllerMetrics;
+pub use observer::{Outcome, ReconcileEvent, ReconcileObserver};
+pub use predicate::Predicate;
+pub use reconcile::{Action, Context, Reconciler, Retry};
+pub use watch::Watch;

@@ -1,1 +1,69 @@
-//! The facade of Windlass: one line in a user's Cargo.toml, and the prelude
+//! The complete Kubernetes controller toolkit: one line in a `Cargo.toml`, and one `use`.
+//!
+//! A controller, whole:
+//!
+//! ```no_run
+//! use windlass::{k8s::apps::v1::Deployment, k8s::core::v1::ConfigMap, prelude::*};
+//!
+//! async fn reconcile(config: Arc<ConfigMap>, cx: Context) -> windlass::Result<Action> {
+//!     let deployment = deployment_for(&config).controlled_by(&*config);
+//!     cx.client().apply(&deployment).await?;
+//!     Ok(Action::await_change())
+//! }
+//!
+//! #[tokio::main]
+//! async fn main() -> windlass::Result<()> {
+//!     let mut manager = Manager::try_default().await?;
+//!     manager.add(Controller::<ConfigMap>::new().owns::<Deployment>().reconcile(reconcile));
+//!     manager.run(shutdown::signal()).await
+//! }
+//! # fn deployment_for(_: &ConfigMap) -> Deployment { Deployment::default() }
+//! ```
+//!
+//! # The way of a change
+//!
+//! Each station is a crate of its own, usable without the later ones; the modules here stand in this order.
+//!
+//! 1. [`client`] sends requests to an API server, and cuts its answers into objects and events.
+//! 2. [`cache`] lists and watches; keeps the objects encoded, indexed and decoded on use; tells handlers what changed.
+//! 3. [`runtime`] turns what changed into keys,
+//! 4. [`queue`] keeps the keys until a worker is free, each once,
+//! 5. and [`runtime`] again calls the reconciler, which writes through the [`client`].
+//!
+//! Under all of them lies [`api`]: objects, kinds, keys, selectors, patches and statuses. [`k8s`] has the built-in kinds.
+//!
+//! # Features
+//!
+//! | feature | default | what it adds |
+//! |---|---|---|
+//! | `v1_36` | yes | the built-in kinds of Kubernetes 1.36 |
+//! | `server` | no | `windlass::server`, the embedded API server |
+
+pub mod prelude;
+
+pub use windlass_api as api;
+pub use windlass_cache as cache;
+pub use windlass_client as client;
+pub use windlass_queue as queue;
+pub use windlass_runtime as runtime;
+#[cfg(feature = "server")]
+pub use windlass_server as server;
+
+/// The built-in kinds, by group and version: `k8s::apps::v1::Deployment`.
+pub use k8s_openapi::api as k8s;
+
+pub use windlass_api::{
+    ApiResource, Clock, DynamicObject, Entropy, Object, ObjectExt, ObjectKey, ObjectRef, PartialObject, Patch,
+    Resource, Scope, Status,
+};
+
+pub use windlass_client::Client;
+
+pub use windlass_cache::{Cached, Lister, Notification, SharedInformer};
+
+pub use windlass_queue::WorkQueue;
+
+pub use windlass_runtime::{
+    Action, Context, Controller, Error, Manager, ReconcileEvent, Reconciler, Result, Retry, Runnable, Task, Watch,
+    predicate, shutdown,
+};

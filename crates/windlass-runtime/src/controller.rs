@@ -1,0 +1,369 @@
+//! A controller: which objects to reconcile, which others concern them, and how.
+
+mod worker;
+
+use std::{
+    fmt::{self, Debug},
+    future::Future,
+    num::NonZeroUsize,
+    sync::Arc,
+    time::Duration,
+};
+
+use futures::{FutureExt, future::BoxFuture};
+use tokio::{task::JoinSet, time::timeout_at};
+use windlass_api::{ApiResource, Object, ObjectRef, Resource};
+use windlass_cache::{Cached, Lister, Registration};
+use windlass_queue::{RateLimiter, WorkQueue};
+
+use self::worker::{WithKeys, WithObjects, Work, Worker};
+use crate::{
+    Action, Context, Error, Reconciler, Result, Watch, handler,
+    manager::{Group, Runnable, Running},
+    reconcile::{Shared, Stores},
+    source::{Informed, Source, Started, Target},
+};
+
+/// How long a controller waits for its caches before it gives up.
+const SYNC_TIMEOUT: Duration = Duration::from_mins(2);
+
+/// Reconciles objects of type `K` with a reconciler of type `R`.
+///
+/// Built like a sentence, and run by a [`Manager`](crate::Manager):
+///
+/// ```no_run
+/// # use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
+/// # use windlass_api::k8s_openapi;
+/// # use windlass_runtime::{Action, Context, Controller, Manager, Result};
+/// # use std::sync::Arc;
+/// # async fn reconcile(_: Arc<ConfigMap>, _: Context) -> Result<Action> { Ok(Action::await_change()) }
+/// # fn add(manager: &mut Manager) {
+/// manager.add(Controller::<ConfigMap>::new().owns::<Deployment>().concurrency(4).reconcile(reconcile));
+/// # }
+/// ```
+///
+/// Without a reconciler it cannot be added:
+///
+/// ```compile_fail
+/// # use windlass_api::k8s_openapi::api::core::v1::ConfigMap;
+/// # use windlass_runtime::{Controller, Manager};
+/// # fn add(manager: &mut Manager) {
+/// manager.add(Controller::<ConfigMap>::new());
+/// # }
+/// ```
+///
+/// and what is given to `reconcile` must take the controller's kind:
+///
+/// ```compile_fail
+/// # use windlass_api::k8s_openapi::api::core::v1::{ConfigMap, Secret};
+/// # use windlass_runtime::{Action, Context, Controller, Manager, Result};
+/// # use std::sync::Arc;
+/// # async fn reconcile(_: Arc<Secret>, _: Context) -> Result<Action> { Ok(Action::await_change()) }
+/// # fn add(manager: &mut Manager) {
+/// manager.add(Controller::<ConfigMap>::new().reconcile(reconcile));
+/// # }
+/// ```
+///
+/// # What happens
+///
+/// Events of the watched objects become keys in a queue: of the object itself, of its owner, or what a function says.
+/// Workers take keys, look up the newest state in the cache and call the reconciler. It is called once for many events
+/// in a row, never twice at once for the same key, and not before every cache of the controller is complete. After a
+/// success the key rests until something changes or the asked time has passed; after a failure it comes back with
+/// back-off, unless [`Reconciler::retry`] says otherwise.
+#[must_use = "a controller does nothing until it is added to a `Manager`"]
+pub struct Controller<K, R = NoReconciler> {
+    /// `None`: the kind, in lower case.
+    name: Option<String>,
+    root: ApiResource,
+    /// The root's comes first.
+    sources: Vec<Box<dyn Source<K>>>,
+    concurrency: NonZeroUsize,
+    sync_timeout: Duration,
+    limiter: Option<Box<dyn RateLimiter<ObjectRef<K>>>>,
+    reconciler: R,
+}
+
+/// In place of a reconciler that has not been given yet.
+#[derive(Debug)]
+pub struct NoReconciler(());
+
+/// A controller whose reconciler gets keys, see [`Controller::reconcile_keys`].
+///
+/// A type of its own, because any type could be a [`Reconciler`] of some user's kind.
+#[must_use = "a controller does nothing until it is added to a `Manager`"]
+#[derive(Debug)]
+pub struct KeyController<K, F>(Controller<K, F>);
+
+// === impl Controller ===
+
+impl<K: Resource> Controller<K> {
+    /// A controller of all objects of the type. The same as `Controller::watching(Watch::all())`.
+    #[allow(clippy::new_without_default, reason = "there is no default controller: it would have no reconciler")]
+    pub fn new() -> Self {
+        Self::watching(Watch::all())
+    }
+}
+
+impl<K: Object> Controller<K> {
+    /// A controller of the objects that `root` selects.
+    pub fn watching(root: Watch<K>) -> Self {
+        let resource = root.resource.clone();
+        Self {
+            name: None,
+            root: resource,
+            sources: vec![Box::new(Informed { watch: root, mapper: Some(handler::enqueue_self()) })],
+            concurrency: NonZeroUsize::MIN,
+            sync_timeout: SYNC_TIMEOUT,
+            limiter: None,
+            reconciler: NoReconciler(()),
+        }
+    }
+
+    /// Completes the controller.
+    pub fn reconcile<R: Reconciler<K>>(self, reconciler: R) -> Controller<K, R> {
+        self.with(reconciler)
+    }
+
+    /// Completes the controller with a function of keys, which is also called when the object is gone.
+    ///
+    /// For the rare controllers that must act on a deletion without a finalizer, such as those that track expectations.
+    /// The object, if there is one, is in [`Context::store`]. Every error is retried with back-off.
+    pub fn reconcile_keys<F, Fut, E>(self, reconcile: F) -> KeyController<K, F>
+    where
+        F: Fn(ObjectRef<K>, Context) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Action, E>> + Send,
+        E: std::error::Error + Send + Sync + 'static,
+    {
+        KeyController(self.with(reconcile))
+    }
+
+    fn with<R>(self, reconciler: R) -> Controller<K, R> {
+        let Self { name, root, sources, concurrency, sync_timeout, limiter, reconciler: NoReconciler(()) } = self;
+        Controller { name, root, sources, concurrency, sync_timeout, limiter, reconciler }
+    }
+}
+
+impl<K: Object, R> Controller<K, R> {
+    /// The name in logs, metrics and field ownership; by default the kind in lower case. Unique within a manager.
+    pub fn named(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Objects of type `T` trigger the `K` that is their controller owner. The same as `owns_with(Watch::all())`.
+    pub fn owns<T: Resource>(self) -> Self {
+        self.owns_with(Watch::<T>::all())
+    }
+
+    /// The objects that `watch` selects trigger the `K` that is their controller owner.
+    ///
+    /// Only metadata is read: group and kind of the owner reference must match, its version need not.
+    pub fn owns_with<T: Object>(self, watch: Watch<T>) -> Self {
+        let mapper = handler::enqueue_owner(&self.root);
+        self.source(watch, Some(mapper))
+    }
+
+    /// Objects of type `T` trigger the keys that `map` makes of them, before and after a change.
+    ///
+    /// The same as `watches_with(Watch::all(), map)`, except that `map` gets the decoded object. Where metadata is
+    /// enough, `watches_with` saves the decoding of every event.
+    pub fn watches<T, I>(self, map: impl Fn(&T) -> I + Send + Sync + 'static) -> Self
+    where
+        T: Resource,
+        I: IntoIterator<Item = ObjectRef<K>>,
+    {
+        self.source(Watch::<T>::all(), Some(handler::enqueue_mapped_decoded(map)))
+    }
+
+    /// The objects that `watch` selects trigger the keys that `map` makes of them, before and after a change.
+    pub fn watches_with<T, I>(self, watch: Watch<T>, map: impl Fn(&Cached<T>) -> I + Send + Sync + 'static) -> Self
+    where
+        T: Object,
+        I: IntoIterator<Item = ObjectRef<K>>,
+    {
+        self.source(watch, Some(handler::enqueue_mapped(map)))
+    }
+
+    /// Keeps a cache of `T` for [`Context::store`], without being triggered by it. The same as
+    /// `reads_with(Watch::all())`.
+    pub fn reads<T: Resource>(self) -> Self {
+        self.reads_with(Watch::<T>::all())
+    }
+
+    /// Keeps a cache of what `watch` selects for [`Context::store`], without being triggered by it.
+    pub fn reads_with<T: Object>(self, watch: Watch<T>) -> Self {
+        self.source(watch, None)
+    }
+
+    /// How many keys may be reconciled at the same time; 1 by default, which 0 means as well.
+    pub fn concurrency(mut self, workers: usize) -> Self {
+        self.concurrency = NonZeroUsize::new(workers).unwrap_or(NonZeroUsize::MIN);
+        self
+    }
+
+    /// How long to wait for the caches at the start before the controller fails; 2 minutes by default.
+    pub fn sync_timeout(mut self, timeout: Duration) -> Self {
+        self.sync_timeout = timeout;
+        self
+    }
+
+    /// How long failed keys wait; by default [`DefaultRateLimiter`](windlass_queue::DefaultRateLimiter).
+    pub fn rate_limiter(mut self, limiter: impl RateLimiter<ObjectRef<K>>) -> Self {
+        self.limiter = Some(Box::new(limiter));
+        self
+    }
+
+    fn source<T: Object>(mut self, watch: Watch<T>, mapper: Option<handler::Mapper<T, K>>) -> Self {
+        self.sources.push(Box::new(Informed { watch, mapper }));
+        self
+    }
+
+    fn display_name(&self) -> String {
+        self.name.clone().unwrap_or_else(|| self.root.kind.to_lowercase())
+    }
+}
+
+impl<K: Object, R: Reconciler<K>> Runnable for Controller<K, R> {
+    fn name(&self) -> String {
+        self.display_name()
+    }
+
+    fn group(&self) -> Group {
+        Group::Controllers
+    }
+
+    fn run(self: Box<Self>, running: Running) -> BoxFuture<'static, Result<()>> {
+        run(*self, running, |store, reconciler| WithObjects { store, reconciler }).boxed()
+    }
+}
+
+impl<K, F, Fut, E> Runnable for KeyController<K, F>
+where
+    K: Object,
+    F: Fn(ObjectRef<K>, Context) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<Action, E>> + Send,
+    E: std::error::Error + Send + Sync + 'static,
+{
+    fn name(&self) -> String {
+        self.0.display_name()
+    }
+
+    fn group(&self) -> Group {
+        Group::Controllers
+    }
+
+    fn run(self: Box<Self>, running: Running) -> BoxFuture<'static, Result<()>> {
+        run(self.0, running, |_store, reconcile| WithKeys(reconcile)).boxed()
+    }
+}
+
+/// The life of a controller.
+async fn run<K, R, W>(
+    controller: Controller<K, R>,
+    running: Running,
+    work: impl FnOnce(Lister<K>, R) -> W,
+) -> Result<()>
+where
+    K: Object,
+    W: Work<K>,
+{
+    let name: Arc<str> = controller.display_name().into();
+    let workers = controller.concurrency.get();
+
+    // 1. The queue, before anything can be put into it.
+    let mut queue = WorkQueue::builder().name(&*name);
+    if let Some(limiter) = controller.limiter {
+        queue = queue.rate_limiter(limiter);
+    }
+    if let Some(metrics) = running.reporter.metrics.controller(&name, workers) {
+        queue = queue.metrics(metrics);
+    }
+    let queue = queue.build();
+
+    // 2. The sources. All of them start before any is waited for, so that they list at the same time.
+    let target = Target {
+        cluster: running.cluster(),
+        controller: Arc::clone(&name),
+        queue: queue.clone(),
+        reporter: running.reporter.clone(),
+    };
+    let mut stores = Stores::default();
+    let started: Vec<_> = controller.sources.into_iter().map(|source| source.start(&target, &mut stores)).collect();
+
+    // 3. Their initial lists. A worker that started earlier would take what is not cached yet for missing, and for
+    //    example create it again.
+    let Some(registrations) = sync(started, controller.sync_timeout, &running).await? else { return Ok(()) };
+    tracing::info!(controller = &*name, workers, "caches are synced, starting workers");
+
+    // 4. The workers.
+    let root = stores.of::<K>(&controller.root).expect("the root's source is among those that were started");
+    let worker = Arc::new(Worker {
+        queue: queue.clone(),
+        work: work(root, controller.reconciler),
+        shared: Arc::new(Shared {
+            client: running.cluster().client_for(&name),
+            clock: running.cluster().clock().clone(),
+            entropy: running.cluster().entropy().clone(),
+            controller: Arc::clone(&name),
+            stores,
+        }),
+        reporter: running.reporter.clone(),
+    });
+    let mut tasks = JoinSet::new();
+    for _ in 0..workers {
+        let (worker, running) = (Arc::clone(&worker), running.clone());
+        tasks.spawn(async move { worker.run(running.stop()).await });
+    }
+
+    // 5. The end: no new events, no new keys; what is being reconciled is finished. The manager limits the time. Workers
+    //    hear of it by themselves.
+    running.stop().requested().await;
+    for registration in &registrations {
+        registration.shut_down().await;
+    }
+    queue.shut_down();
+    while let Some(result) = tasks.join_next().await {
+        if let Err(error) = result
+            && error.is_panic()
+        {
+            std::panic::resume_unwind(error.into_panic());
+        }
+    }
+    queue.shut_down_with_drain().await; // which is shut down already: waits for its timer task only
+    tracing::info!(controller = &*name, "stopped");
+    Ok(())
+}
+
+/// Waits for all sources; `None` if stopping is asked for meanwhile.
+async fn sync(started: Vec<Started>, timeout: Duration, running: &Running) -> Result<Option<Vec<Registration>>> {
+    let deadline = tokio::time::Instant::now() + timeout;
+    let mut registrations = Vec::with_capacity(started.len());
+    for Started { resource, indexed, synced, registration } in started {
+        registrations.extend(registration);
+        let ready = async {
+            indexed.await.map_err(|source| Error::Index { resource: Box::new(resource.clone()), source })?;
+            synced.await.map_err(|_stopped| Error::CacheStopped { resource: Box::new(resource.clone()) })
+        };
+        let synced = tokio::select! {
+            biased;
+            () = running.stop().requested() => return Ok(None),
+            synced = timeout_at(deadline, ready) => synced,
+        };
+        match synced {
+            Ok(result) => result?,
+            Err(_elapsed) => return Err(Error::SyncTimeout { resource: Box::new(resource), timeout }),
+        }
+    }
+    Ok(Some(registrations))
+}
+
+impl<K, R> Debug for Controller<K, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Controller")
+            .field("name", &self.name)
+            .field("root", &self.root)
+            .field("concurrency", &self.concurrency)
+            .finish_non_exhaustive()
+    }
+}

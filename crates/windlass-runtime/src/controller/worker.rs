@@ -1,0 +1,150 @@
+//! One worker: a key, its object, a reconcile, what comes of it; and again.
+
+use std::{future::Future, panic::AssertUnwindSafe, sync::Arc};
+
+use futures::FutureExt;
+use tokio::time::Instant;
+use tracing::Instrument;
+use windlass_api::{BoxError, Object, ObjectRef};
+use windlass_cache::Lister;
+use windlass_queue::WorkQueue;
+
+use crate::{
+    Action, Context, Reconciler, Retry,
+    error::{chain, panic_message},
+    manager::Reporter,
+    observer::{Outcome, ReconcileEvent, ReconcileFinished, ReconcileStarted},
+    reconcile::Shared,
+    shutdown::Stop,
+};
+
+/// What a worker does with a key.
+pub(crate) trait Work<K>: Send + Sync + 'static {
+    /// `Ok(None)`: there is nothing with that key any more.
+    fn work(&self, key: ObjectRef<K>, cx: Context) -> impl Future<Output = Result<Option<Action>, Failure>> + Send;
+}
+
+/// A reconcile that failed.
+pub(crate) struct Failure {
+    error: BoxError,
+    retry: Retry,
+}
+
+/// Looks the key up and reconciles the object.
+pub(crate) struct WithObjects<K, R> {
+    pub(crate) store: Lister<K>,
+    pub(crate) reconciler: R,
+}
+
+/// Hands the key itself to a function.
+pub(crate) struct WithKeys<F>(pub(crate) F);
+
+/// What the workers of a controller share.
+pub(crate) struct Worker<K, W> {
+    pub(crate) queue: WorkQueue<ObjectRef<K>>,
+    pub(crate) work: W,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) reporter: Reporter,
+}
+
+// === impl Work ===
+
+impl<K: Object, R: Reconciler<K>> Work<K> for WithObjects<K, R> {
+    async fn work(&self, key: ObjectRef<K>, cx: Context) -> Result<Option<Action>, Failure> {
+        let Some(cached) = self.store.get(&key) else { return Ok(None) };
+        // The next attempt would read the same bytes.
+        let object = cached.get().map_err(|error| Failure { error: error.into(), retry: Retry::Never })?;
+        drop(cached);
+        match self.reconciler.reconcile(object, cx).await {
+            Ok(action) => Ok(Some(action)),
+            Err(error) => Err(Failure { retry: self.reconciler.retry(&error), error: error.into() }),
+        }
+    }
+}
+
+impl<K, F, Fut, E> Work<K> for WithKeys<F>
+where
+    K: Object,
+    F: Fn(ObjectRef<K>, Context) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<Action, E>> + Send,
+    E: std::error::Error + Send + Sync + 'static,
+{
+    async fn work(&self, key: ObjectRef<K>, cx: Context) -> Result<Option<Action>, Failure> {
+        match (self.0)(key, cx).await {
+            Ok(action) => Ok(Some(action)),
+            Err(error) => Err(Failure { error: error.into(), retry: Retry::Backoff }),
+        }
+    }
+}
+
+// === impl Worker ===
+
+impl<K: Object, W: Work<K>> Worker<K, W> {
+    /// Works until stopping is asked for. What is in progress then is finished, what is queued is left.
+    pub(crate) async fn run(&self, stop: &Stop) {
+        loop {
+            let key = tokio::select! {
+                biased;
+                () = stop.requested() => return,
+                key = self.queue.get() => key,
+            };
+            match key {
+                Some(key) => self.process(key).await,
+                None => return,
+            }
+        }
+    }
+
+    async fn process(&self, key: ObjectRef<K>) {
+        let controller = &*self.shared.controller;
+        let id: Arc<str> = self.shared.entropy.uuid().into();
+        let cx = Context::new(Arc::clone(&self.shared), Arc::clone(&id));
+        let span = tracing::info_span!("reconcile", controller, %key, id = &*id);
+
+        self.reporter.metrics.started(controller);
+        self.reporter.observe(&ReconcileEvent::Started(ReconcileStarted { controller, key: key.key(), id: &id }));
+        let start = Instant::now();
+        let result = AssertUnwindSafe(self.work.work(key.clone(), cx)).catch_unwind().instrument(span.clone()).await;
+        let duration = start.elapsed();
+
+        let outcome = span.in_scope(|| self.conclude(&key, result));
+        self.reporter.metrics.finished(controller, &outcome, duration);
+        let finished = ReconcileFinished { controller, key: key.key(), id: &id, duration, outcome: &outcome };
+        self.reporter.observe(&ReconcileEvent::Finished(finished));
+        self.queue.done(&key);
+    }
+
+    /// Decides when the key comes back.
+    fn conclude(&self, key: &ObjectRef<K>, result: std::thread::Result<Result<Option<Action>, Failure>>) -> Outcome {
+        match result {
+            Ok(Ok(Some(action))) => {
+                self.queue.forget(key);
+                if let Some(delay) = action.delay() {
+                    self.queue.add_after(key.clone(), delay);
+                }
+                tracing::debug!(requeue_after = ?action.delay(), "reconciled");
+                Outcome::Done(action)
+            }
+            Ok(Ok(None)) => {
+                self.queue.forget(key);
+                tracing::debug!("the object is gone");
+                Outcome::Gone
+            }
+            Ok(Err(Failure { error, retry })) => {
+                let message = chain(&*error);
+                match retry {
+                    Retry::Backoff => self.queue.add_rate_limited(key.clone()),
+                    Retry::Never => self.queue.forget(key),
+                }
+                tracing::error!(error = message, ?retry, failures = self.queue.num_requeues(key), "reconcile failed");
+                Outcome::Failed { message, retry }
+            }
+            Err(panic) => {
+                let message = panic_message(&*panic);
+                self.queue.add_rate_limited(key.clone());
+                tracing::error!(panic = message, failures = self.queue.num_requeues(key), "reconcile panicked");
+                Outcome::Panicked { message }
+            }
+        }
+    }
+}

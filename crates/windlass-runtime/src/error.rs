@@ -1,0 +1,111 @@
+//! What ends a manager, and what reconcilers may pass on with `?`.
+
+use std::time::Duration;
+
+use thiserror::Error;
+use windlass_api::{ApiResource, BoxError};
+
+/// An error of the runtime, or of the layers below it on its way through a reconciler.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The API server refused a request, or it could not be sent.
+    #[error(transparent)]
+    Client(#[from] windlass_client::Error),
+
+    /// An object in the cache is not what its type says.
+    #[error(transparent)]
+    Decode(#[from] windlass_cache::DecodeError),
+
+    /// Two runnables of one manager have the same name: their logs and metrics could not be told apart.
+    #[error("two runnables are named {name:?}: name one of them with `.named(..)`")]
+    DuplicateName {
+        /// The name in question.
+        name: String,
+    },
+
+    /// A cache did not become complete in time; the log says what the server answered.
+    #[error("the cache of {} ({}) did not sync within {timeout:?}", .resource.plural, .resource.api_version())]
+    SyncTimeout {
+        /// What it waited for.
+        resource: Box<ApiResource>,
+        /// For how long.
+        timeout: Duration,
+    },
+
+    /// An index could not be added to a cache.
+    #[error("cannot add an index to the cache of {} ({})", .resource.plural, .resource.api_version())]
+    Index {
+        /// Which cache.
+        resource: Box<ApiResource>,
+        /// Why not.
+        source: windlass_cache::AddIndexError,
+    },
+
+    /// The informer of a cache ended while it was needed, which only a bug can cause.
+    #[error("the cache of {} ({}) stopped", .resource.plural, .resource.api_version())]
+    CacheStopped {
+        /// Which one.
+        resource: Box<ApiResource>,
+    },
+
+    /// A runnable failed, which stopped the manager.
+    #[error("{name} failed")]
+    Runnable {
+        /// Which one.
+        name: String,
+        /// Why.
+        #[source]
+        source: Box<Self>,
+    },
+
+    /// A runnable panicked, which stopped the manager. Panics of reconcilers are contained and never get here.
+    #[error("{name} panicked: {message}")]
+    Panicked {
+        /// Which one.
+        name: String,
+        /// What it said.
+        message: String,
+    },
+
+    /// Some runnables had to be aborted.
+    #[error("still running after the grace period of {grace:?}, and aborted: {}", .names.join(", "))]
+    GraceExceeded {
+        /// Which ones.
+        names: Vec<String>,
+        /// The time they had.
+        grace: Duration,
+    },
+
+    /// Anything else that a reconciler wants to pass on, see [`Error::other`].
+    #[error(transparent)]
+    Other(BoxError),
+}
+
+/// The result of most things in this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// An error of whatever type, or a text: `Err(Error::other("no image given"))`.
+    pub fn other(error: impl Into<BoxError>) -> Self {
+        Self::Other(error.into())
+    }
+}
+
+/// What a panic said, as far as it said it in words.
+pub(crate) fn panic_message(payload: &(dyn std::any::Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("(no message)").to_owned()
+}
+
+/// An error and its causes in one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}

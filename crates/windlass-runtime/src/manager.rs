@@ -1,0 +1,144 @@
+//! The manager: runs controllers and whatever else belongs to them, in order, until the end.
+
+mod builder;
+mod groups;
+mod reporter;
+mod runnable;
+
+use std::{
+    collections::HashSet,
+    fmt::{self, Debug},
+    future::Future,
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
+
+use windlass_client::Client;
+
+use self::groups::Groups;
+pub(crate) use self::reporter::Reporter;
+pub use self::{
+    builder::ManagerBuilder,
+    runnable::{Group, Runnable, Running, Task},
+};
+use crate::{Error, ReconcileObserver, Result, cluster::Cluster, metrics::ControllerMetrics};
+
+/// Runs controllers over one cluster. They share its client and its caches: two controllers that watch the same kind
+/// cost one watch and one copy of the objects.
+///
+/// ```no_run
+/// # use windlass_api::k8s_openapi::api::core::v1::ConfigMap;
+/// # use windlass_runtime::{Action, Context, Controller, Manager, Result, shutdown};
+/// # use std::sync::Arc;
+/// # async fn reconcile(_: Arc<ConfigMap>, _: Context) -> Result<Action> { Ok(Action::await_change()) }
+/// # async fn main_() -> Result<()> {
+/// let mut manager = Manager::try_default().await?;
+/// manager.add(Controller::<ConfigMap>::new().reconcile(reconcile));
+/// manager.run(shutdown::signal()).await
+/// # }
+/// ```
+#[must_use = "a manager does nothing until it is run"]
+pub struct Manager {
+    cluster: Cluster,
+    runnables: Vec<Box<dyn Runnable>>,
+    grace: Duration,
+    observers: Vec<Arc<dyn ReconcileObserver>>,
+    metrics: Arc<dyn ControllerMetrics>,
+}
+
+impl Manager {
+    /// A manager for the cluster that the environment names: see `Client::try_default`.
+    pub async fn try_default() -> Result<Self> {
+        Ok(Self::new(Client::try_default().await?))
+    }
+
+    /// A manager for the client's cluster. The same as `Manager::builder(client).build()`.
+    pub fn new(client: Client) -> Self {
+        Self::builder(client).build()
+    }
+
+    /// A manager with choices.
+    pub fn builder(client: Client) -> ManagerBuilder {
+        ManagerBuilder::new(client)
+    }
+
+    /// The client and the caches.
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// Adds a controller or something else to run. Runnables of one group start in the order in which they were added.
+    pub fn add(&mut self, runnable: impl Runnable) -> &mut Self {
+        self.runnables.push(Box::new(runnable));
+        self
+    }
+
+    /// Shows each step of every controller to `observer`.
+    pub fn on_reconcile(&mut self, observer: impl ReconcileObserver) -> &mut Self {
+        self.observers.push(Arc::new(observer));
+        self
+    }
+
+    /// Runs everything until `shutdown` resolves or something fails, and stops everything then.
+    ///
+    /// Stopping is graceful: no new work is begun, and what has begun gets the grace period to finish before it is
+    /// aborted. When this returns, nothing of the manager is running any more. When its future is dropped, all of it is
+    /// aborted.
+    ///
+    /// Returns the first error, if any: a runnable that failed or panicked, or had to be aborted at the end.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<()> {
+        let Self { cluster, mut runnables, grace, observers, metrics } = self;
+        let mut names = HashSet::new();
+        for runnable in &runnables {
+            let name = runnable.name();
+            if names.contains(&name) {
+                return Err(Error::DuplicateName { name });
+            }
+            names.insert(name);
+        }
+
+        let mut groups = Groups::new(cluster, Reporter::new(observers, metrics));
+        let mut shutdown = pin!(shutdown);
+
+        // 1. Start. Each runnable sees to what it needs itself: controllers wait for their caches.
+        //    - Servers first: probes must be answered while caches fill, or the process is killed for being slow.
+        //    - Webhooks before caches: the API server may need a conversion webhook of ours to answer our own lists.
+        //    - Caches: begun by the first runnable that asks for one, on behalf of the manager.
+        //    - Others, which do not need to be the only one of their kind in the cluster.
+        //    - Controllers, which do (leader election will stand before them).
+        runnables.sort_by_key(|runnable| runnable.group()); // stable
+        for runnable in runnables {
+            groups.start(runnable);
+        }
+
+        // 2. Run until told to stop, or until the first failure.
+        let mut first_error = tokio::select! {
+            () = &mut shutdown => None,
+            error = groups.failure() => Some(error),
+        };
+        match &first_error {
+            None => tracing::info!("stopping"),
+            Some(error) => tracing::error!(error = crate::error::chain(error), "stopping because of a failure"),
+        }
+
+        // 3. Stop, in the opposite order: controllers write until their last reconcile, which may need caches, webhooks
+        //    and probes. One grace period for all of it.
+        let stopped = tokio::time::timeout(grace, groups.stop(&mut first_error)).await;
+        if stopped.is_err() {
+            let names = groups.abort().await;
+            tracing::error!(?names, ?grace, "aborted what was still running after the grace period");
+            first_error.get_or_insert(Error::GraceExceeded { names, grace });
+        }
+        // 4. The tasks that belong to runnables (workers, handlers) end with them; this sees them gone.
+        groups.gone().await;
+        first_error.map_or(Ok(()), Err)
+    }
+}
+
+impl Debug for Manager {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.runnables.iter().map(|runnable| runnable.name()).collect();
+        f.debug_struct("Manager").field("runnables", &names).field("grace", &self.grace).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,92 @@
+//! A manager with choices.
+
+use std::{
+    fmt::{self, Debug},
+    sync::Arc,
+    time::Duration,
+};
+
+use windlass_api::{ApiResource, Clock, Entropy, ListWatch};
+use windlass_client::Client;
+
+use super::Manager;
+use crate::{
+    ControllerMetrics,
+    cluster::{Cluster, ListWatches},
+    metrics::NoMetrics,
+};
+
+/// How long runnables may take to end.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// Builds a [`Manager`].
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct ManagerBuilder {
+    client: Client,
+    list_watches: Option<ListWatches>,
+    clock: Clock,
+    entropy: Entropy,
+    grace: Duration,
+    metrics: Arc<dyn ControllerMetrics>,
+}
+
+impl ManagerBuilder {
+    pub(super) fn new(client: Client) -> Self {
+        Self {
+            client,
+            list_watches: None,
+            clock: Clock::system(),
+            entropy: Entropy::os(),
+            grace: GRACE,
+            metrics: Arc::new(NoMetrics),
+        }
+    }
+
+    /// The wall clock for reconcilers; the system's by default.
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// The randomness for reconcilers and for the back-off of caches; the operating system's by default.
+    pub fn entropy(mut self, entropy: Entropy) -> Self {
+        self.entropy = entropy;
+        self
+    }
+
+    /// How long runnables may take to end before they are aborted; 30 seconds by default.
+    pub fn grace_period(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// Who counts what happens; nobody by default.
+    pub fn metrics(mut self, metrics: impl ControllerMetrics) -> Self {
+        self.metrics = Arc::new(metrics);
+        self
+    }
+
+    /// Where the caches get their objects, per resource and namespace; by default from the client.
+    ///
+    /// For tests without a server, and for what stands between a server and a cache on purpose.
+    pub fn list_watch(
+        mut self,
+        list_watch: impl Fn(&ApiResource, Option<&str>) -> Arc<dyn ListWatch> + Send + Sync + 'static,
+    ) -> Self {
+        self.list_watches = Some(Box::new(list_watch));
+        self
+    }
+
+    /// The manager, with nothing to run yet.
+    pub fn build(self) -> Manager {
+        let Self { client, list_watches, clock, entropy, grace, metrics } = self;
+        let cluster = Cluster::new(client, list_watches, clock, entropy);
+        Manager { cluster, runnables: Vec::new(), grace, observers: Vec::new(), metrics }
+    }
+}
+
+impl Debug for ManagerBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ManagerBuilder").field("grace", &self.grace).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,124 @@
+//! The runnables of a manager as tasks, by group.
+
+use std::{collections::HashMap, convert::Infallible};
+
+use tokio::{
+    sync::mpsc,
+    task::{Id, JoinError, JoinSet},
+};
+
+use super::{Group, Reporter, Runnable, Running};
+use crate::{
+    Error, Result,
+    cluster::Cluster,
+    error::{chain, panic_message},
+    shutdown::Stopper,
+};
+
+/// Owns every task of a manager; dropped, it aborts them.
+pub(super) struct Groups {
+    cluster: Cluster,
+    reporter: Reporter,
+    /// One per group, so that they can be stopped one after the other.
+    stoppers: HashMap<Group, Stopper>,
+    tasks: JoinSet<Result<()>>,
+    /// Exactly the tasks in `tasks`.
+    names: HashMap<Id, (Group, String)>,
+    /// Cloned into each [`Running`]; `None` when the last of them is waited for.
+    alive: Option<mpsc::Sender<Infallible>>,
+    /// Ends when all clones of `alive` are dropped.
+    all_gone: mpsc::Receiver<Infallible>,
+}
+
+impl Groups {
+    pub(super) fn new(cluster: Cluster, reporter: Reporter) -> Self {
+        let (alive, all_gone) = mpsc::channel(1);
+        let stoppers = Group::IN_START_ORDER.into_iter().map(|group| (group, Stopper::new())).collect();
+        let (tasks, names) = (JoinSet::new(), HashMap::new());
+        Self { cluster, reporter, stoppers, tasks, names, alive: Some(alive), all_gone }
+    }
+
+    /// Starts a runnable.
+    pub(super) fn start(&mut self, runnable: Box<dyn Runnable>) {
+        let (group, name) = (runnable.group(), runnable.name());
+        let alive = self.alive.clone().expect("nothing starts after the end");
+        let running = Running::new(self.cluster.clone(), self.stoppers[&group].handle(), self.reporter.clone(), alive);
+        let task = self.tasks.spawn(runnable.run(running));
+        self.names.insert(task.id(), (group, name));
+    }
+
+    /// Resolves with the first failure of a runnable; not at all if there is none. Cancel-safe.
+    pub(super) async fn failure(&mut self) -> Error {
+        loop {
+            match self.next_end().await {
+                Some((_, Ok(()))) => {}
+                Some((_, Err(error))) => return error,
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// Stops the groups one after the other. Failures go to `first_error`, or to the log if there is one already.
+    pub(super) async fn stop(&mut self, first_error: &mut Option<Error>) {
+        for group in Group::IN_START_ORDER.into_iter().rev() {
+            self.stoppers[&group].stop();
+            while self.names.values().any(|(other, _)| *other == group) {
+                let Some((name, result)) = self.next_end().await else { break };
+                if let Err(error) = result {
+                    tracing::error!(name, error = chain(&error), "failed while stopping");
+                    first_error.get_or_insert(error);
+                }
+            }
+            // The caches start after the webhooks and are stopped before them.
+            if group == Group::Others {
+                self.cluster.stop().await;
+            }
+        }
+    }
+
+    /// Ends everything that is left, and returns its names.
+    pub(super) async fn abort(&mut self) -> Vec<String> {
+        let mut names: Vec<_> = self.names.drain().map(|(_, (_, name))| name).collect();
+        names.sort_unstable();
+        self.tasks.shutdown().await;
+        self.cluster.stop().await;
+        names
+    }
+
+    /// Resolves when no task holds a [`Running`] any more.
+    pub(super) async fn gone(&mut self) {
+        self.alive = None;
+        while self.all_gone.recv().await.is_some() {}
+    }
+
+    async fn next_end(&mut self) -> Option<(String, Result<()>)> {
+        let ended = self.tasks.join_next_with_id().await?;
+        let id = match &ended {
+            Ok((id, _)) => *id,
+            Err(error) => error.id(),
+        };
+        let (_, name) = self.names.remove(&id).expect("every task has its entry");
+        let result = match ended {
+            Ok((_, Ok(()))) => Ok(()),
+            Ok((_, Err(error))) => Err(Error::Runnable { name: name.clone(), source: Box::new(error) }),
+            Err(error) => Err(panicked(&name, error)),
+        };
+        Some((name, result))
+    }
+}
+
+impl Drop for Groups {
+    /// Not every clone of the cluster need be a task's.
+    fn drop(&mut self) {
+        self.cluster.abort();
+    }
+}
+
+fn panicked(name: &str, error: JoinError) -> Error {
+    let message = match error.try_into_panic() {
+        Ok(panic) => panic_message(&*panic),
+        // Tasks are aborted only after the last call of `next_end`, except by a runtime that shuts down.
+        Err(error) => error.to_string(),
+    };
+    Error::Panicked { name: name.to_owned(), message }
+}

@@ -1,0 +1,38 @@
+//! What controllers tell about themselves in numbers.
+
+use std::{fmt::Debug, sync::Arc, time::Duration};
+
+use windlass_queue::QueueMetrics;
+
+use crate::observer::Outcome;
+
+/// Receives what happens in the controllers of a manager. Each method has a default that does nothing.
+///
+/// The meanings are controller-runtime's. For the story behind the numbers, see
+/// [`ReconcileObserver`](crate::ReconcileObserver).
+pub trait ControllerMetrics: Debug + Send + Sync + 'static {
+    /// A controller starts `workers` workers: `max_concurrent_reconciles`. What is returned receives the events of its
+    /// queue.
+    fn controller(&self, controller: &str, workers: usize) -> Option<Arc<dyn QueueMetrics>> {
+        let _ = (controller, workers);
+        None
+    }
+
+    /// A reconcile begins: `active_workers` rises by one.
+    fn started(&self, controller: &str) {
+        let _ = controller;
+    }
+
+    /// A reconcile has ended: `active_workers` falls by one, `reconcile_time_seconds`, `reconcile_total` by result;
+    /// [`Outcome::Failed`] also counts as `reconcile_errors_total`, and `terminal_reconcile_errors_total` when it is not
+    /// retried; [`Outcome::Panicked`] as `reconcile_panics_total` and as an error.
+    fn finished(&self, controller: &str, outcome: &Outcome, duration: Duration) {
+        let _ = (controller, outcome, duration);
+    }
+}
+
+/// Counts nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoMetrics;
+
+impl ControllerMetrics for NoMetrics {}

@@ -1,0 +1,132 @@
+//! When to stop, and how that is told.
+//!
+//! The program passes a future to [`Manager::run`](crate::Manager::run): [`signal`] in a `main`, whatever fits in a test.
+//! Inside, each group of runnables gets a [`Stop`], which it waits on beside its work.
+
+use tokio::sync::watch;
+
+/// Resolves at the first SIGINT or SIGTERM (on other systems: Ctrl-C). A second one ends the process with status 1.
+///
+/// A process whose handlers cannot be installed cannot be stopped gracefully; this is logged and the future never
+/// resolves.
+///
+/// The watcher for the second signal belongs to the process: it is the one task of this crate that outlives its caller.
+pub async fn signal() {
+    let mut signals = match Signals::install() {
+        Ok(signals) => signals,
+        Err(error) => {
+            tracing::error!(%error, "cannot listen for signals: only killing the process will stop it");
+            return std::future::pending().await;
+        }
+    };
+    let name = signals.next().await;
+    tracing::info!(signal = name, "stopping; a second signal ends the process at once");
+    tokio::spawn(async move {
+        let name = signals.next().await;
+        tracing::warn!(signal = name, "second signal: ending the process");
+        std::process::exit(1);
+    });
+}
+
+#[cfg(unix)]
+struct Signals {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+}
+
+#[cfg(unix)]
+impl Signals {
+    fn install() -> std::io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+    }
+
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.interrupt.recv() => "SIGINT",
+            _ = self.terminate.recv() => "SIGTERM",
+        }
+    }
+}
+
+#[cfg(not(unix))]
+struct Signals;
+
+#[cfg(not(unix))]
+impl Signals {
+    #[allow(clippy::unnecessary_wraps, reason = "the other systems can fail")]
+    fn install() -> std::io::Result<Self> {
+        Ok(Self)
+    }
+
+    async fn next(&mut self) -> &'static str {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+        "Ctrl-C"
+    }
+}
+
+/// Tells its holder to stop. Clones hear the same.
+#[derive(Clone, Debug)]
+pub struct Stop(watch::Receiver<bool>);
+
+/// The other end: stops all holders of its [`Stop`]s, also by being dropped.
+#[derive(Debug)]
+pub(crate) struct Stopper(watch::Sender<bool>);
+
+impl Stop {
+    /// Resolves when stopping was asked for. Cancel-safe.
+    pub async fn requested(&self) {
+        // An error means that the stopper is gone, and with it whoever could want us to go on.
+        let _ = self.0.clone().wait_for(|stop| *stop).await;
+    }
+
+    /// Whether stopping was asked for.
+    pub fn is_requested(&self) -> bool {
+        *self.0.borrow() || self.0.has_changed().is_err()
+    }
+}
+
+impl Stopper {
+    pub(crate) fn new() -> Self {
+        Self(watch::Sender::new(false))
+    }
+
+    pub(crate) fn handle(&self) -> Stop {
+        Stop(self.0.subscribe())
+    }
+
+    pub(crate) fn stop(&self) {
+        self.0.send_replace(true);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    #[test]
+    fn a_stop_is_heard_by_all_and_by_latecomers() {
+        let stopper = Stopper::new();
+        let (early, clone) = (stopper.handle(), stopper.handle().clone());
+        assert!(!early.is_requested());
+        assert!(early.requested().now_or_never().is_none());
+        stopper.stop();
+        for stop in [early, clone, stopper.handle()] {
+            assert!(stop.is_requested());
+            assert!(stop.requested().now_or_never().is_some());
+        }
+    }
+
+    #[test]
+    fn a_dropped_stopper_stops() {
+        let stopper = Stopper::new();
+        let stop = stopper.handle();
+        drop(stopper);
+        assert!(stop.is_requested());
+        assert!(stop.requested().now_or_never().is_some());
+    }
+}

@@ -1,0 +1,144 @@
+//! What feeds a controller's queue: the informer of a watch, through a predicate and a mapper.
+
+use std::{collections::HashSet, sync::Arc};
+
+use futures::{FutureExt, future::BoxFuture};
+use windlass_api::{ApiResource, Object, ObjectKey, ObjectRef};
+use windlass_cache::{AddIndexError, Cached, HasSynced, Notification, Registration};
+use windlass_queue::WorkQueue;
+
+use crate::{
+    Watch,
+    cluster::Cluster,
+    handler::Mapper,
+    manager::Reporter,
+    observer::{Change, ReconcileEvent, Trigger},
+    predicate::Predicate,
+    reconcile::Stores,
+};
+
+/// A source with its object type erased.
+pub(crate) trait Source<K: Object>: Send {
+    /// Subscribes to the informer and enters its store. Does not wait.
+    fn start(self: Box<Self>, target: &Target<'_, K>, stores: &mut Stores) -> Started;
+}
+
+/// Where keys go.
+pub(crate) struct Target<'c, K> {
+    pub(crate) cluster: &'c Cluster,
+    pub(crate) controller: Arc<str>,
+    pub(crate) queue: WorkQueue<ObjectRef<K>>,
+    pub(crate) reporter: Reporter,
+}
+
+/// A source that has been started.
+pub(crate) struct Started {
+    pub(crate) resource: ApiResource,
+    /// Adds the indices of the watch.
+    pub(crate) indexed: BoxFuture<'static, Result<(), AddIndexError>>,
+    /// Ready when the initial list is in the store, and its keys in the queue.
+    pub(crate) synced: HasSynced,
+    /// `None`: only the store is wanted.
+    pub(crate) registration: Option<Registration>,
+}
+
+/// The informer of a watch.
+pub(crate) struct Informed<T: Object, K> {
+    pub(crate) watch: Watch<T>,
+    /// `None`: only the store is wanted.
+    pub(crate) mapper: Option<Mapper<T, K>>,
+}
+
+/// Turns notifications into keys. Runs in the informer's task for this handler.
+struct Enqueue<T: Object, K> {
+    controller: Arc<str>,
+    resource: ApiResource,
+    predicate: Option<Arc<dyn Predicate<T>>>,
+    mapper: Mapper<T, K>,
+    queue: WorkQueue<ObjectRef<K>>,
+    reporter: Reporter,
+}
+
+// === impl Informed ===
+
+impl<T: Object, K: Object> Source<K> for Informed<T, K> {
+    fn start(self: Box<Self>, target: &Target<'_, K>, stores: &mut Stores) -> Started {
+        let Self { mut watch, mapper } = *self;
+        let indices = std::mem::take(&mut watch.indices);
+        let resource = watch.resource.clone();
+        let informer = target.cluster.informer(&watch);
+        stores.insert(resource.clone(), informer.store());
+        let handle = informer.clone();
+        let indexed = async move {
+            for index in indices {
+                handle.add_index(index).await?;
+            }
+            Ok(())
+        }
+        .boxed();
+        let Some(mapper) = mapper else {
+            return Started { resource, indexed, synced: informer.has_synced(), registration: None };
+        };
+        let enqueue = Enqueue {
+            controller: Arc::clone(&target.controller),
+            resource: resource.clone(),
+            predicate: watch.predicate,
+            mapper,
+            queue: target.queue.clone(),
+            reporter: target.reporter.clone(),
+        };
+        let registration = informer.add_handler(move |notification| enqueue.handle(&notification));
+        Started { resource, indexed, synced: registration.has_synced(), registration: Some(registration) }
+    }
+}
+
+// === impl Enqueue ===
+
+impl<T: Object, K: Object> Enqueue<T, K> {
+    /// A panic of a predicate or a mapper is contained by the informer; that event leads nowhere.
+    fn handle(&self, notification: &Notification<T>) {
+        let mut keys = Vec::new();
+        let (object, change) = match notification {
+            Notification::Added { object, .. } => {
+                if self.predicate.as_ref().is_none_or(|predicate| predicate.added(object)) {
+                    (self.mapper)(object, &mut keys);
+                }
+                (object, Change::Added)
+            }
+            Notification::Updated { old, new } => {
+                if self.predicate.as_ref().is_none_or(|predicate| predicate.updated(old, new)) {
+                    // Both: what the object no longer leads to has changed as well.
+                    (self.mapper)(old, &mut keys);
+                    (self.mapper)(new, &mut keys);
+                }
+                (new, Change::Updated)
+            }
+            Notification::Deleted(deleted) => {
+                let object = &deleted.object;
+                if self.predicate.as_ref().is_none_or(|predicate| predicate.deleted(object)) {
+                    (self.mapper)(object, &mut keys);
+                }
+                (object, Change::Deleted)
+            }
+        };
+        if keys.len() > 1 {
+            let mut seen = HashSet::new();
+            keys.retain(|key| seen.insert(key.clone()));
+        }
+        for key in keys {
+            self.trigger(object, change, key.key());
+            self.queue.add(key);
+        }
+    }
+
+    fn trigger(&self, object: &Cached<T>, change: Change, key: &ObjectKey) {
+        let (controller, resource) = (&*self.controller, &self.resource);
+        self.reporter.observe(&ReconcileEvent::Triggered(Trigger {
+            controller,
+            resource,
+            object: object.key(),
+            change,
+            key,
+        }));
+    }
+}

@@ -1,0 +1,8 @@
+//! The runtime against a fake of the list-watch seam, in process and under paused time.
+
+#![allow(clippy::unwrap_used, reason = "clippy.toml exempts test functions, but not their helpers")]
+
+mod fake;
+
+mod controllers;
+mod managers;

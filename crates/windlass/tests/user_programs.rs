@@ -1,0 +1,126 @@
+//! The programs that the API was designed from. That they compile is the test; what they do is tested elsewhere.
+
+#![allow(dead_code, unused_variables, reason = "nothing here is run")]
+
+/// What a user has beside the controller: a custom resource (written by hand here), and functions of it.
+mod theirs {
+    use serde::{Deserialize, Serialize};
+    use windlass::k8s::apps::v1::Deployment;
+    pub(crate) use windlass::k8s::core::v1::ConfigMap;
+
+    #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+    pub(crate) struct Website {
+        metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
+    }
+
+    impl k8s_openapi::Resource for Website {
+        const API_VERSION: &'static str = "example.com/v1";
+        const GROUP: &'static str = "example.com";
+        const KIND: &'static str = "Website";
+        const VERSION: &'static str = "v1";
+        const URL_PATH_SEGMENT: &'static str = "websites";
+        type Scope = k8s_openapi::NamespaceResourceScope;
+    }
+
+    impl k8s_openapi::Metadata for Website {
+        type Ty = k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+        fn metadata(&self) -> &Self::Ty {
+            &self.metadata
+        }
+
+        fn metadata_mut(&mut self) -> &mut Self::Ty {
+            &mut self.metadata
+        }
+    }
+
+    pub(crate) fn deployment_for(_: &Website) -> Deployment {
+        Deployment::default()
+    }
+
+    #[derive(Debug)]
+    pub(crate) enum SyncError {
+        BadSpec(String),
+        Api(windlass::client::Error),
+    }
+
+    impl std::fmt::Display for SyncError {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("synchronising the site")
+        }
+    }
+
+    impl std::error::Error for SyncError {}
+}
+
+mod ten_lines {
+    use crate::theirs::{Website, deployment_for};
+    // BEGIN
+    use windlass::{k8s::apps::v1::Deployment, prelude::*};
+
+    async fn reconcile(site: Arc<Website>, cx: Context) -> windlass::Result<Action> {
+        let deployment = deployment_for(&site).controlled_by(&*site);
+        cx.client().apply(&deployment).await?;
+        Ok(Action::await_change())
+    }
+
+    #[tokio::main]
+    async fn main() -> windlass::Result<()> {
+        let mut manager = Manager::try_default().await?;
+        manager.add(Controller::<Website>::new().owns::<Deployment>().reconcile(reconcile));
+        manager.run(shutdown::signal()).await
+    }
+    // END
+}
+
+mod everything_on {
+    use std::time::Duration;
+
+    use crate::theirs::{ConfigMap, SyncError, Website, deployment_for};
+    // BEGIN
+    use windlass::{ApiResource, DynamicObject, Reconciler, Retry, Watch, k8s::apps::v1::Deployment, prelude::*};
+
+    struct WebsiteReconciler {
+        registry: String, // state is a struct, not a context parameter
+    }
+
+    impl Reconciler<Website> for WebsiteReconciler {
+        type Error = SyncError;
+
+        async fn reconcile(&self, site: Arc<Website>, cx: Context) -> Result<Action, SyncError> {
+            cx.client().apply(&deployment_for(&site)).force().await.map_err(SyncError::Api)?;
+            let all = cx.client().list::<Deployment>().within("apps").labels("app=website").await;
+            let all = all.map_err(SyncError::Api)?;
+            let cached = cx.store::<Website>().get(&site.object_ref());
+            Ok(Action::requeue_after(Duration::from_secs(300)))
+        }
+
+        // Optional; the default is back-off.
+        fn retry(&self, error: &SyncError) -> Retry {
+            match error {
+                SyncError::BadSpec(_) => Retry::Never,
+                SyncError::Api(_) => Retry::Backoff,
+            }
+        }
+    }
+
+    fn add(manager: &mut Manager, api_resource: ApiResource) {
+        manager.add(
+            Controller::<Website>::new()
+                .owns_with(Watch::<Deployment>::all().labels("app=website"))
+                .watches(|config: &ConfigMap| Some(ObjectRef::new(config.name())))
+                .concurrency(4)
+                .reconcile(WebsiteReconciler { registry: "r".into() }),
+        );
+        manager.add(Controller::watching(Watch::<DynamicObject>::dynamic(api_resource)).reconcile(
+            async |object: Arc<DynamicObject>, _cx: Context| Ok::<_, windlass::Error>(Action::await_change()),
+        ));
+    }
+    // END
+}
+
+/// A manager can be run in a task of its own.
+fn a_running_manager_is_send(manager: windlass::Manager) {
+    fn is_send(_: impl Send) {}
+    is_send(manager.run(std::future::pending()));
+}
