@@ -92,7 +92,7 @@ mod everything_on {
             let all = cx.client().list::<Deployment>().within("apps").labels("app=website").await;
             let all = all.map_err(SyncError::Api)?;
             let cached = cx.store::<Website>().get(&site.object_ref());
-            Ok(Action::requeue_after(Duration::from_secs(300)))
+            Ok(Action::requeue_after(Duration::from_mins(5)))
         }
 
         // Optional; the default is back-off.
