@@ -51,7 +51,7 @@ pub use controller::Controller;
 pub use error::{Error, Result};
 pub use manager::{Group, Manager, ManagerBuilder, Runnable, Running, Task};
 pub use metrics::ControllerMetrics;
-pub use observer::{Outcome, ReconcileEvent, ReconcileObserver};
+pub use observer::{Change, Outcome, ReconcileEvent, ReconcileFinished, ReconcileObserver, ReconcileStarted, Trigger};
 pub use predicate::Predicate;
 pub use reconcile::{Action, Context, Reconciler, Retry};
 pub use watch::Watch;
