@@ -37,11 +37,13 @@ use self::{decode::Strictness, types::StructRef};
 
 pub(crate) use self::{
     json::{MAX_DEPTH, check as check_json},
-    quantity::canonical as canonical_quantity,
     quote::quote as go_quote,
     types::{Field, Struct},
     yaml::to_yaml,
 };
+
+/// How many list elements and map entries a body may have: each may be two or three bytes there and a kilobyte decoded.
+const MAX_ELEMENTS: usize = 200_000;
 
 /// The encodings of request bodies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,7 +132,12 @@ enum Failure {
 
 impl Plan {
     /// Decodes a request body. Kind and apiVersion may be missing; when they are there they must be those of the plan.
-    pub(crate) fn decode(&self, body: &[u8], format: Format, validation: FieldValidation) -> Result<Decoded, DecodeError> {
+    pub(crate) fn decode(
+        &self,
+        body: &[u8],
+        format: Format,
+        validation: FieldValidation,
+    ) -> Result<Decoded, DecodeError> {
         let decoded = match format {
             Format::Json => self.decode_json(body, validation, Vec::new()),
             Format::Yaml => yaml::parse(body).map_err(Failure::Unrecognized).and_then(|document| {
@@ -155,7 +162,8 @@ impl Plan {
     pub(crate) fn decode_patched(&self, value: &Value, validation: FieldValidation) -> Result<Decoded, String> {
         let body = encode(value);
         check_json(&body)?;
-        let meta = json::interpret(&body).map_err(|error| format!("couldn't get version/kind; json parse error: {error}"))?;
+        let meta =
+            json::interpret(&body).map_err(|error| format!("couldn't get version/kind; json parse error: {error}"))?;
         let actual = self.actual(&meta.api_version, &meta.kind)?;
         self.expect(&actual).map_err(|failure| match failure {
             Failure::Unrecognized(message) | Failure::Content { message, .. } | Failure::Plain(message) => message,
@@ -192,7 +200,12 @@ impl Plan {
         self.decode_root(body, validation, strict).map_err(|message| actual.failure(message))
     }
 
-    fn decode_root(&self, body: &[u8], validation: FieldValidation, mut strict: Vec<String>) -> Result<Decoded, String> {
+    fn decode_root(
+        &self,
+        body: &[u8],
+        validation: FieldValidation,
+        mut strict: Vec<String>,
+    ) -> Result<Decoded, String> {
         let strictness = if validation == FieldValidation::Ignore { Strictness::Lenient } else { Strictness::Strict };
         let root = decode::decode(body, self.root, strictness)?;
         strict.extend(root.strict_errors);
@@ -329,7 +342,12 @@ impl CustomKind<'_> {
     /// Duplicate keys become warnings, also with `Strict`: unknown fields are the schema's business, and all are reported
     /// together (see [`Self::strict_error`]). Floats stay floats, so that 1.0 and 1 can be told apart; [`go_numbers`] writes
     /// them as Go does.
-    pub(crate) fn decode(&self, body: &[u8], format: Format, validation: FieldValidation) -> Result<Decoded, DecodeError> {
+    pub(crate) fn decode(
+        &self,
+        body: &[u8],
+        format: Format,
+        validation: FieldValidation,
+    ) -> Result<Decoded, DecodeError> {
         let unrecognized = |message: String| DecodeError { message: unrecognized(self.kind, &message, body) };
         let (text, mut warnings) = match format {
             Format::Yaml => {
@@ -428,6 +446,26 @@ fn summary(body: &[u8]) -> String {
 
 fn encode(value: &Value) -> Vec<u8> {
     serde_json::to_vec(value).expect("a value tree has only string keys and finite numbers")
+}
+
+/// JSON as Go writes it: with the characters escaped that HTML minds.
+pub(crate) fn go_json(value: &Value) -> String {
+    let text = value.to_string();
+    if !text.contains(['<', '>', '&', '\u{2028}', '\u{2029}']) {
+        return text;
+    }
+    let mut escaped = String::with_capacity(text.len() + 32);
+    for character in text.chars() {
+        match character {
+            '<' => escaped.push_str(r"\u003c"),
+            '>' => escaped.push_str(r"\u003e"),
+            '&' => escaped.push_str(r"\u0026"),
+            '\u{2028}' => escaped.push_str(r"\u2028"),
+            '\u{2029}' => escaped.push_str(r"\u2029"),
+            _ => escaped.push(character),
+        }
+    }
+    escaped
 }
 
 /// Puts the keys of every object in alphabetical order.

@@ -59,10 +59,10 @@ pub(crate) fn patch_object(
     let patched = apply_patch(kind, body, current, Some(plan), validation)?;
     // What the answer shows of a patch that leads nowhere: the result, or for a strategic one the patch.
     let shown = || match kind {
-        PatchType::Json | PatchType::Merge => go_json(&patched.value),
-        PatchType::Strategic => {
-            codec::decode_untyped(body, FieldValidation::Ignore).map(|patch| go_format(&patch.value)).unwrap_or_default()
-        }
+        PatchType::Json | PatchType::Merge => codec::go_json(&patched.value),
+        PatchType::Strategic => codec::decode_untyped(body, FieldValidation::Ignore)
+            .map(|patch| go_format(&patch.value))
+            .unwrap_or_default(),
     };
     // Strict errors become one answer, so they are collected first.
     let lenient = if validation == FieldValidation::Strict { FieldValidation::Warn } else { validation };
@@ -99,26 +99,6 @@ fn unprocessable() -> Status {
         .with_details(StatusDetails::default())
 }
 
-/// JSON as Go writes it: with the characters escaped that HTML minds.
-pub(crate) fn go_json(value: &Value) -> String {
-    let text = value.to_string();
-    if !text.contains(['<', '>', '&', '\u{2028}', '\u{2029}']) {
-        return text;
-    }
-    let mut escaped = String::with_capacity(text.len() + 32);
-    for character in text.chars() {
-        match character {
-            '<' => escaped.push_str(r"\u003c"),
-            '>' => escaped.push_str(r"\u003e"),
-            '&' => escaped.push_str(r"\u0026"),
-            '\u{2028}' => escaped.push_str(r"\u2028"),
-            '\u{2029}' => escaped.push_str(r"\u2029"),
-            _ => escaped.push(character),
-        }
-    }
-    escaped
-}
-
 /// A tree as Go's `%v` prints it: `map[a:1 b:[x y]]`.
 fn go_format(value: &Value) -> String {
     match value {
@@ -129,7 +109,8 @@ fn go_format(value: &Value) -> String {
         Value::Object(entries) => {
             let mut sorted: Vec<_> = entries.iter().collect();
             sorted.sort_unstable_by_key(|(key, _)| key.as_str());
-            let entries: Vec<String> = sorted.into_iter().map(|(key, value)| format!("{key}:{}", go_format(value))).collect();
+            let entries: Vec<String> =
+                sorted.into_iter().map(|(key, value)| format!("{key}:{}", go_format(value))).collect();
             format!("map[{}]", entries.join(" "))
         }
     }

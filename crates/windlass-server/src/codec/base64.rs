@@ -90,7 +90,9 @@ mod tests {
         assert_eq!(normalise("YW\nJj\r\n").as_deref(), Ok("YWJj"));
         // Bits that no byte needs are dropped.
         assert_eq!(normalise("YR==").as_deref(), Ok("YQ=="));
-        for (text, at) in [("YQ", 0), ("YWJjYQ", 4), ("Y", 0), ("YQ=", 3), ("YQ==x", 4), ("!", 0), ("YW!j", 2), ("=", 0)] {
+        for (text, at) in
+            [("YQ", 0), ("YWJjYQ", 4), ("Y", 0), ("YQ=", 3), ("YQ==x", 4), ("!", 0), ("YW!j", 2), ("=", 0)]
+        {
             assert_eq!(normalise(text), Err(format!("illegal base64 data at input byte {at}")), "{text}");
         }
     }

@@ -1,6 +1,8 @@
 //! A tree into a struct the way of Go's unstructured converter, which strategic merge patches go through instead of the
 //! JSON decoder: other rules for numbers, other error texts, unknown fields in alphabetical order.
 
+use std::fmt::Write;
+
 use serde_json::Value;
 
 use super::{
@@ -61,7 +63,7 @@ impl Converter {
                 };
                 let length = self.path.len();
                 for (index, item) in items.iter_mut().enumerate() {
-                    self.path.push_str(&format!("[{index}]"));
+                    _ = write!(self.path, "[{index}]");
                     self.value(item, element)?;
                     self.path.truncate(length);
                 }

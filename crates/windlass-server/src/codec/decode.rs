@@ -4,16 +4,18 @@
 //! The text must have passed `json::check` or been written by ourselves; that bounds the recursion as well.
 //! When a key occurs twice, Go decodes the second value into the first one: structs and maps are merged.
 
-use std::borrow::Cow;
+mod special;
+mod text;
+
+use std::{borrow::Cow, fmt::Write};
 
 use serde_json::{Map, Number, Value};
 
 use super::{
-    base64, json, quantity,
+    MAX_ELEMENTS, base64,
     quote::quote,
     shape,
-    time::{self, Precision},
-    types::{self, Kind, Special, Struct, StructRef, Type},
+    types::{Kind, Struct, StructRef, Type},
 };
 
 /// How many strict errors are kept; Go stops there too.
@@ -107,6 +109,7 @@ struct Decoder<'a> {
     owner: &'static str,
     fields: Vec<&'static str>,
     merges: usize,
+    elements: usize,
 }
 
 impl<'a> Decoder<'a> {
@@ -121,6 +124,7 @@ impl<'a> Decoder<'a> {
             owner: "",
             fields: Vec::new(),
             merges: 0,
+            elements: 0,
         }
     }
 
@@ -237,7 +241,11 @@ impl<'a> Decoder<'a> {
             let slot = &mut values[index];
             match (&field.ty.kind, value, slot) {
                 (Kind::Map { .. }, Some(Value::Object(later)), Some(Value::Object(earlier))) => earlier.extend(later),
-                (Kind::Pointer(_) | Kind::Slice(_) | Kind::Map { .. } | Kind::Bytes | Kind::Special(_), value, slot) => {
+                (
+                    Kind::Pointer(_) | Kind::Slice(_) | Kind::Map { .. } | Kind::Bytes | Kind::Special(_),
+                    value,
+                    slot,
+                ) => {
                     *slot = value;
                 }
                 // Null leaves the others as they are.
@@ -273,6 +281,7 @@ impl<'a> Decoder<'a> {
         let path = self.path.len();
         self.open();
         while self.more() {
+            self.count()?;
             self.push_index(items.len());
             let item = self.value(element)?;
             items.push(item.unwrap_or_else(|| shape::zero(element)));
@@ -290,6 +299,7 @@ impl<'a> Decoder<'a> {
             if entries.contains_key(&key) {
                 self.strict_error("duplicate", &key);
             }
+            self.count()?;
             self.push_key(&key);
             let entry = self.value(value)?;
             entries.insert(key, entry.unwrap_or_else(|| shape::zero(value)));
@@ -339,168 +349,6 @@ impl<'a> Decoder<'a> {
             }
         }
         octets
-    }
-
-    /// A type that reads its own JSON; its errors end the decoding.
-    fn special(&mut self, special: Special) -> Result<Option<Value>, Failure> {
-        let first = self.peek();
-        match special {
-            Special::Quantity => {
-                let raw = self.raw();
-                if raw == b"null" {
-                    return Ok(None);
-                }
-                let text = raw.strip_prefix(b"\"").and_then(|raw| raw.strip_suffix(b"\"")).unwrap_or(raw);
-                let text = String::from_utf8_lossy(text);
-                quantity::canonical(text.trim()).map(|text| Some(Value::from(text))).map_err(|text| Failure::Other(text.into()))
-            }
-            Special::IntOrString if first == b'"' => Ok(Some(Value::String(self.string()))),
-            Special::IntOrString if first == b'n' => {
-                self.skip();
-                Ok(None)
-            }
-            Special::IntOrString => {
-                if first == b'-' || first.is_ascii_digit() {
-                    let literal = self.literal();
-                    return match literal.parse::<i32>() {
-                        Ok(number) => Ok(Some(Value::from(number))),
-                        Err(_) => Err(Failure::Type(self.type_error(format!("number {literal}"), "int32".into()))),
-                    };
-                }
-                let word = self.word();
-                Err(Failure::Type(self.type_error(word.into(), "int32".into())))
-            }
-            Special::Time | Special::MicroTime => {
-                if first == b'n' {
-                    self.skip();
-                    return Ok(None);
-                }
-                let precision = if special == Special::Time { Precision::Seconds } else { Precision::Micros };
-                let text = self.text()?;
-                time::normalise_time(&text, precision).map(|text| text.map(Value::String)).map_err(Failure::Other)
-            }
-            Special::Duration => {
-                let text = if first == b'n' {
-                    self.skip();
-                    String::new()
-                } else {
-                    self.text()?
-                };
-                time::normalise_duration(&text).map(|text| Some(Value::String(text))).map_err(Failure::Other)
-            }
-            Special::FieldsV1 | Special::RawExtension => {
-                let value = Self::untyped(self.raw());
-                Ok(if value.is_null() { None } else { Some(value) })
-            }
-            Special::Json => {
-                let mut value = Self::untyped(self.raw());
-                super::go_numbers(&mut value);
-                super::sort_keys(&mut value);
-                Ok(if value.is_null() { None } else { Some(value) })
-            }
-            Special::SchemaOrBool => match first {
-                b'{' => self.schema().map(Some),
-                b't' | b'f' => {
-                    self.skip();
-                    Ok(Some(Value::Bool(first == b't')))
-                }
-                _ => Err(Failure::Other("boolean or JSON schema expected".into())),
-            },
-            Special::SchemaOrArray | Special::SchemaOrStringArray => match first {
-                b'{' => self.schema().map(Some),
-                b'[' => {
-                    let of_schemas = special == Special::SchemaOrArray;
-                    let raw = self.raw();
-                    let mut inner = Decoder::new(raw, Strictness::Lenient);
-                    let items = if of_schemas { inner.schemas() } else { inner.strings() };
-                    let items = self.nested(inner.saved, items)?;
-                    Ok(if items.is_empty() { None } else { Some(Value::Array(items)) })
-                }
-                _ => {
-                    self.skip();
-                    Ok(None)
-                }
-            },
-        }
-    }
-
-    /// A schema inside of one of the unions: decoded on its own, so nothing in it is reported as unknown.
-    fn schema(&mut self) -> Result<Value, Failure> {
-        let mut inner = Decoder::new(self.raw(), Strictness::Lenient);
-        let values = inner.root(types::json_schema());
-        let values = self.nested(inner.saved, values)?;
-        Ok(shape::object(types::json_schema().get(), values))
-    }
-
-    fn schemas(&mut self) -> Result<Vec<Value>, Failure> {
-        let shape = types::json_schema().get();
-        let mut items = Vec::new();
-        self.open();
-        while self.more() {
-            if self.peek() == b'{' {
-                let values = self.fields(shape)?;
-                items.push(shape::object(shape, values));
-            } else {
-                if self.peek() != b'n' {
-                    let word = self.word();
-                    let error = self.type_error(word.into(), types::json_schema().go_name().into());
-                    self.save(Failure::Type(error));
-                }
-                self.skip();
-                items.push(shape::zero_struct(shape));
-            }
-        }
-        Ok(items)
-    }
-
-    fn strings(&mut self) -> Result<Vec<Value>, Failure> {
-        let mut items = Vec::new();
-        self.open();
-        while self.more() {
-            match self.peek() {
-                b'"' => items.push(Value::String(self.string())),
-                first => {
-                    if first != b'n' {
-                        let word = self.word();
-                        let error = self.type_error(word.into(), "string".into());
-                        self.save(Failure::Type(error));
-                    }
-                    self.skip();
-                    items.push(Value::from(""));
-                }
-            }
-        }
-        Ok(items)
-    }
-
-    /// What a decoder within this one came to; its errors get this one's struct and field in front.
-    fn nested<T>(&self, saved: Option<Failure>, result: Result<T, Failure>) -> Result<T, Failure> {
-        let failure = match (result, saved) {
-            (Ok(value), None) => return Ok(value),
-            (Err(failure), _) | (Ok(_), Some(failure)) => failure,
-        };
-        Err(match failure {
-            Failure::Type(error) if !self.fields.is_empty() => {
-                let mut field = self.fields.join(".");
-                if !error.field.is_empty() {
-                    field = format!("{field}.{}", error.field);
-                }
-                Failure::Type(TypeError { owner: self.owner, field, ..error })
-            }
-            other => other,
-        })
-    }
-
-    /// A string that something else parses further.
-    fn text(&mut self) -> Result<String, Failure> {
-        if self.peek() == b'"' {
-            return Ok(self.string());
-        }
-        let word = match self.peek() {
-            b'-' | b'0'..=b'9' => "number",
-            _ => self.word(),
-        };
-        Err(Failure::Type(self.type_error(word.into(), "string".into())))
     }
 
     /// A value without a type; duplicate keys are reported, the last one counts.
@@ -560,6 +408,15 @@ impl<'a> Decoder<'a> {
         Decoder::new(raw, Strictness::Lenient).any()
     }
 
+    /// Bounds what a small text can become: three bytes may be a struct with many fields that are always written.
+    fn count(&mut self) -> Result<(), Failure> {
+        self.elements += 1;
+        if self.elements > MAX_ELEMENTS {
+            return Err(Failure::Other(format!("more than {MAX_ELEMENTS} elements")));
+        }
+        Ok(())
+    }
+
     fn save(&mut self, failure: Failure) {
         self.saved.get_or_insert(failure);
     }
@@ -590,7 +447,7 @@ impl<'a> Decoder<'a> {
 
     fn push_index(&mut self, index: usize) {
         if self.strictness == Strictness::Strict {
-            self.path.push_str(&format!("[{index}]"));
+            _ = write!(self.path, "[{index}]");
         }
     }
 
@@ -602,108 +459,6 @@ impl<'a> Decoder<'a> {
             b'[' => "array",
             b't' | b'f' => "bool",
             _ => "number",
-        }
-    }
-}
-
-// Reading. The text is known to be well-formed, so what is missing reads as 0 and ends every loop.
-impl<'a> Decoder<'a> {
-    /// First byte of the value ahead.
-    fn peek(&mut self) -> u8 {
-        while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.data.get(self.at) {
-            self.at += 1;
-        }
-        self.data.get(self.at).copied().unwrap_or_default()
-    }
-
-    /// Moves over an opening bracket.
-    fn open(&mut self) {
-        self.peek();
-        self.at += 1;
-    }
-
-    /// Whether a container has another element; moves over the comma or the closing bracket.
-    fn more(&mut self) -> bool {
-        match self.peek() {
-            b',' => {
-                self.at += 1;
-                true
-            }
-            b']' | b'}' => {
-                self.at += 1;
-                false
-            }
-            0 => false,
-            _ => true,
-        }
-    }
-
-    /// The next key of an object, or `None` behind its end.
-    fn key(&mut self) -> Option<String> {
-        if !self.more() {
-            return None;
-        }
-        self.peek();
-        let key = self.string();
-        self.peek();
-        self.at += 1;
-        Some(key)
-    }
-
-    fn string(&mut self) -> String {
-        let start = self.at + 1;
-        self.skip();
-        json::unquote(self.data.get(start..self.at.saturating_sub(1)).unwrap_or_default())
-    }
-
-    /// The text of a number.
-    fn literal(&mut self) -> &'a str {
-        std::str::from_utf8(self.raw()).unwrap_or_default()
-    }
-
-    fn raw(&mut self) -> &'a [u8] {
-        self.peek();
-        let start = self.at;
-        self.skip();
-        &self.data[start..self.at.min(self.data.len())]
-    }
-
-    /// Moves over a value.
-    fn skip(&mut self) {
-        let mut depth = 0usize;
-        self.peek();
-        while let Some(byte) = self.data.get(self.at) {
-            match byte {
-                b'"' => {
-                    self.at += 1;
-                    while let Some(byte) = self.data.get(self.at) {
-                        match byte {
-                            b'"' => break,
-                            b'\\' => self.at += 2,
-                            _ => self.at += 1,
-                        }
-                    }
-                    self.at += 1;
-                }
-                b'{' | b'[' => {
-                    depth += 1;
-                    self.at += 1;
-                }
-                b'}' | b']' => {
-                    depth = depth.saturating_sub(1);
-                    self.at += 1;
-                }
-                b',' | b':' | b' ' | b'\t' | b'\n' | b'\r' => self.at += 1,
-                _ => {
-                    self.at += 1;
-                    while let Some(b'a'..=b'z' | b'E' | b'0'..=b'9' | b'+' | b'-' | b'.') = self.data.get(self.at) {
-                        self.at += 1;
-                    }
-                }
-            }
-            if depth == 0 {
-                return;
-            }
         }
     }
 }

@@ -141,7 +141,8 @@ impl Scanner<'_> {
         let word = match self.data.get(self.at) {
             Some(b'"') => {
                 let start = self.at;
-                let mut ahead = Scanner { data: self.data, at: start, open: Vec::new(), found: Ok(TypeMeta::default()) };
+                let mut ahead =
+                    Scanner { data: self.data, at: start, open: Vec::new(), found: Ok(TypeMeta::default()) };
                 ahead.string()?;
                 *slot = unquote(&self.data[start + 1..ahead.at - 1]);
                 return Ok(());
@@ -360,7 +361,9 @@ mod tests {
             interpret(br#"{"kind":5}"#).unwrap_err(),
             "json: cannot unmarshal number into Go struct field .kind of type string"
         );
-        assert!(interpret(b"[]").unwrap_err().starts_with("json: cannot unmarshal array into Go value of type struct {"));
+        assert!(
+            interpret(b"[]").unwrap_err().starts_with("json: cannot unmarshal array into Go value of type struct {")
+        );
         assert_eq!(interpret(b"null").unwrap(), TypeMeta::default());
     }
 

@@ -8,7 +8,7 @@
 use serde_json::{Map, Value};
 
 use super::{
-    base64, check_json, go_numbers,
+    MAX_ELEMENTS, base64, check_json, go_numbers,
     json::MAX_DEPTH,
     quantity, shape, sort_keys,
     time::{self, Precision},
@@ -17,9 +17,6 @@ use super::{
 
 /// What every body begins with.
 const PREFIX: &[u8] = b"k8s\0";
-
-/// How many list elements and map entries a body may have: each may be two bytes here and a kilobyte decoded.
-const MAX_ELEMENTS: usize = 200_000;
 
 const UNEXPECTED_END: &str = "unexpected EOF";
 
@@ -37,9 +34,7 @@ impl<'a> Envelope<'a> {
             return Err("empty data".into());
         }
         let Some(data) = body.strip_prefix(PREFIX) else {
-            return Err(
-                "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]".into()
-            );
+            return Err("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]".into());
         };
         if data.is_empty() {
             return Err("empty body".into());

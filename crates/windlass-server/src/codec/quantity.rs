@@ -34,7 +34,8 @@ pub(crate) fn canonical(text: &str) -> Result<String, &'static str> {
     if fits_int64(family, exponent, &parts) {
         let scale = if family == Family::Binary { 0 } else { exponent - len(parts.fraction) };
         let value: i64 = shifted.parse().map_err(|_| NUMERIC)?;
-        let factor = if family == Family::Binary { 1i64.checked_shl(u32::try_from(exponent).unwrap_or(64)) } else { Some(1) };
+        let factor =
+            if family == Family::Binary { 1i64.checked_shl(u32::try_from(exponent).unwrap_or(64)) } else { Some(1) };
         if let Some(product) = factor.and_then(|factor| value.checked_mul(factor)) {
             let already = match family {
                 Family::Binary => value & 7 != 0,
@@ -130,7 +131,12 @@ impl Amount {
         Self { negative, digits: digits.trim_start_matches('0').to_owned(), scale }
     }
 
-    fn beyond_int64(text: &str, parts: &Parts<'_>, family: Family, exponent: i64) -> Result<(Self, Family), &'static str> {
+    fn beyond_int64(
+        text: &str,
+        parts: &Parts<'_>,
+        family: Family,
+        exponent: i64,
+    ) -> Result<(Self, Family), &'static str> {
         if !parts.value.bytes().any(|byte| byte.is_ascii_digit()) || exponent.abs() > 10_000 || text.len() > 10_000 {
             return Err(NUMERIC);
         }
@@ -299,9 +305,14 @@ mod tests {
 
     #[test]
     fn broken_quantities_say_what_is_wrong() {
-        for (text, expected) in
-            [("", FORMAT_WRONG), ("abc", FORMAT_WRONG), ("1.2.3", FORMAT_WRONG), ("1Kx", FORMAT_WRONG), ("1KiMi", SUFFIX), ("1i", SUFFIX)]
-        {
+        for (text, expected) in [
+            ("", FORMAT_WRONG),
+            ("abc", FORMAT_WRONG),
+            ("1.2.3", FORMAT_WRONG),
+            ("1Kx", FORMAT_WRONG),
+            ("1KiMi", SUFFIX),
+            ("1i", SUFFIX),
+        ] {
             assert_eq!(canonical(text), Err(expected), "{text}");
         }
     }

@@ -20,7 +20,12 @@ pub(crate) fn quote(text: &str) -> String {
             ' '..='~' => out.push(character),
             '\u{0}'..='\u{7f}' => _ = write!(out, r"\x{:02x}", u32::from(character)),
             // Go prints what Unicode calls graphic; of the rest these are the ones that texts really contain.
-            '\u{80}'..='\u{a0}' | '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202f}' | '\u{2060}'..='\u{206f}' | '\u{feff}' => {
+            '\u{80}'..='\u{a0}'
+            | '\u{ad}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202f}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}' => {
                 let _ = write!(out, r"\u{:04x}", u32::from(character));
             }
             _ => out.push(character),

@@ -59,15 +59,13 @@ impl Type {
     /// What `omitempty` drops: false, 0, "", nil, and containers without elements, but never a struct.
     fn is_empty(&self, value: Option<&Value>) -> bool {
         match (&self.kind, value) {
-            (Kind::Struct(_) | Kind::Special(_), _) => false,
-            (_, None) => true,
-            (Kind::Pointer(_), Some(_)) => false,
+            (Kind::Struct(_) | Kind::Special(_), _) | (Kind::Pointer(_), Some(_)) => false,
+            (_, None | Some(Value::Null)) => true,
             (_, Some(Value::String(text))) => text.is_empty(),
             (_, Some(Value::Array(items))) => items.is_empty(),
             (_, Some(Value::Object(entries))) => entries.is_empty(),
             (_, Some(Value::Bool(flag))) => !flag,
             (_, Some(Value::Number(number))) => number.as_f64() == Some(0.0),
-            (_, Some(Value::Null)) => true,
         }
     }
 }

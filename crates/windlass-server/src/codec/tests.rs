@@ -20,7 +20,10 @@ fn error(kind: (&str, &str, &str), body: &str) -> String {
 
 #[test]
 fn fields_come_in_gos_order_with_kind_and_api_version_first() {
-    let decoded = decode(DEPLOYMENT, r#"{"spec":{"template":{"metadata":{}},"selector":null,"replicas":0},"metadata":{"name":"a"}}"#);
+    let decoded = decode(
+        DEPLOYMENT,
+        r#"{"spec":{"template":{"metadata":{}},"selector":null,"replicas":0},"metadata":{"name":"a"}}"#,
+    );
     assert_eq!(
         decoded.value.to_string(),
         concat!(
@@ -53,13 +56,20 @@ fn zero_values_go_and_pointers_to_them_stay() {
 
 #[test]
 fn nulls_are_zero_values_wherever_they_stand() {
-    let decoded = decode(CONFIG_MAP, r#"{"data":{"b":"x","a":null},"immutable":null,"metadata":{"finalizers":["f",null]}}"#);
-    assert_eq!(decoded.value.to_string(), r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"finalizers":["f",""]},"data":{"a":"","b":"x"}}"#);
+    let decoded =
+        decode(CONFIG_MAP, r#"{"data":{"b":"x","a":null},"immutable":null,"metadata":{"finalizers":["f",null]}}"#);
+    assert_eq!(
+        decoded.value.to_string(),
+        r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"finalizers":["f",""]},"data":{"a":"","b":"x"}}"#
+    );
 }
 
 #[test]
 fn large_integers_survive() {
-    let decoded = decode(POD, r#"{"metadata":{"generation":9007199254740993},"spec":{"activeDeadlineSeconds":-9223372036854775808}}"#);
+    let decoded = decode(
+        POD,
+        r#"{"metadata":{"generation":9007199254740993},"spec":{"activeDeadlineSeconds":-9223372036854775808}}"#,
+    );
     assert_eq!(decoded.value["metadata"]["generation"], json!(9_007_199_254_740_993_i64));
     assert_eq!(decoded.value["spec"]["activeDeadlineSeconds"], json!(i64::MIN));
 }
@@ -68,7 +78,11 @@ fn large_integers_survive() {
 fn type_errors_name_the_struct_and_the_path() {
     let wrap = |kind: &str, text: &str| format!("{kind} in version \"v1\" cannot be handled as a {kind}: {text}");
     for (kind, body, expected) in [
-        (CONFIG_MAP, r#"{"data":{"a":1}}"#, "json: cannot unmarshal number into Go struct field ConfigMap.data of type string"),
+        (
+            CONFIG_MAP,
+            r#"{"data":{"a":1}}"#,
+            "json: cannot unmarshal number into Go struct field ConfigMap.data of type string",
+        ),
         (
             POD,
             r#"{"spec":{"containers":[{"ports":[{"containerPort":80.0}]}]}}"#,
@@ -192,7 +206,10 @@ fn unknown_and_duplicate_fields_are_reported_with_their_paths() {
     assert_eq!(decoded.value["data"]["a"], "2");
     assert_eq!(
         error(CONFIG_MAP, body),
-        format!("ConfigMap in version \"v1\" cannot be handled as a ConfigMap: strict decoding error: {}", expected.join(", "))
+        format!(
+            "ConfigMap in version \"v1\" cannot be handled as a ConfigMap: strict decoding error: {}",
+            expected.join(", ")
+        )
     );
     let ignored = of(CONFIG_MAP).decode(body.as_bytes(), Format::Json, FieldValidation::Ignore).unwrap();
     assert!(ignored.warnings.is_empty());
@@ -207,8 +224,14 @@ fn yaml_bodies_are_decoded_as_the_first_document() {
     let failure = |body: &str| {
         of(CONFIG_MAP).decode(body.as_bytes(), Format::Yaml, FieldValidation::Strict).unwrap_err().to_string()
     };
-    assert!(failure("data:\n  a: yes\n").ends_with("json: cannot unmarshal bool into Go struct field ConfigMap.data of type string"));
-    assert!(failure("data:\n  a: b\n  a: c\n").ends_with("strict decoding error: yaml: unmarshal errors:\n  line 3: key \"a\" already set in map"));
+    assert!(
+        failure("data:\n  a: yes\n")
+            .ends_with("json: cannot unmarshal bool into Go struct field ConfigMap.data of type string")
+    );
+    assert!(
+        failure("data:\n  a: b\n  a: c\n")
+            .ends_with("strict decoding error: yaml: unmarshal errors:\n  line 3: key \"a\" already set in map")
+    );
 }
 
 #[test]
@@ -244,14 +267,20 @@ fn custom_resources_keep_their_values_and_sort_their_keys() {
     let foo = CustomKind { group: "ex.io", version: "v1", kind: "Foo" };
     let body = br#"{"kind":"Foo","spec":{"b":1.0,"a":{"y":null,"x":[{}]},"b":2.0},"apiVersion":"ex.io/v1"}"#;
     let decoded = foo.decode(body, Format::Json, FieldValidation::Strict).unwrap();
-    assert_eq!(decoded.value.to_string(), r#"{"apiVersion":"ex.io/v1","kind":"Foo","spec":{"a":{"x":[{}],"y":null},"b":2.0}}"#);
+    assert_eq!(
+        decoded.value.to_string(),
+        r#"{"apiVersion":"ex.io/v1","kind":"Foo","spec":{"a":{"x":[{}],"y":null},"b":2.0}}"#
+    );
     assert_eq!(decoded.warnings, [r#"duplicate field "spec.b""#]);
     let mut value = decoded.value;
     go_numbers(&mut value);
     assert_eq!(value["spec"]["b"].to_string(), "2");
     let error = |body: &str| foo.decode(body.as_bytes(), Format::Json, FieldValidation::Warn).unwrap_err().to_string();
     for (body, expected) in [
-        (r#"{"a":1}"#, r#"the object provided is unrecognized (must be of type Foo): Object 'Kind' is missing in '{"a":1}' ({"a":1})"#),
+        (
+            r#"{"a":1}"#,
+            r#"the object provided is unrecognized (must be of type Foo): Object 'Kind' is missing in '{"a":1}' ({"a":1})"#,
+        ),
         (r#"{"kind":"Foo"}"#, "the API version in the data () does not match the expected API version (ex.io/v1)"),
         (
             r#"{"apiVersion":"ex.io/v1","kind":"Foo","a":1e400}"#,
@@ -305,7 +334,8 @@ fn protobuf_and_json_of_every_kind_give_what_go_writes() {
     let mut count = 0;
     for (plan, protobuf, json) in bodies() {
         let decoded = plan.decode(&protobuf, Format::Protobuf, FieldValidation::Strict).unwrap();
-        let json = if plan.group == "meta.k8s.io" { json.replace(r#""v1""#, r#""meta.k8s.io/v1""#) } else { json.to_owned() };
+        let json =
+            if plan.group == "meta.k8s.io" { json.replace(r#""v1""#, r#""meta.k8s.io/v1""#) } else { json.to_owned() };
         assert_eq!(decoded.value.to_string(), json, "protobuf of {}", plan.kind);
         let decoded = plan.decode(json.as_bytes(), Format::Json, FieldValidation::Strict).unwrap();
         assert_eq!(decoded.value.to_string(), json, "JSON of {}", plan.kind);
@@ -329,8 +359,12 @@ fn broken_protobuf_is_an_error_and_never_a_panic() {
         let message = pod.decode(body, Format::Protobuf, FieldValidation::Warn).unwrap_err().to_string();
         assert_eq!(message, format!("the object provided is unrecognized (must be of type Pod): {expected}"));
     }
-    let message = pod.decode(b"k8s\0\x12\x02\x08\x05", Format::Protobuf, FieldValidation::Warn).unwrap_err().to_string();
-    assert_eq!(message, r#"Pod in version "v1" cannot be handled as a Pod: proto: wrong wireType = 0 for field ObjectMeta"#);
+    let message =
+        pod.decode(b"k8s\0\x12\x02\x08\x05", Format::Protobuf, FieldValidation::Warn).unwrap_err().to_string();
+    assert_eq!(
+        message,
+        r#"Pod in version "v1" cannot be handled as a Pod: proto: wrong wireType = 0 for field ObjectMeta"#
+    );
     // Cut off or damaged anywhere, a body is an error or another object.
     for (plan, protobuf, _) in bodies() {
         let step = protobuf.len() / 150 + 1;
@@ -343,29 +377,42 @@ fn broken_protobuf_is_an_error_and_never_a_panic() {
     }
 }
 
-#[test]
-fn hostile_protobuf_is_bounded() {
-    // Lists in a schema: properties.items.schema.… nested far too deep, and very many empty containers.
-    let field = |number: u8, body: Vec<u8>| {
-        let mut length = body.len();
-        let mut bytes = vec![number << 3 | 2];
-        while length >= 0x80 {
-            bytes.push((length & 0x7F) as u8 | 0x80);
-            length >>= 7;
-        }
-        bytes.push(u8::try_from(length).unwrap());
-        [bytes, body].concat()
-    };
-    let mut spec = Vec::new();
-    for _ in 0..250_000 {
-        spec.extend([2 << 3 | 2, 0]);
+/// A protobuf field with a body.
+fn field(number: u8, body: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![number << 3 | 2];
+    let mut length = body.len();
+    while length >= 0x80 {
+        bytes.push(u8::try_from(length & 0x7F).unwrap() | 0x80);
+        length >>= 7;
     }
-    let body = [b"k8s\0".to_vec(), field(2, field(2, spec))].concat();
+    bytes.push(u8::try_from(length).unwrap());
+    bytes.extend_from_slice(body);
+    bytes
+}
+
+#[test]
+fn small_bodies_cannot_become_large_objects() {
+    let containers = field(2, &[]).repeat(250_000);
+    let body = [b"k8s\0".to_vec(), field(2, &field(2, &containers))].concat();
     let message = of(POD).decode(&body, Format::Protobuf, FieldValidation::Warn).unwrap_err().to_string();
     assert!(message.ends_with("more than 200000 elements"), "{message}");
+    let body = format!(r#"{{"spec":{{"containers":[{}{{}}]}}}}"#, "{},".repeat(250_000));
+    assert!(error(POD, &body).ends_with("more than 200000 elements"));
+}
+
+#[test]
+fn deep_protobuf_is_refused_without_using_the_stack() {
+    // A schema that is the opposite of one that is the opposite of one …
     let mut schema = Vec::new();
     for _ in 0..2000 {
-        schema = field(27, schema); // not
+        let mut nested = field(0, &schema);
+        // Field 28 has a tag of two bytes.
+        nested.splice(..1, [0xE2, 0x01]);
+        schema = nested;
     }
-    drop(of(("apiextensions.k8s.io", "v1", "CustomResourceDefinition")).decode(&[b"k8s\0".to_vec(), field(2, schema)].concat(), Format::Protobuf, FieldValidation::Warn));
+    let version = field(4, &field(1, &schema));
+    let body = [b"k8s\0".to_vec(), field(2, &field(2, &field(7, &version)))].concat();
+    let crd = of(("apiextensions.k8s.io", "v1", "CustomResourceDefinition"));
+    let message = crd.decode(&body, Format::Protobuf, FieldValidation::Warn).unwrap_err().to_string();
+    assert!(message.ends_with("exceeded max depth"), "{message}");
 }

@@ -19,17 +19,10 @@ pub(super) enum Precision {
 /// One element of a Go layout and the text in front of it.
 type Element = (&'static str, &'static str);
 
-const SECONDS: [Element; 7] = [("", "2006"), ("-", "01"), ("-", "02"), ("T", "15"), (":", "04"), (":", "05"), ("", "Z07:00")];
-const MICROS: [Element; 8] = [
-    ("", "2006"),
-    ("-", "01"),
-    ("-", "02"),
-    ("T", "15"),
-    (":", "04"),
-    (":", "05"),
-    ("", ".000000"),
-    ("", "Z07:00"),
-];
+const SECONDS: [Element; 7] =
+    [("", "2006"), ("-", "01"), ("-", "02"), ("T", "15"), (":", "04"), (":", "05"), ("", "Z07:00")];
+const MICROS: [Element; 8] =
+    [("", "2006"), ("-", "01"), ("-", "02"), ("T", "15"), (":", "04"), (":", "05"), ("", ".000000"), ("", "Z07:00")];
 
 /// Reads a time and writes it in UTC; `None` is Go's zero time, which is written as null. The error is Go's.
 pub(super) fn normalise_time(text: &str, precision: Precision) -> Result<Option<String>, String> {
@@ -331,7 +324,10 @@ mod tests {
             ("2026-01-02", format!(r#"parsing time "2026-01-02" {layout}: cannot parse "" as "T""#)),
             ("2026-13-02T00:00:00Z", r#"parsing time "2026-13-02T00:00:00Z": month out of range"#.into()),
             ("2026-02-30T00:00:00Z", r#"parsing time "2026-02-30T00:00:00Z": day out of range"#.into()),
-            ("2026-01-02T03:04:05", format!(r#"parsing time "2026-01-02T03:04:05" {layout}: cannot parse "" as "Z07:00""#)),
+            (
+                "2026-01-02T03:04:05",
+                format!(r#"parsing time "2026-01-02T03:04:05" {layout}: cannot parse "" as "Z07:00""#),
+            ),
             ("2026-01-02T03:04:05Zx", r#"parsing time "2026-01-02T03:04:05Zx": extra text: "x""#.into()),
         ] {
             assert_eq!(normalise_time(text, Precision::Seconds), Err(expected));

@@ -422,7 +422,10 @@ mod tests {
         let host_path = volume.field("hostPath").unwrap();
         assert_eq!(host_path.embedded, ["VolumeSource"]);
         assert_eq!(host_path.ty.go_name(), "*v1.HostPathVolumeSource");
-        assert!(matches!(volume.messages[1], MessageField { number: 2, target: MessageTarget::Embedded { first: 1, .. } }));
+        assert!(matches!(
+            volume.messages[1],
+            MessageField { number: 2, target: MessageTarget::Embedded { first: 1, .. } }
+        ));
     }
 
     #[test]
@@ -437,7 +440,10 @@ mod tests {
 
     #[test]
     fn unserved_kinds_are_known_to_the_scheme_only() {
-        assert!(is_registered("extensions", "v1beta1", "Deployment") && kind("extensions", "v1beta1", "Deployment").is_none());
+        assert!(
+            is_registered("extensions", "v1beta1", "Deployment")
+                && kind("extensions", "v1beta1", "Deployment").is_none()
+        );
         assert!(!is_registered("apps", "v1", "Pod"));
     }
 }

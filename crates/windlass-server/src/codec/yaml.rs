@@ -258,8 +258,9 @@ fn resolve(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Node, St
     let plain = match wanted {
         Some("binary") => {
             let clean: String = text.split_whitespace().collect();
-            let bytes =
-                BASE64_STANDARD.decode(clean).map_err(|_| "yaml: !!binary value contains invalid base64 data".to_owned())?;
+            let bytes = BASE64_STANDARD
+                .decode(clean)
+                .map_err(|_| "yaml: !!binary value contains invalid base64 data".to_owned())?;
             return Ok(Node::Value(Value::String(String::from_utf8_lossy(&bytes).into_owned())));
         }
         None | Some("int" | "float" | "bool" | "null") => plain(text),

@@ -67,7 +67,9 @@ fn check(operations: &[Value], warnings: &mut Vec<String>) -> Result<(), String>
                 ("value", _) | ("op" | "path" | "from", Value::String(_) | Value::Null) => {}
                 ("op" | "path" | "from", other) => {
                     let word = word(other);
-                    return Err(format!("json: cannot unmarshal {word} into Go struct field jsonPatchOp.{name} of type string"));
+                    return Err(format!(
+                        "json: cannot unmarshal {word} into Go struct field jsonPatchOp.{name} of type string"
+                    ));
                 }
                 _ => {
                     let path = codec::go_quote(&format!("[{index}].{name}"));

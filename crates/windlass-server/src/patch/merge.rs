@@ -8,9 +8,8 @@ use crate::codec::{self, Decoded};
 pub(super) fn apply(body: &[u8], current: &Value, validation: FieldValidation) -> Result<Decoded, Status> {
     let strict = validation != FieldValidation::Ignore;
     let bad = || Status::bad_request("Invalid JSON Patch");
-    let patch = codec::decode_untyped(body, validation).map_err(|error| {
-        if strict { Status::bad_request(format!("error decoding patch: {error}")) } else { bad() }
-    })?;
+    let patch = codec::decode_untyped(body, validation)
+        .map_err(|error| if strict { Status::bad_request(format!("error decoding patch: {error}")) } else { bad() })?;
     let value = match patch.value {
         Value::Object(patch) => {
             let mut document = current.as_object().cloned().unwrap_or_default();

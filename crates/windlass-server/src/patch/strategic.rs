@@ -89,7 +89,10 @@ impl Schema {
                 .or_else(|| shape.fields().iter().find(|field| field.name.eq_ignore_ascii_case(name)))
                 .ok_or_else(|| {
                     let name = codec::go_quote(name);
-                    Error::Unclassified(format!("unable to find api field in struct {} for the json field {name}", shape.go_name()))
+                    Error::Unclassified(format!(
+                        "unable to find api field in struct {} for the json field {name}",
+                        shape.go_name()
+                    ))
                 }),
             Self::Other(kind) => Err(Error::Unclassified(format!(
                 "merging an object in json but data type is not struct, instead is: {kind}"
@@ -145,7 +148,10 @@ fn merge(mut original: Entries, mut patch: Entries, schema: Schema) -> Result<En
     for (key, mut value) in patch {
         let from_deletions = key.starts_with(DELETE_PRIMITIVES);
         let key = if from_deletions {
-            key.strip_prefix(DELETE_PRIMITIVES).and_then(|rest| rest.strip_prefix('/')).ok_or(BAD_PRIMITIVE_LIST)?.to_owned()
+            key.strip_prefix(DELETE_PRIMITIVES)
+                .and_then(|rest| rest.strip_prefix('/'))
+                .ok_or(BAD_PRIMITIVE_LIST)?
+                .to_owned()
         } else {
             key
         };
@@ -170,13 +176,11 @@ fn merge(mut original: Entries, mut patch: Entries, schema: Schema) -> Result<En
             (_, other) => {
                 value = other;
                 discard_nulls(&mut value);
-                match without_directives(value) {
-                    Some(value) => value,
-                    None => {
-                        original.shift_remove(&key);
-                        continue;
-                    }
-                }
+                let Some(value) = without_directives(value) else {
+                    original.shift_remove(&key);
+                    continue;
+                };
+                value
             }
         };
         original.insert(key, merged);
@@ -202,7 +206,8 @@ fn order_lists(original: &mut Entries, patch: &mut Entries, schema: Schema) -> R
     let directives: Vec<String> = patch.keys().filter(|key| key.starts_with(ELEMENT_ORDER)).cloned().collect();
     for directive in directives {
         let order = array(patch.shift_remove(&directive).unwrap_or_default())?;
-        let key = directive.strip_prefix(ELEMENT_ORDER).and_then(|rest| rest.strip_prefix('/')).ok_or(BAD_ELEMENT_ORDER)?;
+        let key =
+            directive.strip_prefix(ELEMENT_ORDER).and_then(|rest| rest.strip_prefix('/')).ok_or(BAD_ELEMENT_ORDER)?;
         let current = original.get(key).cloned().map(array).transpose()?;
         let listed = patch.get(key).cloned().map(array).transpose()?;
         let lookup = schema.list(key)?;
@@ -217,7 +222,8 @@ fn order_lists(original: &mut Entries, patch: &mut Entries, schema: Schema) -> R
             (Some(current), Some(listed)) => merge_lists(current, listed, &lookup, false)?,
         };
         let (listed, unlisted) = partition(merged, &order, lookup.merge_key)?;
-        let is_map = kind?.ok_or_else(|| Error::Unclassified("no elements in any of the given slices".into()))? == "map";
+        let is_map =
+            kind?.ok_or_else(|| Error::Unclassified("no elements in any of the given slices".into()))? == "map";
         let ordered = arrange(listed, unlisted, &order, &live, if is_map && by_key { lookup.merge_key } else { "" })?;
         original.insert(key.to_owned(), Value::Array(ordered));
         patch.shift_remove(key);
@@ -234,7 +240,8 @@ fn check_order(listed: Option<&[Value]>, order: &[Value], merge_key: &str) -> Re
     }
     let mut kept = Vec::with_capacity(listed.len());
     for item in listed {
-        let deleted = !merge_key.is_empty() && object(item)?.get(DIRECTIVE).is_some_and(|directive| directive == "delete");
+        let deleted =
+            !merge_key.is_empty() && object(item)?.get(DIRECTIVE).is_some_and(|directive| directive == "delete");
         if !deleted {
             kept.push(item);
         }

@@ -24,7 +24,10 @@ const DEPLOYMENT: (&str, &str, &str) = ("apps", "v1", "Deployment");
 #[test]
 fn merge_patches_remove_by_null_and_replace_lists() {
     let current = json!({"a": {"b": 1, "c": [1, 2]}, "d": "x", "e": null});
-    let patched = merge_patch(&current, &json!({"a": {"b": null, "c": [3]}, "d": {"f": null, "g": [{"h": null}]}, "e": {"i": 1}}));
+    let patched = merge_patch(
+        &current,
+        &json!({"a": {"b": null, "c": [3]}, "d": {"f": null, "g": [{"h": null}]}, "e": {"i": 1}}),
+    );
     assert_eq!(patched, json!({"a": {"c": [3]}, "d": {"g": [{}]}, "e": {"i": 1}}));
 }
 
@@ -37,9 +40,15 @@ fn json_patches_follow_the_rfc_and_gos_library() {
         (json!([{"op": "add", "path": "/a/b/-1", "value": 9}]), json!([1, 2, 3, 9])),
         (json!([{"op": "remove", "path": "/a/b/-1"}]), json!([1, 2])),
         (json!([{"op": "replace", "path": "/a/b", "value": {"x": 1}}]), json!({"x": 1})),
-        (json!([{"op": "test", "path": "/c~1d/~0", "value": 1}, {"op": "move", "from": "/a/b/0", "path": "/a/b/2"}]), json!([2, 3, 1])),
+        (
+            json!([{"op": "test", "path": "/c~1d/~0", "value": 1}, {"op": "move", "from": "/a/b/0", "path": "/a/b/2"}]),
+            json!([2, 3, 1]),
+        ),
         (json!([{"op": "copy", "from": "/c~1d", "path": "/a/b"}]), json!({"~": 1})),
-        (json!([{"op": "replace", "path": "/a/missing", "value": 1}, {"op": "test", "path": "/nope", "value": null}]), json!([1, 2, 3])),
+        (
+            json!([{"op": "replace", "path": "/a/missing", "value": 1}, {"op": "test", "path": "/nope", "value": null}]),
+            json!([1, 2, 3]),
+        ),
         (json!([{"op": "add", "path": "x/a/b/0"}]), json!([null, 1, 2, 3])),
     ] {
         let patched = json_patch(&current, &operations).unwrap();
@@ -94,14 +103,39 @@ fn patches_that_are_none_are_refused() {
         status.message
     };
     for (kind, body, validation, expected) in [
-        (PatchType::Json, "{}", FieldValidation::Warn, "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp"),
-        (PatchType::Json, "{}", FieldValidation::Ignore, "json: cannot unmarshal object into Go value of type jsonpatch.Patch"),
-        (PatchType::Json, r#"[{"op":5}]"#, FieldValidation::Warn, "error decoding patch: json: cannot unmarshal number into Go struct field jsonPatchOp.op of type string"),
-        (PatchType::Merge, "[]", FieldValidation::Warn, "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}"),
+        (
+            PatchType::Json,
+            "{}",
+            FieldValidation::Warn,
+            "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp",
+        ),
+        (
+            PatchType::Json,
+            "{}",
+            FieldValidation::Ignore,
+            "json: cannot unmarshal object into Go value of type jsonpatch.Patch",
+        ),
+        (
+            PatchType::Json,
+            r#"[{"op":5}]"#,
+            FieldValidation::Warn,
+            "error decoding patch: json: cannot unmarshal number into Go struct field jsonPatchOp.op of type string",
+        ),
+        (
+            PatchType::Merge,
+            "[]",
+            FieldValidation::Warn,
+            "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}",
+        ),
         (PatchType::Merge, "null", FieldValidation::Warn, "Invalid JSON Patch"),
         (PatchType::Merge, "{", FieldValidation::Ignore, "Invalid JSON Patch"),
         (PatchType::Merge, "{", FieldValidation::Warn, "error decoding patch: unexpected end of JSON input"),
-        (PatchType::Strategic, "[]", FieldValidation::Warn, "json: cannot unmarshal array into Go value of type map[string]interface {}"),
+        (
+            PatchType::Strategic,
+            "[]",
+            FieldValidation::Warn,
+            "json: cannot unmarshal array into Go value of type map[string]interface {}",
+        ),
         (PatchType::Strategic, "x", FieldValidation::Ignore, "invalid character 'x' looking for beginning of value"),
     ] {
         assert_eq!(refuse(kind, body, validation), expected);
@@ -112,11 +146,16 @@ fn patches_that_are_none_are_refused() {
 
 #[test]
 fn strategic_patches_merge_lists_by_their_key() {
-    let current = json!({"spec": {"containers": [{"name": "c", "image": "a", "ports": [{"containerPort": 80, "name": "w"}]}]}});
-    let patched = strategic(POD, &current, &json!({"spec": {"containers": [
-        {"name": "c2", "image": "b"},
-        {"name": "c", "ports": [{"containerPort": 80, "protocol": "UDP"}, {"containerPort": 81}]}
-    ]}}));
+    let current =
+        json!({"spec": {"containers": [{"name": "c", "image": "a", "ports": [{"containerPort": 80, "name": "w"}]}]}});
+    let patched = strategic(
+        POD,
+        &current,
+        &json!({"spec": {"containers": [
+            {"name": "c2", "image": "b"},
+            {"name": "c", "ports": [{"containerPort": 80, "protocol": "UDP"}, {"containerPort": 81}]}
+        ]}}),
+    );
     // What is new comes before what was there, unless the patch orders both.
     assert_eq!(
         patched.unwrap()["spec"]["containers"],
@@ -135,21 +174,50 @@ fn strategic_directives_replace_delete_and_order() {
         "containers": [{"name": "a"}, {"name": "b"}, {"name": "c"}],
         "nodeSelector": {"k": "v"}, "securityContext": {"runAsUser": 1}, "tolerations": [{"key": "t"}]}});
     for (patch, path, expected) in [
-        (json!({"spec": {"containers": [{"name": "b", "$patch": "delete"}]}}), "/spec/containers", json!([{"name": "a"}, {"name": "c"}])),
-        (json!({"spec": {"containers": [{"$patch": "replace"}, {"name": "z"}]}}), "/spec/containers", json!([{"name": "z"}])),
-        (json!({"spec": {"securityContext": {"$patch": "replace", "fsGroup": 2}}}), "/spec/securityContext", json!({"fsGroup": 2})),
+        (
+            json!({"spec": {"containers": [{"name": "b", "$patch": "delete"}]}}),
+            "/spec/containers",
+            json!([{"name": "a"}, {"name": "c"}]),
+        ),
+        (
+            json!({"spec": {"containers": [{"$patch": "replace"}, {"name": "z"}]}}),
+            "/spec/containers",
+            json!([{"name": "z"}]),
+        ),
+        (
+            json!({"spec": {"securityContext": {"$patch": "replace", "fsGroup": 2}}}),
+            "/spec/securityContext",
+            json!({"fsGroup": 2}),
+        ),
         (json!({"spec": {"securityContext": {"$patch": "delete"}}}), "/spec/securityContext", json!({})),
-        (json!({"spec": {"$setElementOrder/containers": [{"name": "c"}, {"name": "a"}, {"name": "b"}]}}), "/spec/containers",
-            json!([{"name": "c"}, {"name": "a"}, {"name": "b"}])),
-        (json!({"spec": {"$setElementOrder/containers": [{"name": "c"}, {"name": "new"}, {"name": "a"}], "containers": [{"name": "new"}]}}),
-            "/spec/containers", json!([{"name": "b"}, {"name": "c"}, {"name": "new"}, {"name": "a"}])),
+        (
+            json!({"spec": {"$setElementOrder/containers": [{"name": "c"}, {"name": "a"}, {"name": "b"}]}}),
+            "/spec/containers",
+            json!([{"name": "c"}, {"name": "a"}, {"name": "b"}]),
+        ),
+        (
+            json!({"spec": {"$setElementOrder/containers": [{"name": "c"}, {"name": "new"}, {"name": "a"}], "containers": [{"name": "new"}]}}),
+            "/spec/containers",
+            json!([{"name": "b"}, {"name": "c"}, {"name": "new"}, {"name": "a"}]),
+        ),
         (json!({"metadata": {"finalizers": ["c", "a"]}}), "/metadata/finalizers", json!(["c", "a", "b"])),
         (json!({"metadata": {"$deleteFromPrimitiveList/finalizers": ["a"]}}), "/metadata/finalizers", json!(["b"])),
-        (json!({"metadata": {"$deleteFromPrimitiveList/finalizers": ["a"], "$setElementOrder/finalizers": ["c", "b"], "finalizers": ["c"]}}),
-            "/metadata/finalizers", json!(["c", "b"])),
+        (
+            json!({"metadata": {"$deleteFromPrimitiveList/finalizers": ["a"], "$setElementOrder/finalizers": ["c", "b"], "finalizers": ["c"]}}),
+            "/metadata/finalizers",
+            json!(["c", "b"]),
+        ),
         (json!({"metadata": {"labels": {"x": null, "y": "2"}}}), "/metadata/labels", json!({"y": "2"})),
-        (json!({"spec": {"tolerations": [{"key": "u", "value": null}]}}), "/spec/tolerations", json!([{"key": "u", "value": null}])),
-        (json!({"spec": {"affinity": {"podAffinity": null, "nodeAffinity": {}}}}), "/spec/affinity", json!({"nodeAffinity": {}})),
+        (
+            json!({"spec": {"tolerations": [{"key": "u", "value": null}]}}),
+            "/spec/tolerations",
+            json!([{"key": "u", "value": null}]),
+        ),
+        (
+            json!({"spec": {"affinity": {"podAffinity": null, "nodeAffinity": {}}}}),
+            "/spec/affinity",
+            json!({"nodeAffinity": {}}),
+        ),
     ] {
         let patched = strategic(POD, &current, &patch).unwrap_or_else(|status| panic!("{patch}: {}", status.message));
         assert_eq!(patched.pointer(path), Some(&expected), "{patch}");
@@ -162,22 +230,34 @@ fn retain_keys_clears_what_a_union_no_longer_holds() {
     let patch = json!({"spec": {"strategy": {"$retainKeys": ["type"], "type": "Recreate"}}});
     assert_eq!(strategic(DEPLOYMENT, &current, &patch).unwrap()["spec"]["strategy"], json!({"type": "Recreate"}));
     let volumes = json!({"spec": {"volumes": [{"name": "v", "emptyDir": {}}]}});
-    let patch = json!({"spec": {"volumes": [{"name": "v", "$retainKeys": ["name", "hostPath"], "hostPath": {"path": "/x"}}]}});
-    assert_eq!(strategic(POD, &volumes, &patch).unwrap()["spec"]["volumes"], json!([{"name": "v", "hostPath": {"path": "/x"}}]));
+    let patch =
+        json!({"spec": {"volumes": [{"name": "v", "$retainKeys": ["name", "hostPath"], "hostPath": {"path": "/x"}}]}});
+    assert_eq!(
+        strategic(POD, &volumes, &patch).unwrap()["spec"]["volumes"],
+        json!([{"name": "v", "hostPath": {"path": "/x"}}])
+    );
 }
 
 #[test]
 fn strategic_patches_that_cannot_be_merged_say_why() {
     let current = json!({"metadata": {"finalizers": ["a"]}, "spec": {"containers": [{"name": "a"}], "strategy": {}}});
     for (patch, code, message) in [
-        (json!({"spec": {"containers": [{"image": "x"}]}}), 500, "map: map[image:x] does not contain declared merge key: name"),
+        (
+            json!({"spec": {"containers": [{"image": "x"}]}}),
+            500,
+            "map: map[image:x] does not contain declared merge key: name",
+        ),
         (json!({"$patch": "nope"}), 500, "unknown patch type: nope in map: map[$patch:nope]"),
         (json!({"spec": {"$retainKeys": ["a"], "b": 1}}), 400, "invalid patch format of retainKeys"),
         (json!({"spec": {"$deleteFromPrimitiveListcontainers": []}}), 400, "invalid patch format of primitive list"),
         (json!({"spec": {"$setElementOrdercontainers": []}}), 400, "invalid patch format of setElementOrder list"),
         (json!({"metadata": {"finalizers": [1]}}), 500, "list element types are not identical: [[a] [1]]"),
         (json!({"metadata": {"finalizers": [["x"]]}}), 500, "list element types are not identical: [[a] [[x]]]"),
-        (json!({"spec": {"containers": [{"$patch": "merge"}]}}), 500, "merging lists cannot yet be specified in the patch"),
+        (
+            json!({"spec": {"containers": [{"$patch": "merge"}]}}),
+            500,
+            "merging lists cannot yet be specified in the patch",
+        ),
         (
             json!({"spec": {"$setElementOrder/containers": [{"name": "a"}], "containers": [{"name": "b"}]}}),
             500,
@@ -213,7 +293,8 @@ fn what_a_patch_makes_of_a_built_in_is_checked_as_its_kind() {
             "json: cannot unmarshal number into Go struct field ConfigMap.data of type string"
         )
     );
-    let status = patch(PatchType::Json, r#"[{"op":"add","path":"/bogus","value":1,"x":1}]"#, FieldValidation::Strict).unwrap_err();
+    let status = patch(PatchType::Json, r#"[{"op":"add","path":"/bogus","value":1,"x":1}]"#, FieldValidation::Strict)
+        .unwrap_err();
     assert!(
         status.message.ends_with(r#": strict decoding error: json patch unknown field "[0].x", unknown field "bogus""#),
         "{}",
@@ -225,5 +306,9 @@ fn what_a_patch_makes_of_a_built_in_is_checked_as_its_kind() {
         r#" "" is invalid: patch: Invalid value: "map[data:map[a:5]]": cannot convert int64 to string"#
     );
     let status = patch(PatchType::Merge, r#"{"kind":"Pod"}"#, FieldValidation::Warn).unwrap_err();
-    assert!(status.message.ends_with(r"converting (v1.Pod) to (core.ConfigMap): unknown conversion"), "{}", status.message);
+    assert!(
+        status.message.ends_with(r"converting (v1.Pod) to (core.ConfigMap): unknown conversion"),
+        "{}",
+        status.message
+    );
 }

@@ -116,7 +116,7 @@ impl Emitter {
 
     fn text(&mut self, text: &str, style: Style, indent: usize, fold: bool) {
         match style {
-            Style::Plain => self.folded(text, indent, fold, 0, |emitter, character| emitter.push(character)),
+            Style::Plain => self.folded(text, indent, fold, 0, Self::push),
             Style::Single => {
                 self.push('\'');
                 self.single(text, indent, fold);
@@ -210,8 +210,8 @@ impl Emitter {
                 _ => {
                     let code = u32::from(character);
                     let escaped = match code {
-                        ..=0xFF => format!("\\x{code:02X}"),
-                        ..=0xFFFF => format!("\\u{code:04X}"),
+                        0..=0xFF => format!("\\x{code:02X}"),
+                        0x100..=0xFFFF => format!("\\u{code:04X}"),
                         _ => format!("\\U{code:08X}"),
                     };
                     self.put(&escaped);
@@ -308,7 +308,9 @@ impl Facts {
             let preceded = at == 0 || matches!(before, ' ' | '\t' | '\0') || is_break(before);
             let indicator = match character {
                 '#' if at > 0 => preceded,
-                '#' | ',' | '[' | ']' | '{' | '}' | '&' | '*' | '!' | '|' | '>' | '\'' | '"' | '%' | '@' | '`' => at == 0,
+                '#' | ',' | '[' | ']' | '{' | '}' | '&' | '*' | '!' | '|' | '>' | '\'' | '"' | '%' | '@' | '`' => {
+                    at == 0
+                }
                 '?' | '-' => at == 0 && blank(at + 1),
                 ':' => blank(at + 1),
                 _ => false,
@@ -339,18 +341,15 @@ fn is_break(character: char) -> bool {
 }
 
 fn is_printable(character: char) -> bool {
-    match character {
-        '\n' | ' '..='~' | '\u{a0}'..='\u{d7ff}' => true,
-        '\u{feff}' => false,
-        '\u{e000}'..='\u{fffd}' => true,
-        _ => false,
-    }
+    matches!(character, '\n' | ' '..='~' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fefe}' | '\u{ff00}'..='\u{fffd}')
 }
 
 /// Whether yaml.v2 would take the text for a time.
 fn is_timestamp(text: &str) -> bool {
-    let number = |text: &str, most: usize| (1..=most).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
-    let in_range = |text: &str, range: std::ops::RangeInclusive<u32>| text.parse().is_ok_and(|value| range.contains(&value));
+    let number =
+        |text: &str, most: usize| (1..=most).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+    let in_range =
+        |text: &str, range: std::ops::RangeInclusive<u32>| text.parse().is_ok_and(|value| range.contains(&value));
     let Some((year, rest)) = text.split_once('-') else { return false };
     let Some((month, rest)) = rest.split_once('-') else { return false };
     let day_end = rest.bytes().take_while(u8::is_ascii_digit).count();
@@ -370,7 +369,8 @@ fn is_timestamp(text: &str) -> bool {
     let (clock, zone) = rest.split_at(end);
     let mut parts = clock.splitn(3, ':');
     let (Some(hour), Some(minute), Some(second)) = (parts.next(), parts.next(), parts.next()) else { return false };
-    let (second, fraction) = second.split_once(['.', ',']).map_or((second, None), |(second, rest)| (second, Some(rest)));
+    let (second, fraction) =
+        second.split_once(['.', ',']).map_or((second, None), |(second, rest)| (second, Some(rest)));
     let clock = number(hour, 2)
         && number(minute, 2)
         && number(second, 2)
@@ -380,8 +380,8 @@ fn is_timestamp(text: &str) -> bool {
         && fraction.is_none_or(|digits| number(digits, 100));
     let zone = match zone.as_bytes() {
         [] => !zoned,
-        [b'Z'] => zoned,
-        [b'+' | b'-', a, b, b':', c, d] => zoned && [a, b, c, d].iter().all(|digit| digit.is_ascii_digit()),
+        [b'Z'] if zoned => true,
+        [b'+' | b'-', a, b, b':', c, d] if zoned => [a, b, c, d].iter().all(|digit| digit.is_ascii_digit()),
         _ => false,
     };
     clock && zone
@@ -398,8 +398,7 @@ fn is_base60(text: &str) -> bool {
         && first.starts_with(|digit: char| digit.is_ascii_digit())
         && first.bytes().chain(fraction.bytes()).all(|byte| byte.is_ascii_digit() || byte == b'_')
         && rest.all(|part| match part.as_bytes() {
-            [digit] => digit.is_ascii_digit(),
-            [b'0'..=b'5', digit] => digit.is_ascii_digit(),
+            [digit] | [b'0'..=b'5', digit] => digit.is_ascii_digit(),
             _ => false,
         })
 }

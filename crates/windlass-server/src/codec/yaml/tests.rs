@@ -58,7 +58,10 @@ fn hostile_documents_are_refused() {
     let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
     for level in 1..12 {
         let previous = format!("*a{}", level - 1);
-        bomb += &format!("a{level}: &a{level} [{}]\n", vec![previous; 10].join(", "));
+        bomb.push_str(
+            &["a", &level.to_string(), ": &a", &level.to_string(), " [", &vec![previous; 10].join(", "), "]\n"]
+                .concat(),
+        );
     }
     assert_eq!(parse(bomb.as_bytes()).unwrap_err(), "yaml: document contains excessive aliasing");
 }
