@@ -206,3 +206,6 @@ impl Client {
         self.shared.transport.clone().oneshot(request).await
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -170,3 +170,6 @@ pub(crate) fn default_user_agent() -> String {
     let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
     format!("windlass/{} ({os}/{arch})", env!("CARGO_PKG_VERSION"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,6 +7,7 @@
 mod aggregated;
 mod legacy;
 
+use serde::{Deserialize, Deserializer};
 use windlass_api::{ApiResource, GroupVersion};
 
 use crate::{Client, Error, Result};
@@ -138,6 +139,11 @@ impl DiscoveredResource {
     pub fn supports(&self, verb: &str) -> bool {
         self.verbs.iter().any(|known| known == verb)
     }
+}
+
+/// `null` is an empty list, as Go writes one that was never filled.
+fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 #[cfg(test)]

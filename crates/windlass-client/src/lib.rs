@@ -56,6 +56,9 @@ mod list_watch;
 
 mod error;
 
+#[cfg(test)]
+mod testing;
+
 pub use auth::{Auth, AuthError, Secret};
 pub use client::Client;
 pub use config::{Config, ConfigError, Kubeconfig};

@@ -163,12 +163,11 @@ impl Target {
 
     /// Creates `object` in the collection, or in a subresource of a named object.
     pub fn create(&self, object: Bytes, options: &WriteOptions) -> Result<Request<Bytes>> {
-        let path = match &self.name {
-            Some(_) => self.object_path()?,
-            None => {
-                self.require_namespace()?;
-                self.collection_path()?
-            }
+        let path = if self.name.is_some() {
+            self.object_path()?
+        } else {
+            self.require_namespace()?;
+            self.collection_path()?
         };
         build(Method::POST, path, options.query_pairs(), Some(JSON), object)
     }

@@ -64,13 +64,11 @@ impl<K: Object> Resources<K> {
     }
 
     /// Lists objects, of all namespaces unless one is given.
-    #[must_use]
     pub fn list(&self) -> List<K> {
         List::new(self, self.target())
     }
 
     /// Watches objects, of all namespaces unless one is given.
-    #[must_use]
     pub fn watch(&self) -> Watch<K> {
         Watch::new(self, self.target())
     }
@@ -107,7 +105,6 @@ impl<K: Object> Resources<K> {
     }
 
     /// Deletes the objects of one namespace: of the default one, unless another is given.
-    #[must_use]
     pub fn delete_collection(&self) -> DeleteCollection<K> {
         DeleteCollection::new(self, self.target())
     }
@@ -144,7 +141,7 @@ impl<K: Object> Resources<K> {
 // By hand, because `K` need not be any of these.
 impl<K> Clone for Resources<K> {
     fn clone(&self) -> Self {
-        Self { client: self.client.clone(), resource: self.resource.clone(), codec: self.codec.clone() }
+        Self { client: self.client.clone(), resource: self.resource.clone(), codec: self.codec }
     }
 }
 

@@ -156,7 +156,6 @@ macro_rules! within {
     ($($builder:ident)*) => {$(
         impl<K: windlass_api::Object> $builder<K> {
             /// In this namespace, whatever was named before.
-            #[must_use]
             pub fn within(mut self, namespace: impl Into<String>) -> Self {
                 self.call.within(namespace);
                 self

@@ -1,1 +1,92 @@
+use std::time::Duration;
 
+use http::Response;
+
+use super::*;
+use crate::testing::{Fake, Folder};
+
+fn authenticated(
+    fake: &Fake,
+    auth: Auth,
+) -> Authenticated<
+    impl Service<Request<Body>, Response = Response<Body>, Error = BoxError, Future: Send> + Clone + Send + 'static,
+> {
+    let config = Config::new("https://h".parse().unwrap()).with_auth(auth);
+    let inner = crate::transport::erase(fake.clone());
+    Authenticated::new(inner, &config).unwrap()
+}
+
+async fn sent_header(auth: Auth) -> Option<String> {
+    let fake = Fake::json("{}");
+    authenticated(&fake, auth).oneshot(Request::new(Body::empty())).await.unwrap();
+    fake.last().headers().get("authorization").map(|value| value.to_str().unwrap().to_owned())
+}
+
+#[tokio::test]
+async fn each_kind_of_credentials_has_its_header() {
+    assert_eq!(sent_header(Auth::None).await, None);
+    assert_eq!(sent_header(Auth::Bearer("t".into())).await.as_deref(), Some("Bearer t"));
+    let basic = Auth::Basic { username: "Aladdin".to_owned(), password: "open sesame".into() };
+    assert_eq!(sent_header(basic).await.as_deref(), Some("Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="));
+}
+
+#[tokio::test]
+async fn a_header_that_the_caller_has_set_wins() {
+    let fake = Fake::json("{}");
+    let request = Request::get("/").header("authorization", "Bearer mine").body(Body::empty()).unwrap();
+    authenticated(&fake, Auth::Bearer("t".into())).oneshot(request).await.unwrap();
+    assert_eq!(fake.last().headers()["authorization"], "Bearer mine");
+}
+
+#[test]
+fn a_token_that_no_header_can_carry_is_refused_and_not_shown() {
+    let config = Config::new("https://h".parse().unwrap()).with_auth(Auth::Bearer("geh\neim".into()));
+    let error = Authenticated::new((), &config).unwrap_err();
+    assert!(!format!("{error} {error:?} {config:?}").contains("eim"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_file_is_read_again_after_a_minute() {
+    let folder = Folder::new("token-minute");
+    let path = folder.write("token", "one\n");
+    let fake = Fake::json("{}");
+    let service = authenticated(&fake, Auth::TokenFile(path));
+    let header = async || {
+        service.clone().oneshot(Request::new(Body::empty())).await.unwrap();
+        fake.last().headers()["authorization"].to_str().unwrap().to_owned()
+    };
+    assert_eq!(header().await, "Bearer one");
+    folder.write("token", "two");
+    tokio::time::advance(Duration::from_secs(49)).await;
+    assert_eq!(header().await, "Bearer one");
+    tokio::time::advance(Duration::from_secs(2)).await;
+    assert_eq!(header().await, "Bearer two");
+    // While the file is empty or gone, the last token stands.
+    folder.write("token", "");
+    tokio::time::advance(Duration::from_secs(60)).await;
+    assert_eq!(header().await, "Bearer two");
+}
+
+#[tokio::test]
+async fn a_refused_token_is_read_again_at_once() {
+    let folder = Folder::new("token-refused");
+    let path = folder.write("token", "old");
+    let fake = Fake::new(|request| {
+        let ok = request.headers()["authorization"] == "Bearer new";
+        Response::builder().status(if ok { 200 } else { 401 }).body(Body::empty()).unwrap()
+    });
+    let service = authenticated(&fake, Auth::TokenFile(path));
+    let call = async || service.clone().oneshot(Request::new(Body::empty())).await.unwrap().status();
+    assert_eq!(call().await, 401);
+    folder.write("token", "new");
+    assert_eq!(call().await, 200);
+}
+
+#[tokio::test]
+async fn a_token_file_that_was_never_there_is_named() {
+    let fake = Fake::json("{}");
+    let service = authenticated(&fake, Auth::TokenFile("/no/such/token".into()));
+    let error = service.oneshot(Request::new(Body::empty())).await.unwrap_err();
+    assert_eq!(error.to_string(), "reading the token file /no/such/token");
+    assert!(fake.seen().is_empty());
+}

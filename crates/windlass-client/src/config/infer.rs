@@ -12,9 +12,11 @@ use super::{Config, ConfigError, Kubeconfig, Selection, in_cluster};
 /// Names one or more kubeconfig files.
 const KUBECONFIG: &str = "KUBECONFIG";
 
+type Variables = dyn Fn(&str) -> Option<OsString>;
+
 /// What a configuration can be inferred from; tests have their own.
 pub(super) struct Surroundings {
-    variable: Box<dyn Fn(&str) -> Option<OsString>>,
+    variable: Box<Variables>,
     home: Option<PathBuf>,
     /// Where the kubelet puts the service account.
     pub(super) service_account: PathBuf,

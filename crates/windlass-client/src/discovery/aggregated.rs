@@ -5,7 +5,9 @@ use http::{HeaderValue, Request, header};
 use serde::Deserialize;
 use windlass_api::{ApiResource, GroupVersion, GroupVersionKind, ListWatchError};
 
-use super::{DiscoveredGroup, DiscoveredResource, DiscoveredSubresource, DiscoveredVersion, Discovery, FailedVersion};
+use super::{
+    DiscoveredGroup, DiscoveredResource, DiscoveredSubresource, DiscoveredVersion, Discovery, FailedVersion, list,
+};
 use crate::{Client, Error, Result, error::Operation, response, transport::Body};
 
 const ACCEPT: HeaderValue = HeaderValue::from_static(
@@ -64,7 +66,7 @@ struct GroupList {
 struct Group {
     #[serde(default)]
     metadata: Name,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "list")]
     versions: Vec<Version>,
 }
 
@@ -75,9 +77,10 @@ struct Name {
 }
 
 #[derive(Deserialize)]
+#[allow(clippy::struct_field_names, reason = "the names of the wire")]
 struct Version {
     version: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "list")]
     resources: Vec<Resource>,
     #[serde(default)]
     freshness: String,
@@ -85,6 +88,7 @@ struct Version {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[allow(clippy::struct_field_names, reason = "the names of the wire")]
 struct Resource {
     resource: String,
     #[serde(default)]
@@ -93,23 +97,24 @@ struct Resource {
     scope: String,
     #[serde(default)]
     singular_resource: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "list")]
     verbs: Vec<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "list")]
     short_names: Vec<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "list")]
     categories: Vec<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "list")]
     subresources: Vec<Subresource>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[allow(clippy::struct_field_names, reason = "the names of the wire")]
 struct Subresource {
     subresource: String,
     #[serde(default)]
     response_kind: Option<Kind>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "list")]
     verbs: Vec<String>,
 }
 

@@ -6,7 +6,9 @@ use http::Request;
 use serde::{Deserialize, de::DeserializeOwned};
 use windlass_api::{ApiResource, GroupVersion, GroupVersionKind, ListWatchError};
 
-use super::{DiscoveredGroup, DiscoveredResource, DiscoveredSubresource, DiscoveredVersion, Discovery, FailedVersion};
+use super::{
+    DiscoveredGroup, DiscoveredResource, DiscoveredSubresource, DiscoveredVersion, Discovery, FailedVersion, list,
+};
 use crate::{Client, Error, Result, error::Operation, transport::Body};
 
 /// How many versions are asked for at once.
@@ -16,7 +18,7 @@ const CONCURRENCY: usize = 8;
 pub(super) async fn core(client: &Client, body: &Bytes) -> Result<Discovery> {
     #[derive(Deserialize)]
     struct Versions {
-        #[serde(default)]
+        #[serde(default, deserialize_with = "list")]
         versions: Vec<String>,
     }
     let Versions { versions } = read("/api", body)?;
@@ -33,14 +35,14 @@ pub(super) async fn core(client: &Client, body: &Bytes) -> Result<Discovery> {
 pub(super) async fn groups(client: &Client, body: &Bytes) -> Result<Discovery> {
     #[derive(Deserialize)]
     struct Groups {
-        #[serde(default)]
+        #[serde(default, deserialize_with = "list")]
         groups: Vec<Group>,
     }
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Group {
         name: String,
-        #[serde(default)]
+        #[serde(default, deserialize_with = "list")]
         versions: Vec<Version>,
         #[serde(default)]
         preferred_version: Option<Version>,
@@ -77,12 +79,11 @@ async fn ask_all(client: &Client, wanted: Vec<GroupVersion>) -> Discovery {
                 continue;
             }
         };
-        match discovery.groups.last_mut().filter(|group| group.name == group_version.group) {
-            Some(group) => group.versions.push(version),
-            None => {
-                let name = group_version.group.into_owned();
-                discovery.groups.push(DiscoveredGroup { name, versions: vec![version] });
-            }
+        let name = group_version.group;
+        if let Some(group) = discovery.groups.last_mut().filter(|group| group.name == name) {
+            group.versions.push(version);
+        } else {
+            discovery.groups.push(DiscoveredGroup { name: name.into_owned(), versions: vec![version] });
         }
     }
     discovery
@@ -105,7 +106,7 @@ fn read<T: DeserializeOwned>(path: &str, body: &Bytes) -> Result<T> {
 
 #[derive(Deserialize)]
 struct ResourceList {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "list")]
     resources: Vec<Resource>,
 }
 
@@ -119,11 +120,11 @@ struct Resource {
     #[serde(default)]
     namespaced: bool,
     kind: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "list")]
     verbs: Vec<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "list")]
     short_names: Vec<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "list")]
     categories: Vec<String>,
 }
 

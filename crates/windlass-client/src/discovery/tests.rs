@@ -1,1 +1,108 @@
+use http::Response;
+use windlass_api::Scope;
 
+use super::*;
+use crate::{Body, testing::Fake};
+
+const AGGREGATED_CORE: &str = r#"{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","metadata":{},"items":[
+  {"metadata":{"creationTimestamp":null},"versions":[{"version":"v1","freshness":"Current","resources":[
+    {"resource":"pods","responseKind":{"group":"","version":"","kind":"Pod"},"scope":"Namespaced","singularResource":"pod",
+     "verbs":["get","list","watch"],"shortNames":["po"],"categories":["all"],
+     "subresources":[{"subresource":"status","responseKind":{"group":"","version":"","kind":"Pod"},"verbs":["get","patch"]}]},
+    {"resource":"nodes","responseKind":{"group":"","version":"","kind":"Node"},"scope":"Cluster","singularResource":"node","verbs":["get"]}]}]}]}"#;
+const AGGREGATED_GROUPS: &str = r#"{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","metadata":{},"items":[
+  {"metadata":{"name":"x.io"},"versions":[
+    {"version":"v2","freshness":"Current","resources":[
+      {"resource":"foos","responseKind":{"group":"x.io","version":"v2","kind":"Foo"},"scope":"Namespaced","singularResource":"foo","verbs":["list"]},
+      {"resource":"reviews","scope":"Cluster","singularResource":"","verbs":null,"subresources":[]}]},
+    {"version":"v1","freshness":"Current","resources":[
+      {"resource":"foos","responseKind":{"group":"x.io","version":"v1","kind":"Foo"},"scope":"Namespaced","singularResource":"foo","verbs":["list"]},
+      {"resource":"bars","responseKind":{"group":"x.io","version":"v1","kind":"Bar"},"scope":"Namespaced","singularResource":"bar","verbs":["list"]}]}]},
+  {"metadata":{"name":"metrics.k8s.io"},"versions":[{"version":"v1beta1","freshness":"Stale","resources":[]}]}]}"#;
+
+fn check(discovery: &Discovery) {
+    let pods = discovery.find_kind("", "v1", "Pod").unwrap();
+    assert_eq!(pods.resource.path(Some("a")), "/api/v1/namespaces/a/pods");
+    assert_eq!(
+        (&*pods.singular, &*pods.short_names, &*pods.categories),
+        ("pod", &["po".to_owned()][..], &["all".to_owned()][..])
+    );
+    assert_eq!((&*pods.subresources[0].name, pods.subresources.len()), ("status", 1));
+    assert!(pods.supports("watch") && !pods.supports("create"));
+    assert_eq!(discovery.find_kind("", "v1", "Node").unwrap().resource.scope, Scope::Cluster);
+    let all: Vec<_> = discovery.resources().map(|found| found.resource.gvr().to_string()).collect();
+    assert_eq!(
+        all,
+        [
+            "/v1, Resource=pods",
+            "/v1, Resource=nodes",
+            "x.io/v2, Resource=foos",
+            "x.io/v1, Resource=foos",
+            "x.io/v1, Resource=bars"
+        ]
+    );
+    let preferred: Vec<_> = discovery.preferred_resources().map(|found| found.resource.gvr().to_string()).collect();
+    assert_eq!(
+        preferred,
+        ["/v1, Resource=pods", "/v1, Resource=nodes", "x.io/v2, Resource=foos", "x.io/v1, Resource=bars"]
+    );
+    let failed: Vec<_> = discovery.failed.iter().map(|failed| failed.group_version.to_string()).collect();
+    assert_eq!(failed, ["metrics.k8s.io/v1beta1"]);
+}
+
+#[tokio::test]
+async fn the_aggregated_form_takes_two_requests() {
+    let fake = Fake::new(|request| {
+        let body = if request.uri().path() == "/api" { AGGREGATED_CORE } else { AGGREGATED_GROUPS };
+        Response::new(body.into())
+    });
+    check(&fake.client().discovery().await.unwrap());
+    assert_eq!(fake.seen(), ["GET /api", "GET /apis"]);
+    let accept = fake.last().headers()["accept"].to_str().unwrap().to_owned();
+    assert!(accept.starts_with("application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,"), "{accept}");
+}
+
+#[tokio::test]
+async fn older_servers_are_asked_version_by_version() {
+    let fake = Fake::new(|request| {
+        let body = match request.uri().path() {
+            "/api" => r#"{"kind":"APIVersions","versions":["v1"]}"#,
+            "/api/v1" => {
+                r#"{"kind":"APIResourceList","groupVersion":"v1","resources":[
+                {"name":"pods","singularName":"pod","namespaced":true,"kind":"Pod","verbs":["get","list","watch"],"shortNames":["po"],"categories":["all"]},
+                {"name":"pods/status","singularName":"","namespaced":true,"kind":"Pod","verbs":["get","patch"]},
+                {"name":"nodes","singularName":"node","namespaced":false,"kind":"Node","verbs":["get"]}]}"#
+            }
+            "/apis" => {
+                r#"{"kind":"APIGroupList","groups":[
+                {"name":"x.io","versions":[{"groupVersion":"x.io/v1","version":"v1"},{"groupVersion":"x.io/v2","version":"v2"}],
+                 "preferredVersion":{"groupVersion":"x.io/v2","version":"v2"}},
+                {"name":"metrics.k8s.io","versions":[{"groupVersion":"metrics.k8s.io/v1beta1","version":"v1beta1"}]}]}"#
+            }
+            "/apis/x.io/v2" => {
+                r#"{"resources":[{"name":"foos","singularName":"foo","namespaced":true,"kind":"Foo","verbs":["list"]}]}"#
+            }
+            "/apis/x.io/v1" => {
+                r#"{"resources":[{"name":"foos","singularName":"foo","namespaced":true,"kind":"Foo","verbs":["list"]},
+                {"name":"bars","singularName":"bar","namespaced":true,"kind":"Bar","verbs":["list"]}]}"#
+            }
+            _ => return Response::builder().status(503).body(Body::from("down")).unwrap(),
+        };
+        Response::new(body.into())
+    });
+    let discovery = fake.client().discovery().await.unwrap();
+    check(&discovery);
+    assert_eq!(discovery.failed[0].error.as_ref().unwrap().status().unwrap().code, 503);
+}
+
+#[tokio::test]
+async fn without_the_core_group_there_is_nothing() {
+    let fake = Fake::new(|request| match request.uri().path() {
+        "/api" => Response::new(r#"{"kind":"APIVersions","versions":["v1"]}"#.into()),
+        "/apis" => Response::new(r#"{"kind":"APIGroupList","groups":[]}"#.into()),
+        _ => Response::builder().status(500).body(Body::empty()).unwrap(),
+    });
+    assert!(fake.client().discovery().await.is_err());
+    let error = Fake::failure(403, "no").client().discovery().await.unwrap_err();
+    assert!(error.is_forbidden());
+}

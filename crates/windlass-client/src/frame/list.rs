@@ -170,7 +170,6 @@ impl ListDecoder {
                         at.next = if is_items(&self.envelope[start..]) { Next::Items } else { Next::Value };
                     }
                 }
-                (Text::Inside, _) => {}
                 (Text::Outside, b'"') => {
                     at.text = Text::Inside;
                     if level == 1 && at.next == Next::Key {
@@ -192,7 +191,7 @@ impl ListDecoder {
                         return Ok(());
                     }
                 }
-                (Text::Outside, _) => {}
+                (Text::Inside | Text::Outside, _) => {}
             }
         }
         self.state = State::Envelope(at);

@@ -60,8 +60,7 @@ fn yaml(bytes: &[u8], place: &Place) -> Result<Value, ConfigError> {
         return Ok(Value::Null);
     }
     // The error's own text shows the lines around it, which may be secrets: only its place is kept.
-    serde_saphyr::from_str(text)
-        .map_err(|error| syntax(error.location().map(|at| (at.line() as u64, at.column() as u64))))
+    serde_saphyr::from_str(text).map_err(|error| syntax(error.location().map(|at| (at.line(), at.column()))))
 }
 
 fn entries<T: Entry>(

@@ -64,13 +64,11 @@ fn context<'k>(kubeconfig: &'k Kubeconfig, selection: &Selection) -> Result<Opti
             None => Err(ConfigError::NoContext { place: Box::new(kubeconfig.place()) }),
         };
     };
-    match find(&kubeconfig.contexts, name) {
-        Some(context) => Ok(Some(context)),
-        None => {
-            let field = if selection.context.is_some() { "contexts" } else { "current-context" };
-            Err(kubeconfig.place().field(field).invalid(format!("there is no context named {name:?}")))
-        }
+    if let Some(context) = find(&kubeconfig.contexts, name) {
+        return Ok(Some(context));
     }
+    let field = if selection.context.is_some() { "contexts" } else { "current-context" };
+    Err(kubeconfig.place().field(field).invalid(format!("there is no context named {name:?}")))
 }
 
 fn cluster_tls(cluster: &Named<Cluster>) -> Result<TlsOptions, ConfigError> {
