@@ -67,3 +67,6 @@ where
     let service = service.map_err(Into::into).map_response(|response: Response<B>| response.map(Body::wrap));
     BoxCloneSyncService::new(service)
 }
+
+#[cfg(test)]
+mod tests;

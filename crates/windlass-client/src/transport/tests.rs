@@ -1,0 +1,304 @@
+//! Against a server on a socket of this machine.
+
+use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures::StreamExt as _;
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, StreamBody, combinators::BoxBody};
+use hyper::{body::Incoming, service::service_fn};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo},
+    server::conn::auto,
+};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair};
+use rustls::{
+    ServerConfig,
+    pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer},
+    server::WebPkiClientVerifier,
+};
+use serde_json::Value;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpListener,
+    sync::watch,
+    task::JoinHandle,
+};
+use tokio_rustls::TlsAcceptor;
+use windlass_api::k8s_openapi::api::core::v1::Pod;
+
+use super::*;
+use crate::{
+    Client, Error, Kubeconfig,
+    auth::Auth,
+    config::{Identity, TlsOptions, kubeconfig},
+    testing::Folder,
+};
+
+/// Tells of each request what the server saw; `/hang` answers with a watch that stays open.
+struct Server {
+    address: SocketAddr,
+    /// How many connections are open.
+    open: watch::Receiver<usize>,
+    task: JoinHandle<()>,
+}
+
+impl Server {
+    async fn start(tls: Option<ServerConfig>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let acceptor = tls.map(|config| TlsAcceptor::from(Arc::new(config)));
+        let (count, open) = watch::channel(0);
+        let task = tokio::spawn(async move {
+            // Dropped with the task, and all connections with it.
+            let mut connections = tokio::task::JoinSet::new();
+            while let Ok((socket, _)) = listener.accept().await {
+                let (acceptor, count) = (acceptor.clone(), count.clone());
+                connections.spawn(async move {
+                    count.send_modify(|open| *open += 1);
+                    match acceptor {
+                        None => serve(socket, false).await,
+                        Some(acceptor) => {
+                            if let Ok(socket) = acceptor.accept(socket).await {
+                                let certified = socket.get_ref().1.peer_certificates().is_some();
+                                serve(socket, certified).await;
+                            }
+                        }
+                    }
+                    count.send_modify(|open| *open -= 1);
+                });
+            }
+        });
+        Self { address, open, task }
+    }
+
+    fn url(&self, scheme: &str) -> http::Uri {
+        format!("{scheme}://{}", self.address).parse().unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn serve(socket: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, certified: bool) {
+    let service = service_fn(move |request: Request<Incoming>| async move {
+        if request.uri().path().contains("hang") || request.uri().query().is_some_and(|query| query.contains("watch")) {
+            let event = Bytes::from_static(b"{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"name\":\"p\"}}}\n");
+            let event = futures::stream::once(async { Ok::<_, Infallible>(http_body::Frame::data(event)) });
+            let body = StreamBody::new(event.chain(futures::stream::pending()));
+            return Ok::<_, Infallible>(Response::new(BoxBody::new(body)));
+        }
+        let header = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let seen = serde_json::json!({
+            "version": format!("{:?}", request.version()),
+            "path": request.uri().path(),
+            "authorization": header("authorization"),
+            "agent": header("user-agent"),
+            "certified": certified,
+        });
+        Ok(Response::new(BoxBody::new(http_body_util::Full::from(seen.to_string()))))
+    });
+    let _ = auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(socket), service).await;
+}
+
+/// An authority and what it has issued.
+struct Pki {
+    authority: CertifiedIssuer<'static, KeyPair>,
+}
+
+impl Pki {
+    fn new() -> Self {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        Self { authority: CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap() }
+    }
+
+    fn pem(&self) -> String {
+        self.authority.pem()
+    }
+
+    fn issue(&self, name: &str, usage: ExtendedKeyUsagePurpose) -> (rcgen::Certificate, KeyPair) {
+        let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        params.extended_key_usages = vec![usage];
+        let key = KeyPair::generate().unwrap();
+        (params.signed_by(&key, &self.authority).unwrap(), key)
+    }
+
+    /// A server named `name`; with `clients`, those must have certificates of this authority.
+    fn server(&self, name: &str, alpn: &[&str], clients: Clients) -> ServerConfig {
+        let (certificate, key) = self.issue(name, ExtendedKeyUsagePurpose::ServerAuth);
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder =
+            ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions().unwrap();
+        let builder = match clients {
+            Clients::Any => builder.with_no_client_auth(),
+            Clients::Certified => {
+                let mut roots = rustls::RootCertStore::empty();
+                roots.add(CertificateDer::from(self.authority.der().to_vec())).unwrap();
+                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build().unwrap();
+                builder.with_client_cert_verifier(verifier)
+            }
+        };
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        let mut config = builder.with_single_cert(vec![certificate.der().clone()], key).unwrap();
+        config.alpn_protocols = alpn.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
+        config
+    }
+
+    fn identity(&self) -> Identity {
+        let (certificate, key) = self.issue("somebody", ExtendedKeyUsagePurpose::ClientAuth);
+        Identity { certificate: certificate.pem().into_bytes(), key: key.serialize_pem().into() }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Clients {
+    Any,
+    Certified,
+}
+
+async fn ask(config: Config) -> crate::Result<Value> {
+    Client::new(config)?.request_json(Request::get("/api/v1/x").body(()).unwrap()).await
+}
+
+#[tokio::test]
+async fn http2_is_spoken_where_the_server_speaks_it() {
+    let pki = Pki::new();
+    for (alpn, version) in [(&["h2", "http/1.1"][..], "HTTP/2.0"), (&["http/1.1"], "HTTP/1.1"), (&[], "HTTP/1.1")] {
+        let server = Server::start(Some(pki.server("127.0.0.1", alpn, Clients::Any))).await;
+        let config = Config::new(server.url("https")).with_tls(TlsOptions::trusting(pki.pem()));
+        let seen = ask(config.with_auth(Auth::Bearer("t".into()))).await.unwrap();
+        assert_eq!((&seen["version"], &seen["authorization"]), (&version.into(), &"Bearer t".into()));
+        assert!(seen["agent"].as_str().unwrap().starts_with("windlass/"), "{seen}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_of_another_authority_is_not_trusted_unless_told_so() {
+    let server = Server::start(Some(Pki::new().server("127.0.0.1", &[], Clients::Any))).await;
+    let other = TlsOptions::trusting(Pki::new().pem());
+    let error = ask(Config::new(server.url("https")).with_tls(other)).await.unwrap_err();
+    assert!(error.is_transport() && error.chain().contains("certificate"), "{}", error.chain());
+    // Nor one that the system does not know.
+    assert!(ask(Config::new(server.url("https"))).await.unwrap_err().is_transport());
+    assert!(ask(Config::new(server.url("https")).with_tls(TlsOptions::unverified())).await.is_ok());
+}
+
+#[tokio::test]
+async fn the_servers_name_can_be_told() {
+    let pki = Pki::new();
+    let server = Server::start(Some(pki.server("kubernetes", &[], Clients::Any))).await;
+    let config = Config::new(server.url("https")).with_tls(TlsOptions::trusting(pki.pem()));
+    assert!(ask(config.clone()).await.unwrap_err().is_transport());
+    assert!(ask(config.with_tls(TlsOptions::trusting(pki.pem()).with_server_name("kubernetes"))).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_client_certificate_is_shown() {
+    let pki = Pki::new();
+    let server = Server::start(Some(pki.server("127.0.0.1", &["h2"], Clients::Certified))).await;
+    let config = Config::new(server.url("https")).with_tls(TlsOptions::trusting(pki.pem()));
+    assert!(ask(config.clone()).await.unwrap_err().is_transport());
+    let tls = TlsOptions::trusting(pki.pem()).with_identity(pki.identity());
+    assert_eq!(ask(config.with_tls(tls)).await.unwrap()["certified"], true);
+}
+
+#[tokio::test]
+async fn a_kubeconfig_of_our_own_leads_to_the_server() {
+    let pki = Pki::new();
+    let server = Server::start(Some(pki.server("127.0.0.1", &["h2"], Clients::Any))).await;
+    let folder = Folder::new("transport-kubeconfig");
+    let path = folder.path().join("kubeconfig");
+    let cluster = kubeconfig::Cluster::new(format!("https://{}/prefix", server.address)).trusting(pki.pem());
+    Kubeconfig::single("windlass", cluster, kubeconfig::User::with_token("t0ken")).write(&path).unwrap();
+    let seen = ask(Config::from_file(&path).unwrap()).await.unwrap();
+    assert_eq!((&seen["path"], &seen["authorization"]), (&"/prefix/api/v1/x".into(), &"Bearer t0ken".into()));
+}
+
+#[tokio::test]
+async fn what_cannot_be_used_is_refused_at_once() {
+    let url: http::Uri = "https://127.0.0.1:1".parse().unwrap();
+    let refused = |config: Config| match Client::new(config).unwrap_err() {
+        Error::Config(error) => error.to_string(),
+        other => panic!("{other:?}"),
+    };
+    let tls = |tls: TlsOptions| refused(Config::new(url.clone()).with_tls(tls));
+    assert_eq!(tls(TlsOptions::trusting("no pem")), "the certificate authority holds no PEM certificate");
+    let identity = Identity { certificate: Pki::new().identity().certificate, key: "s3cret".into() };
+    let error = tls(TlsOptions::default().with_identity(identity));
+    assert_eq!(error, "the client key cannot be used");
+    assert!(tls(TlsOptions::default().with_server_name("not a name")).contains("not a name"));
+    assert!(refused(Config::new(url.clone()).with_user_agent("new\nline")).contains("user agent"));
+    // Of somebody else's key, too.
+    let (one, two) = (Pki::new().identity(), Pki::new().identity());
+    assert_eq!(
+        tls(TlsOptions::default().with_identity(Identity { key: two.key, ..one })),
+        "the client certificate cannot be used"
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_a_transport_error() {
+    let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let error = ask(Config::new(format!("http://{free}").parse().unwrap())).await.unwrap_err();
+    assert!(error.is_transport(), "{}", error.chain());
+    assert!(error.chain().starts_with("request /api/v1/x: the connection to the server failed: "), "{}", error.chain());
+}
+
+#[tokio::test]
+async fn a_handshake_that_does_not_come_is_given_up() {
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut config = Config::new(format!("https://{}", silent.local_addr().unwrap()).parse().unwrap());
+    config.connect_timeout = Duration::from_millis(20);
+    let error = ask(config).await.unwrap_err();
+    assert!(error.chain().contains("no connection within 20ms"), "{}", error.chain());
+}
+
+#[tokio::test]
+async fn plain_http_keeps_its_connection() {
+    let server = Server::start(None).await;
+    let client = Client::new(Config::new(server.url("http"))).unwrap();
+    for _ in 0..3 {
+        let seen: Value = client.request_json(Request::get("/x?y=z").body(()).unwrap()).await.unwrap();
+        assert_eq!((&seen["version"], &seen["path"]), (&"HTTP/1.1".into(), &"/x".into()));
+    }
+    assert_eq!(*server.open.borrow(), 1);
+}
+
+#[tokio::test]
+async fn no_connection_outlives_its_client() {
+    let pki = Pki::new();
+    for alpn in ["h2", "http/1.1"] {
+        let mut server = Server::start(Some(pki.server("127.0.0.1", &[alpn], Clients::Any))).await;
+        let config = Config::new(server.url("https")).with_tls(TlsOptions::trusting(pki.pem()));
+        let client = Client::new(config).unwrap();
+        let mut watch = client.watch::<Pod>().await.unwrap();
+        assert!(watch.next().await.unwrap().is_ok());
+        // A request that is given up midway.
+        let request = client.request(Request::get("/hang").body(()).unwrap()).await.unwrap();
+        assert!(request.into_body().frame().await.is_some());
+        assert!(*server.open.borrow() >= 1);
+        drop((watch, client));
+        let closed = server.open.wait_for(|open| *open == 0);
+        tokio::time::timeout(Duration::from_secs(10), closed).await.expect("all connections end").unwrap();
+    }
+}
+
+#[tokio::test]
+async fn cancelled_requests_leave_nothing_behind() {
+    let mut server = Server::start(None).await;
+    let client = Client::new(Config::new(server.url("http"))).unwrap();
+    for _ in 0..50 {
+        // Polled once: the request is on its way, and is then dropped.
+        let call = client.request_json::<Value>(Request::get("/x").body(()).unwrap());
+        let _ = futures::future::select(Box::pin(call), futures::future::ready(())).await;
+    }
+    let seen: Value = client.request_json(Request::get("/x").body(()).unwrap()).await.unwrap();
+    assert_eq!(seen["path"], "/x");
+    drop(client);
+    let closed = server.open.wait_for(|open| *open == 0);
+    tokio::time::timeout(Duration::from_secs(10), closed).await.expect("all connections end").unwrap();
+}
