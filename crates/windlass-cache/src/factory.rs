@@ -228,3 +228,85 @@ impl Selection {
         self
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    use serde_json::json;
+    use windlass_api::{DynamicObject, PartialObject};
+
+    use super::*;
+    use crate::testing::{FakeListWatch, Request};
+
+    type Asked = Arc<Mutex<Vec<String>>>;
+
+    fn factory() -> (InformerFactory, FakeListWatch, Asked) {
+        let (fake, asked) = (FakeListWatch::new(), Asked::default());
+        let (server, log) = (fake.clone(), Arc::clone(&asked));
+        let list_watch = move |resource: &ApiResource, namespace: Option<&str>| -> Arc<dyn ListWatch> {
+            log.lock().push(resource.path(namespace));
+            Arc::new(server.clone())
+        };
+        (InformerFactory::new(list_watch, InformerOptions::default()), fake, asked)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_asks_for_the_same_gets_the_same_informer() {
+        let (factory, fake, asked) = factory();
+        fake.apply(&json!({"metadata": {"name": "a", "namespace": "n"}}));
+        let first = factory.informer::<ConfigMap>();
+        let second = factory.clone().informer::<ConfigMap>();
+        let dynamic = factory.for_resource::<DynamicObject>(ConfigMap::api_resource(), Selection::default());
+        let partial = factory.for_resource::<PartialObject>(ConfigMap::api_resource(), Selection::default());
+        let narrow = factory.select::<ConfigMap>(Selection::default().within("n").labels("a=b").fields("c=d"));
+        assert_eq!(factory.synced().len(), 4);
+        factory.start();
+        factory.start();
+        factory.wait_for_sync().await.unwrap();
+        assert_eq!((first.store().len(), second.store().len(), fake.requests().len()), (1, 1, 4));
+        assert_eq!(dynamic.store().list()[0].get().unwrap().types.as_ref().unwrap().kind, "ConfigMap");
+        assert_eq!(partial.store().list()[0].get().unwrap().metadata.name.as_deref(), Some("a"));
+        assert_eq!(narrow.store().len(), 1);
+        let all = "/api/v1/configmaps";
+        assert_eq!(*asked.lock(), [all, all, all, "/api/v1/namespaces/n/configmaps"]);
+        let requests = fake.requests();
+        let selected = requests.iter().filter(|request| {
+            matches!(request, Request::Watch(options)
+                if options.labels.as_deref() == Some("a=b") && options.fields.as_deref() == Some("c=d"))
+        });
+        assert_eq!(selected.count(), 1);
+        factory.shutdown().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_can_be_started_again_for_what_was_asked_for_since_and_not_after_a_shutdown() {
+        let (factory, fake, _) = factory();
+        let _maps = factory.informer::<ConfigMap>();
+        factory.start();
+        let secrets = factory.informer::<Secret>();
+        factory.wait_for_sync().await.unwrap();
+        let ready: Vec<_> = factory.synced().into_iter().map(|(resource, synced)| (resource.kind, synced)).collect();
+        assert_eq!(ready, [("ConfigMap".into(), true), ("Secret".into(), false)]);
+        factory.start();
+        secrets.has_synced().await.unwrap();
+        factory.shutdown().await;
+        assert_eq!((fake.open_streams(), secrets.is_stopped()), (0, true));
+        let late = factory.select::<Secret>(Selection::default().within("n"));
+        factory.start();
+        tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+        assert!(!late.has_synced().is_synced());
+        assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_factory_that_is_dropped_takes_its_informers_with_it() {
+        let (factory, fake, _) = factory();
+        let maps = factory.informer::<ConfigMap>();
+        factory.start();
+        factory.wait_for_sync().await.unwrap();
+        assert_eq!(fake.open_streams(), 1);
+        drop(factory);
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        assert_eq!((fake.open_streams(), maps.is_stopped()), (0, true));
+    }
+}

@@ -75,7 +75,8 @@ pub enum InitialList {
 ///
 /// - Its queue has no bound: a handler that is always slower than the events fills the memory. Handlers should make
 ///   keys and put them into a work queue.
-/// - It runs on tokio's worker threads: what blocks in it blocks a thread.
+/// - It runs on tokio's worker threads. On a multi-thread runtime one that was slow does not keep its thread's other tasks
+///   waiting; one that suddenly becomes slow does so once. On a current-thread runtime all wait.
 /// - Notifications that wait when the informer stops, or the handler is removed, are dropped.
 pub trait Handler<K>: Send + 'static {
     /// Deals with one notification.

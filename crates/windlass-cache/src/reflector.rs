@@ -25,7 +25,7 @@ use std::{collections::HashMap, io, sync::Arc, time::Duration};
 use futures::{StreamExt, stream::BoxStream};
 use indexmap::IndexMap;
 use serde::Deserialize;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use windlass_api::{
     ApiResource, Entropy, EventType, GroupResource, InitialEvents, ListItem, ListOptions, ListWatch, ListWatchError,
     ObjectKey, RawEvent, ResourceVersion, Status, WatchOptions,
@@ -227,7 +227,8 @@ impl<K: Send + Sync + 'static> Reflector<K> {
         options.timeout = Some(timeout);
         let opened = Instant::now();
         let list_watch = Arc::clone(&self.list_watch);
-        match list_watch.watch(options).await {
+        let answer = timeout_at(opened + timeout + GRACE, list_watch.watch(options)).await;
+        match answer.unwrap_or_else(|_| Err(ListWatchError::Transport("no answer came".into()))) {
             Ok(events) => {
                 self.reporter.metrics().watch_opened();
                 self.watch = Some(OpenWatch { events, opened, deadline: opened + timeout + GRACE, seen: 0 });

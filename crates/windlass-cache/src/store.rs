@@ -127,13 +127,14 @@ impl<K> StoreWriter<K> {
         &self.store
     }
 
-    /// Gives the object's state before. The store is then at the version of the object.
-    pub(crate) fn insert(&mut self, object: Cached<K>) -> Option<Cached<K>> {
+    /// Gives the object's state before. With a version, everything up to it has been applied.
+    pub(crate) fn insert(&mut self, object: Cached<K>, version: Option<ResourceVersion>) -> Option<Cached<K>> {
         let values = self.values_of(&object);
-        let version = object.meta().resource_version.clone();
         let mut indexer = self.store.indexer.write();
         let old = indexer.insert(object, values);
-        indexer.set_version(version);
+        if let Some(version) = version {
+            indexer.set_version(version);
+        }
         old
     }
 
@@ -234,9 +235,9 @@ mod tests {
         let mut writer = writer();
         writer.add_index(by_app()).unwrap();
         let store = writer.store().clone();
-        assert!(writer.insert(pod("n", "a", 1, "x")).is_none());
+        assert!(writer.insert(pod("n", "a", 1, "x"), None).is_none());
         assert_eq!(keys(&store.by_index("app", "x").unwrap()), ["n/a"]);
-        assert_eq!(writer.insert(pod("n", "a", 2, "y")).unwrap().meta().resource_version.as_u64(), Some(1));
+        assert_eq!(writer.insert(pod("n", "a", 2, "y"), None).unwrap().meta().resource_version.as_u64(), Some(1));
         assert_eq!(keys(&store.by_index("app", "x").unwrap()), [""; 0]);
         assert_eq!(store.index_values("app").unwrap(), [Arc::from("y")]);
         writer.remove(&"n/a".parse().unwrap(), Some(3.into()));
@@ -256,10 +257,10 @@ mod tests {
             node_name: Option<String>,
         }
         let mut writer = writer();
-        writer.insert(pod("n", "a", 1, "x"));
+        writer.insert(pod("n", "a", 1, "x"), None);
         writer.add_index(Index::on_projection("part", |pod: &OnNode| pod.spec.node_name.clone())).unwrap();
         writer.add_index(Index::on_object("whole", |pod: &Pod| pod.spec.as_ref()?.node_name.clone())).unwrap();
-        writer.insert(pod("n", "b", 2, "x"));
+        writer.insert(pod("n", "b", 2, "x"), None);
         for index in ["part", "whole"] {
             assert_eq!(keys(&writer.store().by_index(index, "node-x").unwrap()), ["n/a", "n/b"]);
         }
@@ -283,7 +284,7 @@ mod tests {
         });
         writer.add_index(Index::on_projection("number", |number: &u8| [number.to_string()])).unwrap();
         writer.add_index(Index::on_meta("panic", |_| -> Vec<String> { panic!("no such luck") })).unwrap();
-        writer.insert(pod("n", "a", 1, "x"));
+        writer.insert(pod("n", "a", 1, "x"), None);
         assert_eq!(*errors.lock(), ["number n/a: decoding Pod n/a", "panic n/a: no such luck"]);
         assert_eq!(writer.store().len(), 1);
     }
@@ -292,8 +293,8 @@ mod tests {
     fn a_replacement_tells_what_vanished_and_what_is_there() {
         let mut writer = writer();
         writer.add_index(by_app()).unwrap();
-        writer.insert(pod("n", "a", 1, "x"));
-        writer.insert(pod("m", "b", 2, "x"));
+        writer.insert(pod("n", "a", 1, "x"), None);
+        writer.insert(pod("m", "b", 2, "x"), None);
         let replaced = writer.replace(vec![pod("m", "b", 4, "z"), pod("m", "c", 3, "z")], 5.into());
         assert_eq!(keys(&replaced.vanished), ["n/a"]);
         let present: Vec<_> =
@@ -307,8 +308,8 @@ mod tests {
     #[test]
     fn namespaces_do_not_mix_and_none_is_not_the_empty_one() {
         let mut writer = writer();
-        writer.insert(pod("n", "a", 1, "x"));
-        writer.insert(pod("m", "a", 2, "y"));
+        writer.insert(pod("n", "a", 1, "x"), None);
+        writer.insert(pod("m", "a", 2, "y"), None);
         let store = writer.store();
         assert_eq!(store.get(&"n/a".parse().unwrap()).unwrap().meta().label("app"), Some("x"));
         assert!(store.get(&"a".parse().unwrap()).is_none());
@@ -347,7 +348,7 @@ mod tests {
                     _ => {
                         let object = any(version);
                         model.insert(object.key().to_string(), value(&object, version));
-                        writer.insert(object);
+                        writer.insert(object, None);
                     }
                 }
                 let store = writer.store();

@@ -61,7 +61,9 @@ impl Future for HasSynced {
             let mut state = state.clone();
             Box::pin(async move { state.wait_for(|synced| *synced).await.map(|_| ()).map_err(|_| Stopped) })
         });
-        waiting.as_mut().poll(context)
+        let outcome = std::task::ready!(waiting.as_mut().poll(context));
+        this.waiting = None; // so that it can be asked again
+        Poll::Ready(outcome)
     }
 }
 
@@ -90,7 +92,8 @@ mod tests {
         signal.fire();
         drop(signal);
         assert!(synced.is_synced());
-        assert_eq!(synced.now_or_never(), Some(Ok(())));
+        assert_eq!((&mut synced).now_or_never(), Some(Ok(())));
+        assert_eq!((&mut synced).now_or_never(), Some(Ok(())));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::{
 };
 
 use tokio::{
+    runtime::{Handle, RuntimeFlavor},
     sync::{mpsc, watch},
     time::Instant,
 };
@@ -49,6 +50,17 @@ struct Resync {
     is_due: bool,
 }
 
+/// How long a handler took last. One that is not known to be quick runs where it holds up nobody: otherwise a thread
+/// that it blocks would keep whatever tokio has queued there, other handlers among it.
+enum Pace {
+    Unknown,
+    Quick,
+    Slow,
+}
+
+/// Giving other tasks another thread costs a few µs; it is worth it for what takes much longer.
+const SLOW: Duration = Duration::from_millis(1);
+
 enum Message<K> {
     Notify(Notification<K>),
     /// Everything before belonged to the initial list.
@@ -67,6 +79,7 @@ impl<K: Send + Sync + 'static> NewListener<K> {
         let listener = Listener { id, queue, removed: Arc::clone(&removed), resync };
         let task = async move {
             let _ended = ended;
+            let mut pace = Pace::Unknown;
             while let Some(message) = messages.recv().await {
                 if removed.load(Ordering::Acquire) {
                     break;
@@ -75,7 +88,7 @@ impl<K: Send + Sync + 'static> NewListener<K> {
                     Message::Synced => synced.fire(),
                     Message::Notify(notification) => {
                         let key = notification.key().clone();
-                        if let Err(panic) = crate::contained(|| handler.handle(notification)) {
+                        if let Err(panic) = pace.run(|| crate::contained(|| handler.handle(notification))) {
                             reporter.metrics().handler_panicked();
                             tracing::error!(%key, panic, "a handler panicked; it goes on with the next notification");
                         }
@@ -84,6 +97,19 @@ impl<K: Send + Sync + 'static> NewListener<K> {
             }
         };
         (listener, task)
+    }
+}
+
+impl Pace {
+    fn run<T>(&mut self, call: impl FnOnce() -> T) -> T {
+        let begun = Instant::now();
+        let can_move = Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
+        let result = match self {
+            Self::Unknown | Self::Slow if can_move => tokio::task::block_in_place(call),
+            _ => call(),
+        };
+        *self = if begun.elapsed() < SLOW { Self::Quick } else { Self::Slow };
+        result
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{
     cached::Cached,
     error::AddIndexError,
     event_queue::{Change, Delta},
-    handler::{Deleted, InitialList, Notification},
+    handler::{Deleted, DeletedState, InitialList, Notification},
     indexer::Index,
     options::Reporter,
     pipe::{Pipe, Popped},
@@ -35,8 +35,6 @@ pub(super) struct Processor<K> {
     listeners: Vec<Listener<K>>,
     /// The tasks of the handlers; dropping it aborts them.
     tasks: JoinSet<()>,
-    /// Whether a resync is in the queue; there is never more than one.
-    resync_queued: bool,
     reporter: Reporter,
 }
 
@@ -48,7 +46,7 @@ impl<K: Send + Sync + 'static> Processor<K> {
         reporter: Reporter,
     ) -> Self {
         let (listeners, tasks) = (Vec::new(), JoinSet::new());
-        Self { writer, synced, commands, listeners, tasks, resync_queued: false, reporter }
+        Self { writer, synced, commands, listeners, tasks, reporter }
     }
 
     /// Starts a handler: shows it what there is. What comes after is shown to it as to the others.
@@ -68,14 +66,13 @@ impl<K: Send + Sync + 'static> Processor<K> {
     /// the handlers' queues.
     pub(super) async fn run(&mut self, pipe: &Pipe<K>) {
         loop {
-            let resync = self.listeners.iter().filter_map(Listener::next_resync).min().filter(|_| !self.resync_queued);
+            let resync = self.listeners.iter().filter_map(Listener::next_resync).min();
             tokio::select! {
                 biased;
                 Some(command) = self.commands.recv() => self.obey(command),
                 () = sleep_until(resync.unwrap_or_else(Instant::now)), if resync.is_some() => {
                     let now = Instant::now();
                     self.listeners.iter_mut().for_each(|listener| listener.begin_resync(now));
-                    self.resync_queued = true;
                     pipe.push_now(Change::Resync);
                 }
                 popped = pipe.pop() => self.apply(popped),
@@ -108,13 +105,21 @@ impl<K: Send + Sync + 'static> Processor<K> {
     fn apply(&mut self, popped: Popped<K>) {
         let initial = if popped.synced_before { InitialList::No } else { InitialList::Yes };
         match popped.delta {
-            Delta::Added(object) | Delta::Updated(object) | Delta::Replaced(object) => {
-                let old = self.writer.insert(object.clone());
+            Delta::Added(object) | Delta::Updated(object) => {
+                let version = object.meta().resource_version.clone();
+                let old = self.writer.insert(object.clone(), Some(version));
+                self.tell(old, object, initial);
+            }
+            Delta::Replaced(object) => {
+                let old = self.writer.insert(object.clone(), None);
                 self.tell(old, object, initial);
             }
             Delta::Deleted(deleted) => {
-                let version = deleted.object.meta().resource_version.clone();
-                let known = self.writer.remove(deleted.object.key(), (!version.is_empty()).then_some(version));
+                let version = match deleted.state {
+                    DeletedState::Final => Some(deleted.object.meta().resource_version.clone()),
+                    DeletedState::Unknown => None,
+                };
+                let known = self.writer.remove(deleted.object.key(), version);
                 if known.is_some() {
                     self.broadcast(&Notification::Deleted(deleted));
                 }
@@ -129,11 +134,9 @@ impl<K: Send + Sync + 'static> Processor<K> {
                 }
             }
             Delta::Sync(object) => {
-                self.resync_queued = false;
                 self.resync(&object);
             }
             Delta::SyncAll => {
-                self.resync_queued = false;
                 for object in self.writer.store().list() {
                     self.resync(&object);
                 }

@@ -3,6 +3,9 @@
 //! Nothing here waits, talks or knows objects. The driver carries out one [`Effect`] at a time and feeds the outcome
 //! back as the next [`Input`].
 
+#[cfg(test)]
+mod tests;
+
 use std::time::Duration;
 
 use windlass_api::{
@@ -199,7 +202,7 @@ impl Machine {
         &self.state
     }
 
-    /// The next state, and what to do in it. An input that cannot come in a state changes nothing.
+    /// The next state, and what to do in it. An input that cannot come in a state leads to `Waiting`.
     #[must_use]
     pub(crate) fn step(mut self, input: Input) -> (Self, Effect) {
         let state = std::mem::replace(&mut self.state, State::Waiting(Next::Sync));
@@ -292,10 +295,8 @@ impl Machine {
             (State::Watching { .. }, Input::WatchClosed(Length::Normal)) => self.watch(),
             (State::Watching { .. }, Input::WatchClosed(Length::VeryShort)) => wait(Next::Sync, None),
 
-            (state, input) => {
-                debug_assert!(false, "{input:?} cannot come in {state:?}");
-                (state, Effect::Continue)
-            }
+            // What cannot come: better everything again than a state that nothing leads out of.
+            _ => wait(Next::Sync, None),
         };
         self.state = next;
         (self, effect)

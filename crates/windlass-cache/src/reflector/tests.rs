@@ -1,1 +1,353 @@
+//! The driver against a fake server; the decisions have their own tests.
 
+use k8s_openapi::api::core::v1::ConfigMap;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use windlass_api::Resource;
+
+use super::*;
+use crate::{
+    event_queue::{Delta, InOrder},
+    options::InitialSync,
+    store::StoreWriter,
+    testing::{FakeListWatch, Request, Verb, WatchList},
+};
+
+struct Rig {
+    fake: FakeListWatch,
+    pipe: Arc<Pipe<ConfigMap>>,
+    errors: Arc<Mutex<Vec<String>>>,
+    writer: StoreWriter<ConfigMap>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Rig {
+    fn new(fake: &FakeListWatch, options: InformerOptions) -> Self {
+        let errors = Arc::new(Mutex::new(Vec::new()));
+        let hook = Arc::clone(&errors);
+        let options = options
+            .entropy(Entropy::seeded(1))
+            .on_error(move |error| hook.lock().push(format!("{error}: {}", crate::causes(error))));
+        let writer = StoreWriter::new(|_, _, _| ());
+        let pipe = Arc::new(Pipe::new(Box::new(InOrder::new()), 100));
+        let resource = Arc::new(ConfigMap::api_resource());
+        let store = writer.store().clone();
+        let reflector = Reflector::new(Arc::new(fake.clone()), &resource, store, Arc::clone(&pipe), &options);
+        Self { fake: fake.clone(), pipe, errors, writer, task: tokio::spawn(reflector.run()) }
+    }
+
+    /// The next delta as text; an error if there is none for an hour.
+    async fn next(&mut self) -> String {
+        let popped = tokio::time::timeout(Duration::from_secs(3600), self.pipe.pop()).await.expect("a delta comes");
+        let name = |object: &Cached<ConfigMap>| format!("{}@{}", object.key(), object.meta().resource_version);
+        match popped.delta {
+            Delta::Added(object) => format!("added {}", name(&object)),
+            Delta::Updated(object) => format!("updated {}", name(&object)),
+            Delta::Deleted(deleted) => format!("deleted {}", name(&deleted.object)),
+            Delta::ReplacedAll { objects, version } => {
+                let names: Vec<_> = objects.iter().map(name).collect();
+                self.writer.replace(objects, version.clone());
+                format!("all [{}] @{version}", names.join(" "))
+            }
+            Delta::Bookmark(version) => format!("at {version}"),
+            other => format!("{other:?}"),
+        }
+    }
+
+    fn lists(&self) -> Vec<ListOptions> {
+        let lists = self.fake.requests().into_iter();
+        lists.filter_map(|request| if let Request::List(options) = request { Some(options) } else { None }).collect()
+    }
+
+    fn watches(&self) -> Vec<WatchOptions> {
+        let watches = self.fake.requests().into_iter();
+        watches.filter_map(|request| if let Request::Watch(options) = request { Some(options) } else { None }).collect()
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn map(name: &str) -> Value {
+    json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": name, "namespace": "n"}})
+}
+
+fn by_list() -> InformerOptions {
+    InformerOptions::default().initial_sync(InitialSync::List)
+}
+
+fn refused() -> ListWatchError {
+    ListWatchError::Transport(io::Error::from(io::ErrorKind::ConnectionRefused).into())
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_come_by_the_watch_that_begins_with_the_present_state() {
+    let fake = FakeListWatch::new();
+    fake.apply(&map("a"));
+    let mut rig = Rig::new(&fake, InformerOptions::default());
+    assert_eq!(rig.next().await, "all [n/a@2] @2");
+    fake.apply(&map("b"));
+    fake.apply(&map("a"));
+    fake.delete(&"n/b".parse().unwrap());
+    fake.bookmark();
+    assert_eq!(rig.next().await, "added n/b@3");
+    assert_eq!(rig.next().await, "updated n/a@4");
+    assert_eq!(rig.next().await, "deleted n/b@5");
+    assert_eq!(rig.next().await, "at 5");
+    assert_eq!((rig.lists().len(), rig.watches().len()), (0, 1));
+    assert!(rig.errors.lock().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_without_watch_list_is_listed_at_once_and_without_complaint() {
+    let fake = FakeListWatch::new();
+    fake.watch_list(WatchList::Refused);
+    fake.apply(&map("a"));
+    let start = Instant::now();
+    let mut rig = Rig::new(&fake, InformerOptions::default());
+    assert_eq!(rig.next().await, "all [n/a@2] @2");
+    assert_eq!(start.elapsed(), Duration::ZERO);
+    fake.apply(&map("b"));
+    assert_eq!(rig.next().await, "added n/b@3");
+    assert!(rig.errors.lock().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_are_asked_to_last_five_to_ten_minutes_and_followed_by_the_next_at_once() {
+    let fake = FakeListWatch::new();
+    let mut rig = Rig::new(&fake, by_list());
+    assert_eq!(rig.next().await, "all [] @1");
+    for _ in 0..20 {
+        tokio::time::sleep(Duration::from_secs(600)).await;
+    }
+    let watches = rig.watches();
+    let timeouts: Vec<_> = watches.iter().map(|options| options.timeout.unwrap().as_secs_f64()).collect();
+    assert!(timeouts.iter().all(|timeout| (300.0..=600.0).contains(timeout)), "{timeouts:?}");
+    assert!(timeouts.iter().any(|timeout| (timeout - timeouts[0]).abs() > 10.0), "random: {timeouts:?}");
+    assert!((20..=40).contains(&watches.len()), "{}", watches.len());
+    assert!(watches.iter().all(|options| options.resource_version.as_deref() == Some("1")));
+    assert_eq!(rig.lists().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_does_not_end_when_it_should_counts_as_dead() {
+    #[derive(Debug)]
+    struct Dead(FakeListWatch);
+    type Stream<T> = BoxStream<'static, Result<T, ListWatchError>>;
+    impl ListWatch for Dead {
+        fn list(
+            &self,
+            options: ListOptions,
+        ) -> futures::future::BoxFuture<'_, Result<Stream<ListItem>, ListWatchError>> {
+            self.0.list(options)
+        }
+        fn watch(
+            &self,
+            mut options: WatchOptions,
+        ) -> futures::future::BoxFuture<'_, Result<Stream<RawEvent>, ListWatchError>> {
+            options.timeout = None;
+            self.0.watch(options)
+        }
+    }
+    let fake = FakeListWatch::new();
+    let writer = StoreWriter::<ConfigMap>::new(|_, _, _| ());
+    let pipe = Arc::new(Pipe::new(Box::new(InOrder::new()), 100));
+    let resource = Arc::new(ConfigMap::api_resource());
+    let reflector = Reflector::new(Arc::new(Dead(fake.clone())), &resource, writer.store().clone(), pipe, &by_list());
+    let _ = tokio::time::timeout(Duration::from_secs(700), reflector.run()).await;
+    assert_eq!(fake.requests().len(), 3, "a list, a watch, and the next watch");
+    assert_eq!(fake.open_streams(), 0, "dropping the reflector ends the requests");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broken_connection_goes_on_from_the_last_bookmark_without_a_list() {
+    let fake = FakeListWatch::new();
+    let mut rig = Rig::new(&fake, by_list());
+    rig.next().await;
+    fake.advance();
+    fake.bookmark();
+    assert_eq!(rig.next().await, "at 2");
+    fake.break_connections();
+    fake.fail(Verb::Watch, refused());
+    fake.fail(Verb::Watch, refused());
+    fake.apply(&map("a"));
+    assert_eq!(rig.next().await, "added n/a@3");
+    let from: Vec<_> = rig.watches().into_iter().map(|options| options.resource_version.unwrap()).collect();
+    assert_eq!(from, ["1", "2", "2", "2"]);
+    assert_eq!(rig.lists().len(), 1);
+    assert_eq!(rig.errors.lock().len(), 3);
+    assert_eq!(rig.errors.lock()[1], "watching configmaps: the connection to the server failed: connection refused");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_expired_version_leads_to_a_list_that_does_not_go_back() {
+    for options in [by_list(), InformerOptions::default()] {
+        let fake = FakeListWatch::new();
+        let mut rig = Rig::new(&fake, options);
+        assert_eq!(rig.next().await, "all [] @1");
+        fake.disconnect();
+        fake.apply(&map("a"));
+        fake.apply(&map("a"));
+        fake.compact();
+        assert_eq!(rig.next().await, "all [n/a@3] @3");
+        for error in rig.errors.lock().iter() {
+            assert!(error.starts_with("watching configmaps: the server answered 410"), "{error}");
+        }
+        fake.apply(&map("b"));
+        assert_eq!(rig.next().await, "added n/b@4");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn storage_that_was_replaced_is_read_from_scratch() {
+    for options in [by_list(), InformerOptions::default()] {
+        let fake = FakeListWatch::new();
+        for _ in 0..10 {
+            fake.apply(&map("a"));
+        }
+        let mut rig = Rig::new(&fake, options);
+        assert_eq!(rig.next().await, "all [n/a@11] @11");
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        fake.lose_everything();
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        fake.apply(&map("b"));
+        assert_eq!(rig.next().await, "all [n/b@2] @2");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn attempts_back_off_with_jitter() {
+    let fake = FakeListWatch::new();
+    for _ in 0..8 {
+        fake.fail(Verb::List, Status::internal("no").into());
+    }
+    let start = Instant::now();
+    let mut rig = Rig::new(&fake, by_list());
+    rig.next().await;
+    // 0.8 + 1.6 + 3.2 + 6.4 + 12.8 + 25.6 + 30 + 30 s, each up to twice as long.
+    let waited = start.elapsed().as_secs_f64();
+    assert!((110.4..=220.8).contains(&waited), "{waited}");
+    assert_eq!(
+        rig.errors.lock()[0],
+        "listing configmaps: the server answered 500 InternalError: Internal error occurred: no"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_busy_is_given_the_time_it_asks_for() {
+    let fake = FakeListWatch::new();
+    fake.fail(Verb::List, Status::too_many_requests("busy", 77).into());
+    let start = Instant::now();
+    Rig::new(&fake, by_list()).next().await;
+    assert_eq!(start.elapsed(), Duration::from_secs(77));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_ends_at_once_backs_off_and_lists() {
+    let fake = FakeListWatch::new();
+    let mut rig = Rig::new(&fake, by_list());
+    rig.next().await;
+    let start = Instant::now();
+    tokio::task::yield_now().await;
+    fake.disconnect();
+    assert_eq!(rig.next().await, "all [] @1");
+    assert!(start.elapsed() >= Duration::from_millis(800));
+    assert_eq!(rig.lists()[1].resource_version.as_deref(), Some("1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn pages_are_put_together_and_expired_ones_replaced_by_the_whole() {
+    let fake = FakeListWatch::new();
+    fake.page_size(2);
+    for name in ["a", "b", "c", "d", "e"] {
+        fake.apply(&map(name));
+    }
+    let mut rig = Rig::new(&fake, by_list());
+    assert_eq!(rig.next().await, "all [n/a@2 n/b@3 n/c@4 n/d@5 n/e@6] @6");
+    assert_eq!(rig.lists().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_is_cut_off_is_asked_for_again() {
+    #[derive(Debug)]
+    struct Cut(FakeListWatch);
+    type Stream<T> = BoxStream<'static, Result<T, ListWatchError>>;
+    impl ListWatch for Cut {
+        fn list(
+            &self,
+            options: ListOptions,
+        ) -> futures::future::BoxFuture<'_, Result<Stream<ListItem>, ListWatchError>> {
+            let first = self.0.requests().is_empty();
+            Box::pin(async move {
+                let items = self.0.list(options).await?;
+                Ok(if first { items.take(1).boxed() } else { items })
+            })
+        }
+        fn watch(
+            &self,
+            options: WatchOptions,
+        ) -> futures::future::BoxFuture<'_, Result<Stream<RawEvent>, ListWatchError>> {
+            self.0.watch(options)
+        }
+    }
+    let fake = FakeListWatch::new();
+    fake.apply(&map("a"));
+    fake.apply(&map("b"));
+    let writer = StoreWriter::<ConfigMap>::new(|_, _, _| ());
+    let pipe = Arc::new(Pipe::new(Box::new(InOrder::new()), 100));
+    let resource = Arc::new(ConfigMap::api_resource());
+    let reflector =
+        Reflector::new(Arc::new(Cut(fake.clone())), &resource, writer.store().clone(), Arc::clone(&pipe), &by_list());
+    let popped = tokio::select! { () = reflector.run() => unreachable!(), popped = pipe.pop() => popped };
+    assert!(matches!(popped.delta, Delta::ReplacedAll { objects, .. } if objects.len() == 2), "never the half of it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_read_is_reported_and_the_rest_goes_on() {
+    let fake = FakeListWatch::new();
+    let mut rig = Rig::new(&fake, InformerOptions::default());
+    rig.next().await;
+    fake.send(EventType::Added, "garbage");
+    fake.send(EventType::Modified, r#"{"metadata":{"namespace":"n"}}"#);
+    fake.send(EventType::Added, r#"{"kind":"Table","metadata":{"name":"t"}}"#);
+    fake.apply(&map("a"));
+    assert_eq!(rig.next().await, "added n/a@2");
+    let errors: Vec<_> = rig.errors.lock().iter().map(|error| error.split(": ").nth(1).unwrap().to_owned()).collect();
+    assert_eq!(
+        errors,
+        ["the metadata cannot be read", "the object has no name", "the object is a Table, not a ConfigMap"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bookmark_or_an_error_that_cannot_be_read_leads_to_a_new_start() {
+    for event_type in [EventType::Bookmark, EventType::Error] {
+        let fake = FakeListWatch::new();
+        let mut rig = Rig::new(&fake, by_list());
+        rig.next().await;
+        fake.send(event_type, "garbage");
+        assert_eq!(rig.next().await, "all [] @1");
+        assert_eq!(rig.errors.lock()[0].split(": ").nth(1), Some("the server sent what cannot be read"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_again_reuses_the_entries_that_did_not_change() {
+    let fake = FakeListWatch::new();
+    fake.apply(&map("a"));
+    fake.apply(&map("b"));
+    for options in [by_list(), InformerOptions::default()] {
+        let mut rig = Rig::new(&fake, options);
+        rig.next().await;
+        let before = rig.writer.store().list();
+        fake.apply(&map("b"));
+        rig.next().await;
+        fake.send_error(&Status::expired("too old"));
+        assert!(rig.next().await.starts_with("all [n/a@2 n/b@"));
+        let after = rig.writer.store().list();
+        assert!(after[0].ptr_eq(&before[0]) && !after[1].ptr_eq(&before[1]));
+    }
+}

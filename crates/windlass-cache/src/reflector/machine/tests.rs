@@ -1,0 +1,269 @@
+use super::*;
+
+fn machine(initial_sync: InitialSync) -> Machine {
+    Machine::new(Asks { labels: Some("app=x".to_owned()), initial_sync, ..Asks::default() })
+}
+
+/// A machine after these inputs, and its last effect.
+fn after(machine: Machine, inputs: impl IntoIterator<Item = Input>) -> (Machine, Effect) {
+    inputs.into_iter().fold((machine, Effect::Continue), |(machine, _), input| machine.step(input))
+}
+
+fn watching(version: u64) -> Machine {
+    let (machine, _) = after(machine(InitialSync::List), [Input::Elapsed, page(version, None)]);
+    assert_eq!(machine.state, State::Watching { catching_up: false });
+    machine
+}
+
+fn page(version: u64, token: Option<&str>) -> Input {
+    let continue_token = token.map(str::to_owned);
+    Input::PageEnded(ListMeta { resource_version: version.into(), continue_token, remaining: None })
+}
+
+fn event(event_type: EventType, version: u64) -> Input {
+    Input::Event { event_type, version: version.into(), ends_initial: false }
+}
+
+fn initial_end(version: u64) -> Input {
+    Input::Event { event_type: EventType::Bookmark, version: version.into(), ends_initial: true }
+}
+
+fn list(version: Option<&str>, limit: Option<u32>) -> ListOptions {
+    let resource_version = version.map(str::to_owned);
+    ListOptions { labels: Some("app=x".to_owned()), resource_version, limit, ..ListOptions::default() }
+}
+
+fn watch(version: Option<&str>, initial_events: InitialEvents) -> WatchOptions {
+    WatchOptions {
+        labels: Some("app=x".to_owned()),
+        resource_version: version.map(str::to_owned),
+        bookmarks: Bookmarks::Allow,
+        initial_events,
+        ..WatchOptions::default()
+    }
+}
+
+fn stream(version: Option<&str>) -> Effect {
+    Effect::Watch(watch(version, InitialEvents::Send))
+}
+
+fn rewatch(version: &str) -> Effect {
+    Effect::Watch(watch(Some(version), InitialEvents::No))
+}
+
+#[test]
+fn the_first_list_takes_any_version_and_the_watch_goes_on_from_it() {
+    let (machine, effect) = machine(InitialSync::List).step(Input::Elapsed);
+    assert_eq!(effect, Effect::List(list(Some("0"), Some(500))));
+    let (machine, effect) = machine.step(page(7, None));
+    let then = Then::Watch(watch(Some("7"), InitialEvents::No));
+    assert_eq!(effect, Effect::Replace { version: 7.into(), then });
+    assert_eq!(machine.state, State::Watching { catching_up: false });
+}
+
+#[test]
+fn pages_follow_each_other_and_the_version_is_the_first_one_s() {
+    let (machine, effect) = after(machine(InitialSync::List), [Input::Elapsed, page(7, Some("more"))]);
+    let next = ListOptions { continue_token: Some("more".to_owned()), ..list(None, Some(500)) };
+    assert_eq!(effect, Effect::List(next));
+    let (_, effect) = machine.step(page(9, None));
+    assert!(matches!(effect, Effect::Replace { version, .. } if version.as_u64() == Some(7)));
+}
+
+#[test]
+fn a_relist_never_goes_back_and_asks_a_watch_cache_for_everything_at_once() {
+    let inputs = [event(EventType::Modified, 9), Input::WatchClosed(Length::VeryShort), Input::Elapsed];
+    let (_, effect) = after(watching(7), inputs);
+    assert_eq!(effect, Effect::List(list(Some("9"), None)));
+}
+
+#[test]
+fn a_server_that_pages_a_list_of_any_version_is_asked_for_pages_ever_after() {
+    let inputs =
+        [Input::Elapsed, page(7, Some("more")), page(7, None), Input::WatchClosed(Length::VeryShort), Input::Elapsed];
+    let (_, effect) = after(machine(InitialSync::List), inputs);
+    let options = ListOptions { version_match: Some(VersionMatch::NotOlderThan), ..list(Some("7"), Some(500)) };
+    assert_eq!(effect, Effect::List(options));
+}
+
+#[test]
+fn a_page_size_of_the_user_holds_for_every_list() {
+    let asks = Asks { page_size: Some(3), initial_sync: InitialSync::List, ..Asks::default() };
+    let (machine, effect) = Machine::new(asks).step(Input::Elapsed);
+    assert!(matches!(effect, Effect::List(ListOptions { limit: Some(3), .. })));
+    let (_, effect) = after(machine, [page(7, None), Input::WatchFailed(Stage::Open, Failure::Other), Input::Elapsed]);
+    assert!(matches!(
+        effect,
+        Effect::List(ListOptions { limit: Some(3), version_match: Some(VersionMatch::NotOlderThan), .. })
+    ));
+}
+
+#[test]
+fn a_version_that_cannot_be_served_is_given_up_for_the_most_recent_once() {
+    for failure in [Failure::Expired, Failure::TooLarge] {
+        let inputs = [Input::WatchFailed(Stage::Open, Failure::Expired), Input::Elapsed];
+        let (machine, effect) = after(watching(7), inputs);
+        assert_eq!(effect, Effect::List(list(Some("7"), None)), "first from the last version");
+        let (machine, effect) = machine.step(Input::ListFailed(failure));
+        assert_eq!(effect, Effect::List(list(None, Some(500))), "at once");
+        let (machine, effect) = machine.step(Input::ListFailed(failure));
+        assert_eq!(effect, Effect::Wait(None), "once");
+        let (machine, effect) = machine.step(Input::Elapsed);
+        assert_eq!(effect, Effect::List(list(None, Some(500))), "until it worked");
+        let (_, effect) = after(machine, [page(3, None), Input::WatchClosed(Length::VeryShort), Input::Elapsed]);
+        assert_eq!(effect, Effect::List(list(Some("3"), None)), "and no longer");
+    }
+}
+
+#[test]
+fn pages_that_expire_are_replaced_by_the_whole_list() {
+    let inputs = [Input::Elapsed, page(7, Some("more")), Input::ListFailed(Failure::Expired)];
+    let (machine, effect) = after(machine(InitialSync::List), inputs);
+    assert_eq!(effect, Effect::List(list(Some("0"), None)));
+    let (_, effect) = machine.step(page(9, None));
+    assert!(matches!(effect, Effect::Replace { version, .. } if version.as_u64() == Some(9)));
+}
+
+#[test]
+fn other_failures_of_a_list_wait_as_long_as_the_server_asks() {
+    let (listing, _) = machine(InitialSync::List).step(Input::Elapsed);
+    assert_eq!(listing.clone().step(Input::ListFailed(Failure::Other)).1, Effect::Wait(None));
+    assert_eq!(listing.clone().step(Input::ListFailed(Failure::Refused)).1, Effect::Wait(None));
+    let after = Some(Duration::from_secs(9));
+    let (machine, effect) = listing.step(Input::ListFailed(Failure::TooManyRequests(after)));
+    assert_eq!((machine.state, effect), (State::Waiting(Next::Sync), Effect::Wait(after)));
+}
+
+#[test]
+fn each_event_advances_the_version_from_which_the_watch_goes_on() {
+    let mut machine = watching(7);
+    for (input, expected) in [
+        (event(EventType::Added, 8), Effect::Forward),
+        (event(EventType::Modified, 9), Effect::Forward),
+        (event(EventType::Deleted, 10), Effect::Forward),
+        (event(EventType::Bookmark, 15), Effect::Advance(15.into())),
+    ] {
+        let effect;
+        (machine, effect) = machine.step(input);
+        assert_eq!(effect, expected);
+    }
+    assert_eq!(machine.step(Input::WatchClosed(Length::Normal)).1, rewatch("15"), "at once, without a list");
+}
+
+#[test]
+fn a_watch_without_a_version_tells_no_progress_until_the_first_change() {
+    let list_without_version = Input::PageEnded(ListMeta::default());
+    let (machine, effect) = after(machine(InitialSync::List), [Input::Elapsed, list_without_version]);
+    assert!(matches!(effect, Effect::Replace { then: Then::Watch(WatchOptions { resource_version: None, .. }), .. }));
+    let (machine, _) = after(machine, [event(EventType::Added, 90), event(EventType::Added, 40)]);
+    assert_eq!((&machine.state, &machine.synced), (&State::Watching { catching_up: true }, &Some("".into())));
+    let (machine, _) = machine.step(event(EventType::Modified, 91));
+    assert_eq!((machine.state, machine.synced), (State::Watching { catching_up: false }, Some(91.into())));
+}
+
+#[test]
+fn a_watch_that_cannot_be_opened_now_is_opened_later_without_a_list() {
+    let after_3s = Some(Duration::from_secs(3));
+    for (failure, delay) in [(Failure::Refused, None), (Failure::TooManyRequests(after_3s), after_3s)] {
+        let (machine, effect) = watching(7).step(Input::WatchFailed(Stage::Opening, failure));
+        assert_eq!(effect, Effect::Wait(delay));
+        assert_eq!(machine.step(Input::Elapsed).1, rewatch("7"));
+    }
+    let (_, effect) =
+        after(watching(7), [Input::WatchFailed(Stage::Open, Failure::TooManyRequests(None)), Input::Elapsed]);
+    assert_eq!(effect, rewatch("7"));
+}
+
+#[test]
+fn a_watch_that_fails_otherwise_leads_to_a_list() {
+    for input in [
+        Input::WatchFailed(Stage::Opening, Failure::Other),
+        Input::WatchFailed(Stage::Opening, Failure::Expired),
+        Input::WatchFailed(Stage::Open, Failure::Other),
+        Input::WatchFailed(Stage::Open, Failure::Expired),
+        Input::WatchClosed(Length::VeryShort),
+    ] {
+        let (machine, effect) = watching(7).step(input);
+        assert_eq!(effect, Effect::Wait(None));
+        assert_eq!(machine.step(Input::Elapsed).1, Effect::List(list(Some("7"), None)));
+    }
+}
+
+#[test]
+fn a_server_whose_history_is_another_one_is_asked_for_its_most_recent_state() {
+    let (_, effect) = after(watching(7), [event(EventType::Bookmark, 3), Input::Elapsed]);
+    assert_eq!(effect, Effect::List(list(None, Some(500))));
+    let (_, effect) = watching(7).step(event(EventType::Added, 7));
+    assert_eq!(effect, Effect::Forward, "the same version is not behind");
+}
+
+#[test]
+fn the_present_state_comes_first_over_the_watch_and_the_same_watch_goes_on() {
+    let (machine, effect) = machine(InitialSync::Watch).step(Input::Elapsed);
+    assert_eq!(effect, stream(None), "the most recent, never any");
+    let mut machine = machine;
+    for (input, expected) in [
+        (event(EventType::Added, 90), Effect::Collect),
+        (event(EventType::Modified, 91), Effect::Collect),
+        (event(EventType::Deleted, 40), Effect::Discard),
+        (event(EventType::Bookmark, 95), Effect::Continue),
+        (initial_end(96), Effect::Replace { version: 96.into(), then: Then::Continue }),
+    ] {
+        let effect;
+        (machine, effect) = machine.step(input);
+        assert_eq!(effect, expected);
+    }
+    assert_eq!(machine.state, State::Watching { catching_up: false });
+    let (_, effect) = after(machine, [Input::WatchFailed(Stage::Open, Failure::Expired), Input::Elapsed]);
+    assert_eq!(effect, stream(Some("96")), "again, and never back");
+}
+
+#[test]
+fn a_server_that_cannot_begin_with_the_present_state_is_listed_for_this_round() {
+    for input in [
+        Input::WatchFailed(Stage::Opening, Failure::Other),
+        Input::WatchFailed(Stage::Open, Failure::Other),
+        Input::WatchClosed(Length::VeryShort),
+    ] {
+        let (machine, effect) = after(machine(InitialSync::Watch), [Input::Elapsed, input]);
+        assert_eq!(effect, Effect::List(list(Some("0"), Some(500))));
+        let (_, effect) = after(machine, [page(7, None), Input::WatchClosed(Length::VeryShort), Input::Elapsed]);
+        assert_eq!(effect, stream(Some("7")), "and tried again in the next");
+    }
+}
+
+#[test]
+fn a_present_state_that_does_not_come_to_its_end_is_asked_for_again() {
+    let (streaming, _) = machine(InitialSync::Watch).step(Input::Elapsed);
+    let after_2s = Some(Duration::from_secs(2));
+    for (input, delay) in [
+        (Input::WatchClosed(Length::Normal), None),
+        (Input::WatchFailed(Stage::Opening, Failure::Refused), None),
+        (Input::WatchFailed(Stage::Opening, Failure::TooManyRequests(after_2s)), after_2s),
+    ] {
+        let (machine, effect) = streaming.clone().step(input);
+        assert_eq!(effect, Effect::Wait(delay));
+        assert_eq!(machine.step(Input::Elapsed).1, stream(None));
+    }
+}
+
+#[test]
+fn a_present_state_of_a_version_that_cannot_be_served_is_asked_for_at_the_most_recent() {
+    for failure in [Failure::Expired, Failure::TooLarge] {
+        let (machine, _) = after(
+            machine(InitialSync::Watch),
+            [Input::Elapsed, initial_end(9), Input::WatchClosed(Length::VeryShort), Input::Elapsed],
+        );
+        assert_eq!(machine.state, State::Streaming { from: Some(9.into()) });
+        let (machine, effect) = machine.step(Input::WatchFailed(Stage::Opening, failure));
+        assert_eq!(effect, stream(None));
+        let (_, effect) = machine.step(Input::WatchFailed(Stage::Opening, failure));
+        assert_eq!(effect, Effect::List(list(None, Some(500))), "once, then by list");
+    }
+}
+
+#[test]
+fn what_cannot_come_starts_all_over_after_a_wait() {
+    let (machine, effect) = watching(7).step(Input::Elapsed);
+    assert_eq!((machine.state, effect), (State::Waiting(Next::Sync), Effect::Wait(None)));
+}
