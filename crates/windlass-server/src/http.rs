@@ -37,9 +37,9 @@ mod route;
 mod watch;
 
 pub use self::body::Body;
-pub(crate) use self::{json::indent, read::RequestBody, respond::text, route::RequestInfo};
+pub(crate) use self::{read::RequestBody, respond::text, route::RequestInfo};
 use self::{
-    media::{Encoding, Endpoint, ErrorEncoding},
+    media::{Encoding, ErrorEncoding},
     query::Query,
     read::ReadError,
     route::Unroutable,
@@ -217,7 +217,7 @@ async fn answer(server: &Arc<Inner>, exchange: Exchange, body: RequestBody) -> R
     }
     let accept = exchange.header(header::ACCEPT);
     let known = exchange.header(header::IF_NONE_MATCH);
-    let document = match discovery::answer(&table, path, accept, known, &server.address()) {
+    let document = match discovery::answer(&table, path, accept, known, &server.address().to_string()) {
         Some(document) => {
             // `/apis` and `/apis/{group}` take any method; the others are routes of their own.
             if !path.starts_with("/apis") || path.trim_matches('/').split('/').count() == 3 {

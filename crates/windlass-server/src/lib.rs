@@ -30,38 +30,22 @@
 //! What it answers is what kube-apiserver 1.36 answers, in status, headers and body. It knows neither the client nor the
 //! runtime, and starts no controllers: garbage collection and the end of namespaces are controllers here as there.
 
-#[cfg(feature = "wip")]
 mod server;
-#[cfg(feature = "wip")]
 mod tls;
 
-#[cfg(feature = "wip")]
 mod authn;
-#[cfg(feature = "wip")]
 mod health;
-#[cfg(feature = "wip")]
 mod http;
-#[cfg(feature = "wip")]
 mod warning;
 
-#[cfg(feature = "wip")]
 mod admission;
-#[cfg(feature = "wip")]
-mod bootstrap {
-    pub(crate) async fn start(_: std::sync::Arc<dyn crate::storage::Storage>, _: windlass_api::Clock, _: windlass_api::Entropy, _: &str) -> Result<crate::registry::Registry, windlass_api::Status> { todo!() }
-}
-#[cfg(feature = "wip")]
-mod kinds { pub(crate) fn resources() -> Vec<std::sync::Arc<crate::registry::ResourceInfo>> { todo!() } }
-#[cfg(feature = "wip")]
-mod registry;
-#[cfg(feature = "wip")]
+mod bootstrap;
 mod encoded;
+mod kinds;
+mod registry;
 
-#[cfg(feature = "wip")]
 mod discovery;
-#[cfg(feature = "wip")]
 mod openapi;
-#[cfg(feature = "wip")]
 mod table;
 
 mod codec;
@@ -70,9 +54,9 @@ mod watch_cache;
 
 pub mod storage;
 
-#[cfg(feature = "wip")]
 pub use self::{
     http::Body,
+    kinds::service::{InvalidServiceCidr, ServiceCidr},
     server::{Server, ServerBuilder, Service},
     tls::{TlsError, TlsIdentity},
 };

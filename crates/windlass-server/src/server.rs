@@ -5,6 +5,7 @@ use std::{
     fmt,
     future::Future,
     io,
+    net::SocketAddr,
     sync::Arc,
     task::{Context, Poll},
 };
@@ -24,6 +25,7 @@ use crate::{
     authn::Authenticator,
     bootstrap,
     http::{Body, Origin, RequestBody, Stopping, Trust, handle},
+    kinds::service::ServiceCidr,
     registry::Registry,
     storage::{MemoryStorage, Storage},
     tls::TlsIdentity,
@@ -34,9 +36,6 @@ mod listener;
 
 #[cfg(test)]
 mod tests;
-
-/// The range that services get their addresses from, unless another one is given.
-const SERVICE_CIDR: &str = "10.0.0.0/24";
 
 /// An API server. Clones are handles on the same one.
 ///
@@ -54,7 +53,7 @@ pub struct ServerBuilder {
     entropy: Option<Entropy>,
     token: Option<Arc<str>>,
     storage: Option<Arc<dyn Storage>>,
-    service_cidr: String,
+    service_cidr: ServiceCidr,
 }
 
 /// A server in this process, as a `tower` service: no socket, no task, no credentials.
@@ -68,13 +67,13 @@ pub(crate) struct Inner {
     entropy: Entropy,
     authenticator: Authenticator,
     storage: Arc<dyn Storage>,
-    service_cidr: String,
+    service_cidr: ServiceCidr,
     /// Made with the first request that needs it.
     registry: OnceCell<Registry>,
     /// True once answers that go on are to end.
     stopping: watch::Sender<bool>,
     /// Where clients are told that the server is.
-    address: Mutex<Arc<str>>,
+    address: Mutex<SocketAddr>,
 }
 
 // === impl ServerBuilder ===
@@ -104,10 +103,9 @@ impl ServerBuilder {
         self
     }
 
-    /// The range that services get their addresses from, as `10.0.0.0/24`. What cannot be read as a range fails the first
-    /// request.
-    pub fn service_cidr(mut self, cidr: impl Into<String>) -> Self {
-        self.service_cidr = cidr.into();
+    /// The range that services get their addresses from; `10.0.0.0/24`, unless it is given.
+    pub fn service_cidr(mut self, cidr: ServiceCidr) -> Self {
+        self.service_cidr = cidr;
         self
     }
 
@@ -123,7 +121,7 @@ impl ServerBuilder {
             service_cidr: self.service_cidr,
             registry: OnceCell::new(),
             stopping,
-            address: Mutex::new("127.0.0.1:443".into()),
+            address: Mutex::new(SocketAddr::from(([127, 0, 0, 1], 443))),
         }))
     }
 }
@@ -138,7 +136,7 @@ impl Server {
             entropy: None,
             token: None,
             storage: None,
-            service_cidr: SERVICE_CIDR.to_owned(),
+            service_cidr: ServiceCidr::default(),
         }
     }
 
@@ -198,12 +196,11 @@ impl fmt::Debug for Server {
 impl Inner {
     /// The registry, started if this is the first request that needs it. A start that failed is tried again.
     pub(crate) async fn registry(&self) -> Result<&Registry, Status> {
-        self.registry
-            .get_or_try_init(|| {
-                let (storage, cidr) = (self.storage.clone(), self.service_cidr.as_str());
-                bootstrap::start(storage, self.clock.clone(), self.entropy.clone(), cidr)
-            })
-            .await
+        let start = || {
+            let (clock, entropy) = (self.clock.clone(), self.entropy.clone());
+            bootstrap::start(self.storage.clone(), clock, entropy, self.service_cidr, self.address())
+        };
+        self.registry.get_or_try_init(start).await
     }
 
     pub(crate) fn authenticator(&self) -> &Authenticator {
@@ -222,13 +219,12 @@ impl Inner {
         &*self.storage
     }
 
-    /// `host:port`
-    pub(crate) fn address(&self) -> Arc<str> {
-        self.address.lock().clone()
+    pub(crate) fn address(&self) -> SocketAddr {
+        *self.address.lock()
     }
 
-    pub(crate) fn set_address(&self, address: impl Into<Arc<str>>) {
-        *self.address.lock() = address.into();
+    pub(crate) fn set_address(&self, address: SocketAddr) {
+        *self.address.lock() = address;
     }
 
     pub(crate) fn is_stopping(&self) -> bool {

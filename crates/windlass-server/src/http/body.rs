@@ -23,10 +23,6 @@ enum Inner {
 }
 
 impl Body {
-    pub(crate) fn empty() -> Self {
-        Self(Inner::Whole(None))
-    }
-
     /// A body that is complete.
     pub(crate) fn whole(bytes: impl Into<Bytes>) -> Self {
         Self(Inner::Whole(Some(bytes.into()).filter(|bytes: &Bytes| !bytes.is_empty())))

@@ -322,14 +322,13 @@ mod tests {
     #[test]
     fn bad_delete_options_are_refused_together() {
         assert_eq!(
-            delete("orphanDependents=true&propagationPolicy=X&dryRun=x"),
-            Err(concat!(
+            delete("orphanDependents=true&propagationPolicy=X&dryRun=x").unwrap_err(),
+            concat!(
                 r#"DeleteOptions.meta.k8s.io "" is invalid: ["#,
                 r#"propagationPolicy: Invalid value: "X": orphanDependents and deletionPropagation cannot be both set, "#,
                 r#"propagationPolicy: Unsupported value: "X": supported values: "Foreground", "Background", "Orphan", "nil", "#,
                 r#"dryRun: Unsupported value: ["x"]: supported values: "All"]"#
             )
-            .into())
         );
     }
 }

@@ -313,13 +313,19 @@ impl Request<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{http::{query::Query, route::RequestInfo}, kinds};
+    use windlass_api::Entropy;
+
+    use crate::{
+        http::{query::Query, route::RequestInfo},
+        kinds::{self, KindOptions, service::ServiceCidr},
+    };
 
     fn ask(method: &str, path: &str) -> Result<Operation, String> {
         let method = Method::from_bytes(method.as_bytes()).unwrap();
         let info = RequestInfo::new(&method, path, &Query::default()).unwrap();
         let path = info.resource.unwrap();
-        let table = kinds::resources();
+        let options = KindOptions { service_cidr: ServiceCidr::default(), entropy: Entropy::seeded(1) };
+        let table = kinds::built_ins(&options);
         let resource = table.iter().find(|resource| resource.group == path.group && resource.plural == path.resource);
         operation(&method, &path, resource.unwrap()).map_err(|failure| match failure {
             Failure::Status(status) => status.code.to_string(),

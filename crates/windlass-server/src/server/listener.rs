@@ -29,7 +29,7 @@ pub(super) async fn serve(
     tls: Option<&TlsIdentity>,
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    server.inner().set_address(listener.local_addr()?.to_string());
+    server.inner().set_address(listener.local_addr()?);
     let tls = tls.map(|identity| TlsAcceptor::from(identity.config()));
     let limit = Arc::new(Semaphore::new(CONNECTIONS));
     let (stop, stopping) = watch::channel(false);
