@@ -49,7 +49,7 @@ impl Target {
         let tls = TlsIdentity::generate(["localhost", "127.0.0.1"]).expect("a certificate can be made");
         let uri = format!("https://{address}").parse().expect("an address makes a URI");
         let config = Config::new(uri)
-            .with_auth(Auth::bearer(TOKEN))
+            .with_auth(Auth::Bearer(TOKEN.into()))
             .with_tls(TlsOptions::trusting(tls.ca_pem()));
         let server = Server::builder().token(TOKEN).build();
         let (stop, stopped) = oneshot::channel();

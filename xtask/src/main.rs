@@ -8,7 +8,8 @@ use clap::{Parser, Subcommand};
 mod features;
 mod graph;
 
-mod types;
+mod derived;
+mod record;
 mod upstream;
 
 mod conformance;
@@ -30,9 +31,15 @@ enum Task {
     Graph,
     /// Build each feature of each crate alone
     Features,
-    /// Derive the type table from the Go types, or compare it with the one in the repo (needs Go)
+    /// Derive the server's tables from the Go types (needs Go)
     Types {
-        /// Fail when the file in the repo differs, instead of writing it
+        /// Fail when a file in the repo differs, instead of writing it
+        #[arg(long)]
+        check: bool,
+    },
+    /// Record the server's tables from the answers of the real kube-apiserver (needs Go)
+    Record {
+        /// Fail when a file in the repo differs, instead of writing it
         #[arg(long)]
         check: bool,
     },
@@ -60,7 +67,8 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Graph => graph::check(),
         Task::Features => features::check(),
-        Task::Types { check } => types::run(check),
+        Task::Types { check } => derived::from_go(derived::Mode::of(check)),
+        Task::Record { check } => record::run(derived::Mode::of(check)),
         Task::Upstream { build: true, .. } => upstream::build().map(|binaries| println!("{}", binaries.display())),
         Task::Upstream { profile, .. } => upstream::serve(profile),
         Task::Conformance { upstream, rest } => conformance::run(upstream, &rest),

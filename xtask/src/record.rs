@@ -1,46 +1,37 @@
-//! `cargo xtask record --server URL [--token T] [--kubectl PATH] [--check]`: the data files of windlass-server that come
-//! from a real kube-apiserver's answers.
+//! `cargo xtask record`: the data files of windlass-server that come from a real kube-apiserver's answers.
 //!
 //! Written are facts without prose: `discovery.tsv` (groups in order, resources, verbs, names), `columns.tsv` (the columns
-//! of each Table) and `openapi.tsv` (the OpenAPI v3 schemas without their descriptions). The server must be a fresh one,
-//! without custom resources, and its user must be allowed everything. An https URL is reached through `kubectl proxy`,
-//! which this command starts and stops; a plain one (such a proxy's) is read directly.
-//!
-//! With `--check` nothing is written: the command fails when a file would change.
+//! of each Table) and `openapi.tsv` (the OpenAPI v3 schemas without their descriptions). The server is a fresh one, started
+//! for this, and is read through a `kubectl proxy`.
 
 use std::{
     collections::BTreeMap,
     fmt::Write as _,
-    fs,
     io::{BufRead, BufReader, Read, Write as _},
     net::TcpStream,
-    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
 
 use serde_json::Value;
 
-/// What goes wrong here is read by a person, once.
-type Outcome<T> = Result<T, String>;
+use crate::{
+    Result,
+    derived::{self, Mode},
+    upstream::{self, Profile, Upstream},
+};
 
-const USAGE: &str = "usage: record --server URL [--token T] [--kubectl PATH] [--check]";
+/// What goes wrong here is read by a person, once.
+type Outcome<T> = std::result::Result<T, String>;
 
 /// Schemas that say which kinds they belong to: the list differs per document, so the server writes it itself.
 const PER_DOCUMENT: [&str; 2] =
     ["io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions", "io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent"];
 
-struct Options {
-    server: String,
-    token: Option<String>,
-    kubectl: String,
-    check: bool,
-}
-
-/// Records, or with `--check` compares. The arguments are those after `record`.
-pub(crate) fn run(args: impl IntoIterator<Item = String>) -> Outcome<()> {
-    let options = Options::parse(args)?;
-    let (server, _proxy) = reach(&options)?;
-    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/windlass-server/data");
+/// Records; or with [`Mode::Check`] fails when a file would change.
+pub(crate) fn run(mode: Mode) -> Result {
+    let upstream = Upstream::start(Profile::Token)?;
+    let (server, _proxy) = proxy(&upstream)?;
+    let data = upstream::root().join("crates/windlass-server/data");
     let versions = group_versions(&server)?;
     let files = [
         ("discovery.tsv", discovery(&server, &versions)?),
@@ -48,40 +39,9 @@ pub(crate) fn run(args: impl IntoIterator<Item = String>) -> Outcome<()> {
         ("openapi.tsv", schemas(&server)?),
     ];
     for (name, text) in files {
-        settle(&data.join(name), &text, options.check)?;
+        derived::settle(&data.join(name), text.as_bytes(), mode)?;
     }
     Ok(())
-}
-
-impl Options {
-    fn parse(args: impl IntoIterator<Item = String>) -> Outcome<Self> {
-        let (mut server, mut token, mut kubectl, mut check) = (None, None, "kubectl".to_owned(), false);
-        let mut args = args.into_iter();
-        while let Some(arg) = args.next() {
-            let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value; {USAGE}"));
-            match arg.as_str() {
-                "--server" => server = Some(value()?),
-                "--token" => token = Some(value()?),
-                "--kubectl" => kubectl = value()?,
-                "--check" => check = true,
-                _ => return Err(format!("unknown argument {arg}; {USAGE}")),
-            }
-        }
-        Ok(Self { server: server.ok_or(USAGE)?, token, kubectl, check })
-    }
-}
-
-/// Writes the file, or says that it would change.
-fn settle(path: &PathBuf, text: &str, check: bool) -> Outcome<()> {
-    if !check {
-        return fs::write(path, text).map_err(|error| format!("write {}: {error}", path.display()));
-    }
-    let found = fs::read_to_string(path).map_err(|error| format!("read {}: {error}", path.display()))?;
-    match found.lines().zip(text.lines()).position(|(old, new)| old != new) {
-        None if found == text => Ok(()),
-        None => Err(format!("{} has another number of lines than the server's answers give", path.display())),
-        Some(line) => Err(format!("{} differs from the server's answers in line {}", path.display(), line + 1)),
-    }
 }
 
 // === reaching the server ===
@@ -97,21 +57,14 @@ impl Drop for Proxy {
     }
 }
 
-/// The `host:port` that answers in plain HTTP/1, and the proxy behind it if one had to be started.
-fn reach(options: &Options) -> Outcome<(String, Option<Proxy>)> {
-    if let Some(plain) = options.server.strip_prefix("http://") {
-        return Ok((plain.trim_end_matches('/').to_owned(), None));
-    }
-    let mut command = Command::new(&options.kubectl);
-    command.args(["proxy", "--port=0", "--insecure-skip-tls-verify", "--server", &options.server]);
-    if let Some(token) = &options.token {
-        command.args(["--token", token]);
-    }
-    let mut child = command
-        .env("KUBECONFIG", "/dev/null")
+/// The `host:port` of a proxy that answers in plain HTTP/1, as the administrator.
+fn proxy(upstream: &Upstream) -> Outcome<(String, Proxy)> {
+    let mut child = Command::new(upstream.kubectl())
+        .args(["proxy", "--port=0", "--kubeconfig"])
+        .arg(upstream.kubeconfig())
         .stdout(Stdio::piped())
         .spawn()
-        .map_err(|error| format!("start {} proxy: {error}", options.kubectl))?;
+        .map_err(|error| format!("start kubectl proxy: {error}"))?;
     let mut line = String::new();
     let stdout = child.stdout.take().ok_or("the proxy has no output")?;
     let proxy = Proxy(child);
@@ -120,7 +73,7 @@ fn reach(options: &Options) -> Outcome<(String, Option<Proxy>)> {
     if address.is_empty() {
         return Err(format!("the proxy printed {line:?} where its address was expected"));
     }
-    Ok((address.to_owned(), Some(proxy)))
+    Ok((address.to_owned(), proxy))
 }
 
 /// One JSON document. HTTP/1.0, so that the answer ends with the connection and is not chunked.
@@ -131,7 +84,8 @@ fn get(server: &str, path: &str, accept: &str) -> Outcome<Value> {
         .map_err(|error| failed("send", &error))?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).map_err(|error| failed("receive", &error))?;
-    let split = answer.windows(4).position(|window| window == b"\r\n\r\n").ok_or_else(|| failed("read", &"no headers"))?;
+    let split =
+        answer.windows(4).position(|window| window == b"\r\n\r\n").ok_or_else(|| failed("read", &"no headers"))?;
     let head = String::from_utf8_lossy(&answer[..split]);
     if head.split(' ').nth(1) != Some("200") {
         return Err(failed("answered", &head.lines().next().unwrap_or_default()));
@@ -301,11 +255,5 @@ mod tests {
         });
         strip_prose(&mut schema);
         assert_eq!(schema, serde_json::json!({"properties": {"description": {"type": "string"}}}));
-    }
-
-    #[test]
-    fn an_unknown_argument_is_named() {
-        let error = Options::parse(["--port".to_owned()]).err().unwrap();
-        assert!(error.contains("--port"), "{error}");
     }
 }

@@ -23,7 +23,7 @@ const PROGRAMS: &[(&str, &str)] = &[
 ];
 
 /// How long the control plane may take to be ready.
-const START_TIMEOUT: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The bearer token of the administrator. The server listens on loopback only, and lives as long as its tests.
 const TOKEN: &str = "upstream-admin";
@@ -40,6 +40,7 @@ pub(crate) enum Profile {
 /// A running control plane; stopped, and its data removed, when dropped.
 #[derive(Debug)]
 pub(crate) struct Upstream {
+    binaries: PathBuf,
     /// In the order in which they were started; stopped in reverse.
     processes: Vec<Child>,
     directory: PathBuf,
@@ -100,7 +101,7 @@ impl Upstream {
         let binaries = build()?;
         let directory = env::temp_dir().join(format!("windlass-upstream-{}", std::process::id()));
         fs::create_dir_all(&directory)?;
-        let mut upstream = Self { processes: Vec::new(), directory };
+        let mut upstream = Self { binaries: binaries.clone(), processes: Vec::new(), directory };
         upstream.start_in_order(&binaries, profile)?;
         Ok(upstream)
     }
@@ -108,6 +109,11 @@ impl Upstream {
     /// The administrator's kubeconfig.
     pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.directory.join("kubeconfig")
+    }
+
+    /// The kubectl of the same version.
+    pub(crate) fn kubectl(&self) -> PathBuf {
+        self.binaries.join("kubectl")
     }
 
     fn start_in_order(&mut self, binaries: &Path, profile: Profile) -> Result {

@@ -1,0 +1,72 @@
+//! Files of the repo that are derived: written by a task, never by hand, and compared with what the task would write.
+
+use std::{fs, path::Path, process::Command};
+
+use crate::{Result, upstream};
+
+/// What to do with a derived file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Write,
+    /// Fail when the file would change.
+    Check,
+}
+
+/// The programs under `tools/` and what they print, from the root of the workspace.
+const FROM_GO: &[(&str, &str)] = &[
+    ("./fields", "crates/windlass-server/data/types.tsv"),
+    ("./bodies", "crates/windlass-server/testdata/bodies.tsv"),
+];
+
+impl Mode {
+    pub(crate) const fn of(check: bool) -> Self {
+        if check { Self::Check } else { Self::Write }
+    }
+}
+
+/// What reflection over the Go types gives: the type table of the server's codec, and bodies to test it with.
+pub(crate) fn from_go(mode: Mode) -> Result {
+    for (program, file) in FROM_GO {
+        let output = Command::new("go").args(["run", program]).current_dir(upstream::root().join("tools")).output()?;
+        if !output.status.success() {
+            return Err(format!("go run {program} failed: {}", String::from_utf8_lossy(&output.stderr)).into());
+        }
+        settle(&upstream::root().join(file), &output.stdout, mode)?;
+    }
+    Ok(())
+}
+
+/// Writes a file, or says that it would change.
+pub(crate) fn settle(path: &Path, content: &[u8], mode: Mode) -> Result {
+    let shown = path.strip_prefix(upstream::root()).unwrap_or(path).display();
+    if mode == Mode::Write {
+        fs::write(path, content).map_err(|error| format!("writing {shown}: {error}"))?;
+        println!("{shown}: {} bytes", content.len());
+        return Ok(());
+    }
+    let found = fs::read(path).map_err(|error| format!("reading {shown}: {error}"))?;
+    if found == content {
+        println!("{shown}: up to date");
+        return Ok(());
+    }
+    let lines = |bytes: &[u8]| bytes.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect::<Vec<_>>();
+    let (old, new) = (lines(&found), lines(content));
+    let first = old.iter().zip(&new).position(|(old, new)| old != new).unwrap_or(old.len().min(new.len()));
+    Err(format!("{shown} differs from what it is derived from, in line {}", first + 1).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_would_change_is_named_with_its_line() {
+        let path = std::env::temp_dir().join(format!("windlass-derived-{}", std::process::id()));
+        settle(&path, b"a\nb\n", Mode::Write).unwrap();
+        settle(&path, b"a\nb\n", Mode::Check).unwrap();
+        let error = settle(&path, b"a\nc\n", Mode::Check).unwrap_err().to_string();
+        assert!(error.ends_with("in line 2"), "{error}");
+        assert!(settle(&path, b"a\nb\nc\n", Mode::Check).unwrap_err().to_string().ends_with("in line 3"));
+        fs::remove_file(path).unwrap();
+    }
+}
