@@ -198,6 +198,9 @@ fn authenticate(server: &Inner, trust: Trust, exchange: &Exchange) -> Result<Arc
 /// Answers a request of somebody who may ask.
 async fn answer(server: &Arc<Inner>, exchange: Exchange, body: RequestBody) -> Result<Response<Body>, Failure> {
     let path = exchange.info.path.as_str();
+    if path.starts_with("//") {
+        return Err(Failure::NotFound);
+    }
     if let Some(response) = health::probe(server, path, &exchange.query_pairs()).await {
         return Ok(response);
     }

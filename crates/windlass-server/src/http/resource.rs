@@ -259,6 +259,7 @@ impl Request<'_> {
             dry_run: options.dry_run,
             field_validation: options.field_validation,
             field_manager: options.field_manager,
+            warnings: self.exchange.warnings.clone(),
         }
     }
 
