@@ -1,0 +1,97 @@
+//! What plugins of the real server write into every pod: tolerations for nodes in trouble, and a priority.
+
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+use windlass_api::Status;
+
+use super::{Admission, Attributes, Operation};
+use crate::registry::{Registry, Tree, default_pointer, object_mut};
+
+/// The plugins `DefaultTolerationSeconds` and `Priority` in one. Of priority classes only the two that every cluster has
+/// are known.
+#[derive(Debug)]
+pub(crate) struct PodDefaults;
+
+/// How long a pod stays on a node that is not ready or cannot be reached, in seconds.
+const TOLERATION_SECONDS: i64 = 300;
+const TROUBLES: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+
+impl Admission for PodDefaults {
+    fn handles(&self, write: &Attributes) -> bool {
+        let pods = write.resource.group.is_empty() && write.resource.kind == "Pod" && write.subresource.is_none();
+        pods && write.operation != Operation::Delete
+    }
+
+    fn admit<'a>(&'a self, _registry: &'a Registry, write: &'a mut Attributes) -> BoxFuture<'a, Result<(), Status>> {
+        Box::pin(async move {
+            if write.operation == Operation::Create {
+                set_priority(write)?;
+            } else {
+                keep_priority(write);
+            }
+            tolerate(&mut write.object);
+            Ok(())
+        })
+    }
+}
+
+fn tolerate(pod: &mut Value) {
+    let spec = object_mut(pod, "spec");
+    let tolerations = spec.items(&["tolerations"]);
+    let tolerated = |trouble: &str| {
+        tolerations.iter().any(|toleration| {
+            matches!(toleration.text(&["key"]), "" | "node.kubernetes.io/not-ready" | "node.kubernetes.io/unreachable")
+                && (toleration.text(&["key"]).is_empty() || toleration.text(&["key"]) == trouble)
+                && matches!(toleration.text(&["effect"]), "" | "NoExecute")
+        })
+    };
+    let missing: Vec<Value> = TROUBLES
+        .into_iter()
+        .filter(|trouble| !tolerated(trouble))
+        .map(|trouble| {
+            json!({"key": trouble, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": TOLERATION_SECONDS})
+        })
+        .collect();
+    if missing.is_empty() {
+        return;
+    }
+    let tolerations = spec.entry("tolerations").or_insert(Value::Null);
+    if !tolerations.is_array() {
+        *tolerations = json!([]);
+    }
+    if let Some(tolerations) = tolerations.as_array_mut() {
+        tolerations.extend(missing);
+    }
+}
+
+fn set_priority(write: &mut Attributes) -> Result<(), Status> {
+    let class = write.object.text(&["spec", "priorityClassName"]).to_owned();
+    let priority: i64 = match class.as_str() {
+        "" => 0,
+        "system-cluster-critical" => 2_000_000_000,
+        "system-node-critical" => 2_000_001_000,
+        class => return Err(write.forbidden(format!("no PriorityClass with name {class} was found"))),
+    };
+    let given = write.object.int(&["spec", "priority"]);
+    if let Some(given) = given.filter(|given| *given != priority) {
+        return Err(write.forbidden(format!(
+            "the integer value of priority ({given}) must not be provided in pod spec; priority admission controller computed \
+             {priority} from the given PriorityClass name"
+        )));
+    }
+    let spec = object_mut(&mut write.object, "spec");
+    default_pointer(spec, "priority", priority);
+    default_pointer(spec, "preemptionPolicy", "PreemptLowerPriority");
+    Ok(())
+}
+
+/// An update that leaves them out does not remove them.
+fn keep_priority(write: &mut Attributes) {
+    let Some(old) = write.old.as_ref().and_then(|old| old.at(&["spec"])) else { return };
+    let spec = object_mut(&mut write.object, "spec");
+    for key in ["priority", "preemptionPolicy"] {
+        if let Some(value) = old.at(&[key]) {
+            default_pointer(spec, key, value.clone());
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! The objects that are there from the start.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
+
+use serde_json::{Value, json};
+use windlass_api::{Clock, Entropy, Status};
+
+use crate::{
+    admission,
+    kinds::{self, KindOptions, service::ServiceCidr},
+    registry::{Body, Registry, Target, WriteParams},
+    storage::Storage,
+};
+
+/// Where the server itself can be reached, as the service `kubernetes` says it.
+#[derive(Clone, Copy, Debug)]
+struct Endpoint {
+    address: IpAddr,
+    port: u16,
+}
+
+const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
+
+/// Starts a registry of the built-in kinds over a storage. `service_cidr`: the range of the addresses of services;
+/// `address`: where the server itself is.
+pub(crate) async fn start(
+    storage: Arc<dyn Storage>,
+    clock: Clock,
+    entropy: Entropy,
+    service_cidr: ServiceCidr,
+    address: SocketAddr,
+) -> Result<Registry, Status> {
+    let options = KindOptions { service_cidr, entropy: entropy.clone() };
+    let registry =
+        Registry::new(storage, kinds::built_ins(&options), admission::chain(), clock, entropy).await?;
+    bootstrap(&registry, service_cidr, Endpoint { address: address.ip(), port: address.port() }).await?;
+    Ok(registry)
+}
+
+/// Creates what is missing; what is there stays as it is.
+async fn bootstrap(registry: &Registry, cidr: ServiceCidr, endpoint: Endpoint) -> Result<(), Status> {
+    for name in NAMESPACES {
+        ensure(registry, "", "namespaces", None, json!({"metadata": {"name": name}})).await?;
+    }
+    let service = json!({
+        "metadata": {"name": "kubernetes", "namespace": "default",
+            "labels": {"component": "apiserver", "provider": "kubernetes"}},
+        "spec": {
+            "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": endpoint.port}],
+            "clusterIP": cidr.first().to_string(),
+            "sessionAffinity": "None",
+            "type": "ClusterIP",
+        },
+    });
+    ensure(registry, "", "services", Some("default"), service).await?;
+    let port = json!({"name": "https", "protocol": "TCP", "port": endpoint.port});
+    let address = endpoint.address.to_string();
+    let endpoints = json!({
+        "metadata": {"name": "kubernetes", "namespace": "default",
+            "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}},
+        "subsets": [{"addresses": [{"ip": address}], "ports": [port]}],
+    });
+    ensure(registry, "", "endpoints", Some("default"), endpoints).await?;
+    let slice = json!({
+        "metadata": {"name": "kubernetes", "namespace": "default",
+            "labels": {"kubernetes.io/service-name": "kubernetes"}},
+        "addressType": if endpoint.address.is_ipv4() { "IPv4" } else { "IPv6" },
+        "endpoints": [{"addresses": [address], "conditions": {"ready": true}}],
+        "ports": [port],
+    });
+    ensure(registry, "discovery.k8s.io", "endpointslices", Some("default"), slice).await
+}
+
+async fn ensure(
+    registry: &Registry,
+    group: &str,
+    plural: &str,
+    namespace: Option<&str>,
+    object: Value,
+) -> Result<(), Status> {
+    let resources = registry.resources();
+    let Some(resource) = resources.get(group, "v1", plural) else { return Ok(()) };
+    let target = Target::collection(resource, namespace);
+    match registry.create(&target, Body::Value(object), WriteParams::default()).await {
+        Err(status) if !status.is_already_exists() => Err(status),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,334 @@
+//! An object as storage holds it: JSON, encoded once when it was written, with a slot for its resourceVersion.
+//!
+//! The revision of a write is known only once it is committed, so the JSON leaves it out and remembers where it goes.
+//! Rendering is two copies around a number. Built-in kinds also remember where `kind` and `apiVersion` end, because the
+//! items of their lists leave them out.
+
+use std::{fmt, io};
+
+use bytes::{BufMut, Bytes, BytesMut};
+use serde::Serialize;
+use serde_json::{Map, Value, ser::Formatter};
+use windlass_api::{Meta, MetaError};
+
+use crate::storage::Revision;
+
+/// One stored object. Clones share the bytes.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Encoded {
+    /// `HEADER` bytes (format, `item`, `slot`), then the JSON without `metadata.resourceVersion`.
+    bytes: Bytes,
+    /// Where in the JSON the rest of the object begins after kind and apiVersion; 0: they are not left out.
+    item: usize,
+    /// Where in the JSON `"resourceVersion":"…"` belongs; the commas around it are there already.
+    slot: usize,
+}
+
+/// Whose rules an encoding follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Style {
+    /// Fields in the order of the Go struct; list items without kind and apiVersion.
+    BuiltIn,
+    /// Fields in alphabetical order, all of them in list items too.
+    Custom,
+}
+
+/// A stored body that this version cannot read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the stored body is damaged: {0}")]
+pub(crate) struct DamagedBody(&'static str);
+
+const HEADER: usize = 9;
+const FORMAT: u8 = 1;
+const VERSION_KEY: &[u8] = b"\"resourceVersion\":\"";
+/// What stands before `resourceVersion` in Go's ObjectMeta.
+const BEFORE_VERSION: [&str; 5] = ["name", "generateName", "namespace", "selfLink", "uid"];
+
+// === impl Encoded ===
+
+impl Encoded {
+    /// Encodes an object; a resourceVersion in its metadata is left out.
+    pub(crate) fn new(object: &Value, style: Style) -> Self {
+        let mut out = BytesMut::with_capacity(1024);
+        out.put_bytes(0, HEADER);
+        let mut places = Places::default();
+        write_object(object, style, &mut out, &mut places);
+        let mut header = [0; HEADER];
+        header[0] = FORMAT;
+        header[1..5].copy_from_slice(&as_u32(places.item).to_le_bytes());
+        header[5..9].copy_from_slice(&as_u32(places.slot).to_le_bytes());
+        out[..HEADER].copy_from_slice(&header);
+        Self { bytes: out.freeze(), item: places.item, slot: places.slot }
+    }
+
+    /// Reads what [`Self::storage_bytes`] gave.
+    pub(crate) fn from_storage(bytes: Bytes) -> Result<Self, DamagedBody> {
+        let header = bytes.get(..HEADER).ok_or(DamagedBody("it is shorter than its header"))?;
+        if header[0] != FORMAT {
+            return Err(DamagedBody("its format is unknown"));
+        }
+        let number = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]) as usize;
+        let (item, slot) = (number(1), number(5));
+        let length = bytes.len() - HEADER;
+        if item > length || slot > length {
+            return Err(DamagedBody("its places lie outside of it"));
+        }
+        Ok(Self { bytes, item, slot })
+    }
+
+    /// What storage is to hold.
+    pub(crate) fn storage_bytes(&self) -> Bytes {
+        self.bytes.clone()
+    }
+
+    /// Appends the whole object. Revision 0 is none: the object has no resourceVersion then.
+    pub(crate) fn render(&self, revision: Revision, out: &mut Vec<u8>) {
+        self.render_from(0, revision, out);
+    }
+
+    /// Appends the object as an item of its list.
+    pub(crate) fn render_item(&self, revision: Revision, out: &mut Vec<u8>) {
+        if self.item > 0 {
+            out.push(b'{');
+        }
+        self.render_from(self.item, revision, out);
+    }
+
+    /// The whole object as JSON.
+    pub(crate) fn to_bytes(&self, revision: Revision) -> Bytes {
+        let mut out = Vec::with_capacity(self.len_hint());
+        self.render(revision, &mut out);
+        out.into()
+    }
+
+    /// The object as a tree, with its resourceVersion (revision 0: without).
+    pub(crate) fn value(&self, revision: Revision) -> Value {
+        let mut out = Vec::with_capacity(self.len_hint());
+        self.render(revision, &mut out);
+        serde_json::from_slice(&out).expect("the JSON was written by us")
+    }
+
+    /// The object's metadata without its resourceVersion.
+    pub(crate) fn meta(&self) -> Result<Meta, MetaError> {
+        let mut out = Vec::with_capacity(self.len_hint());
+        self.render(Revision(0), &mut out);
+        Meta::parse(&out)
+    }
+
+    /// About how many bytes a rendering takes.
+    pub(crate) fn len_hint(&self) -> usize {
+        self.bytes.len() + 40
+    }
+
+    fn render_from(&self, start: usize, revision: Revision, out: &mut Vec<u8>) {
+        let json = &self.bytes[HEADER..];
+        let (head, tail) = (&json[start..self.slot], &json[self.slot..]);
+        if revision == Revision(0) {
+            // One comma too many is left around the empty slot.
+            match (head.strip_suffix(b","), tail.strip_prefix(b",")) {
+                (Some(head), _) => out.extend_from_slice(head),
+                (None, Some(tail)) => {
+                    out.extend_from_slice(head);
+                    return out.extend_from_slice(tail);
+                }
+                (None, None) => out.extend_from_slice(head),
+            }
+            return out.extend_from_slice(tail);
+        }
+        out.extend_from_slice(head);
+        out.extend_from_slice(VERSION_KEY);
+        push_number(revision.0, out);
+        out.push(b'"');
+        out.extend_from_slice(tail);
+    }
+}
+
+impl fmt::Debug for Encoded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Encoded({})", String::from_utf8_lossy(&self.bytes[HEADER..]))
+    }
+}
+
+fn as_u32(place: usize) -> u32 {
+    u32::try_from(place).expect("request bodies are limited to 3 MiB")
+}
+
+fn push_number(mut number: u64, out: &mut Vec<u8>) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+// === writing ===
+
+#[derive(Default)]
+struct Places {
+    item: usize,
+    slot: usize,
+}
+
+fn write_object(object: &Value, style: Style, out: &mut BytesMut, places: &mut Places) {
+    let nothing = Map::new();
+    let fields = object.as_object().unwrap_or(&nothing);
+    let empty = Value::Object(Map::new());
+    out.put_u8(b'{');
+    let mut first = true;
+    let mut has_metadata = false;
+    for (index, (key, value)) in fields.iter().enumerate() {
+        if !first {
+            out.put_u8(b',');
+        }
+        first = false;
+        if style == Style::BuiltIn && index == 2 && leaves_out_types(fields) {
+            places.item = out.len() - HEADER;
+        }
+        write_json(key, out);
+        out.put_u8(b':');
+        if key == "metadata" {
+            has_metadata = true;
+            write_metadata(value, style, out, places);
+        } else {
+            write_json(value, out);
+        }
+    }
+    if !has_metadata {
+        out.put_slice(if first { b"\"metadata\":" } else { b",\"metadata\":" });
+        write_metadata(&empty, style, out, places);
+    }
+    out.put_u8(b'}');
+}
+
+fn leaves_out_types(fields: &Map<String, Value>) -> bool {
+    let mut keys = fields.keys();
+    keys.next().is_some_and(|key| key == "kind") && keys.next().is_some_and(|key| key == "apiVersion")
+}
+
+fn write_metadata(metadata: &Value, style: Style, out: &mut BytesMut, places: &mut Places) {
+    let nothing = Map::new();
+    let fields = metadata.as_object().unwrap_or(&nothing);
+    let is_before = |key: &str| match style {
+        Style::BuiltIn => BEFORE_VERSION.contains(&key),
+        Style::Custom => key < "resourceVersion",
+    };
+    let others = || fields.iter().filter(|(key, _)| *key != "resourceVersion");
+    let write = |(key, value): (&String, &Value), out: &mut BytesMut| {
+        write_json(key, out);
+        out.put_u8(b':');
+        write_json(value, out);
+    };
+    out.put_u8(b'{');
+    for field in others().filter(|(key, _)| is_before(key)) {
+        write(field, out);
+        out.put_u8(b',');
+    }
+    places.slot = out.len() - HEADER;
+    for field in others().filter(|(key, _)| !is_before(key)) {
+        out.put_u8(b',');
+        write(field, out);
+    }
+    out.put_u8(b'}');
+}
+
+fn write_json<T: Serialize + ?Sized>(value: &T, out: &mut BytesMut) {
+    let mut serializer = serde_json::Serializer::with_formatter(out.writer(), GoFormatter);
+    value.serialize(&mut serializer).expect("trees have string keys and finite numbers, memory does not fail");
+}
+
+/// Appends a value as Go's encoder writes it.
+pub(crate) fn push_json<T: Serialize + ?Sized>(value: &T, out: &mut Vec<u8>) {
+    let mut serializer = serde_json::Serializer::with_formatter(out, GoFormatter);
+    value.serialize(&mut serializer).expect("answers have string keys and finite numbers, memory does not fail");
+}
+
+/// Compact JSON in which `<`, `>`, `&` and the two Unicode line separators are escaped, as Go does for HTML's sake.
+struct GoFormatter;
+
+impl Formatter for GoFormatter {
+    fn write_string_fragment<W: ?Sized + io::Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
+        let mut rest = fragment;
+        while let Some(at) = rest.find(['<', '>', '&', '\u{2028}', '\u{2029}']) {
+            let (plain, tail) = rest.split_at(at);
+            let mut characters = tail.chars();
+            let special = characters.next().unwrap_or_default();
+            writer.write_all(plain.as_bytes())?;
+            write!(writer, "\\u{:04x}", u32::from(special))?;
+            rest = characters.as_str();
+        }
+        writer.write_all(rest.as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn text(encoded: &Encoded, revision: u64) -> String {
+        String::from_utf8(encoded.to_bytes(Revision(revision)).to_vec()).unwrap()
+    }
+
+    fn item(encoded: &Encoded, revision: u64) -> String {
+        let mut out = Vec::new();
+        encoded.render_item(Revision(revision), &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn the_revision_stands_where_go_puts_it() {
+        let object = json!({"kind": "ConfigMap", "apiVersion": "v1",
+            "metadata": {"name": "a", "uid": "u", "resourceVersion": "5", "generation": 1}, "data": {"k": "v"}});
+        let encoded = Encoded::new(&object, Style::BuiltIn);
+        let whole = r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","uid":"u","resourceVersion":"12","generation":1},"data":{"k":"v"}}"#;
+        assert_eq!(text(&encoded, 12), whole);
+        assert_eq!(
+            item(&encoded, 12),
+            r#"{"metadata":{"name":"a","uid":"u","resourceVersion":"12","generation":1},"data":{"k":"v"}}"#
+        );
+        let back = Encoded::from_storage(encoded.storage_bytes()).unwrap();
+        assert_eq!(back, encoded);
+        assert_eq!(back.value(Revision(12)), serde_json::from_str::<Value>(whole).unwrap());
+    }
+
+    #[test]
+    fn custom_resources_are_alphabetical_and_whole() {
+        let object = json!({"apiVersion": "ex.io/v1", "kind": "Foo", "metadata": {"name": "a", "uid": "u"}, "spec": {}});
+        let encoded = Encoded::new(&object, Style::Custom);
+        let whole = r#"{"apiVersion":"ex.io/v1","kind":"Foo","metadata":{"name":"a","resourceVersion":"7","uid":"u"},"spec":{}}"#;
+        assert_eq!(text(&encoded, 7), whole);
+        assert_eq!(item(&encoded, 7), whole);
+    }
+
+    #[test]
+    fn without_a_revision_there_is_no_comma_too_many() {
+        for metadata in [json!({"name": "a", "labels": {}}), json!({"name": "a"}), json!({"labels": {}}), json!({})] {
+            let object = json!({"kind": "A", "apiVersion": "v1", "metadata": metadata});
+            let encoded = Encoded::new(&object, Style::BuiltIn);
+            assert_eq!(encoded.value(Revision(0)), object);
+            assert_eq!(encoded.value(Revision(3))["metadata"]["resourceVersion"], "3");
+        }
+    }
+
+    #[test]
+    fn markup_is_escaped_as_go_escapes_it() {
+        let object = json!({"kind": "A", "apiVersion": "v1", "metadata": {"name": "<a&b>"}});
+        let encoded = Encoded::new(&object, Style::BuiltIn);
+        assert!(text(&encoded, 0).contains(r"\u003ca\u0026b\u003e"), "{encoded:?}");
+        assert_eq!(encoded.value(Revision(0)), object);
+    }
+
+    #[test]
+    fn a_damaged_body_is_an_error() {
+        for bytes in [&b""[..], b"\x02\0\0\0\0\0\0\0\0{}", b"\x01\xff\0\0\0\0\0\0\0{}"] {
+            assert!(Encoded::from_storage(Bytes::copy_from_slice(bytes)).is_err());
+        }
+    }
+}

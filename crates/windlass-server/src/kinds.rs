@@ -1,0 +1,534 @@
+//! The built-in kinds: one table of rules, and the functions that a rule cannot express.
+//!
+//! A row says where a kind is stored, which of its subresources are served, and what differs from most kinds. Names,
+//! verbs and scopes come from the catalog of what a real server serves.
+
+use std::{borrow::Cow, sync::Arc};
+
+use serde_json::Value;
+use windlass_api::{Entropy, Status};
+
+use self::{
+    event::{core_event, events_event},
+    service::{Addresses, ServiceCidr},
+};
+use crate::{
+    codec,
+    discovery::catalog::{CatalogResource, catalog},
+    registry::{
+        Conversion, Deletion, Dependents, Effect, Errors, FieldRule, Generation, NameRule, ResourceInfo, Rules,
+        ScaleRule, Shape, StatusRule, Strategy, SubresourceInfo,
+    },
+};
+
+mod core;
+mod event;
+mod pod;
+mod pod_defaults;
+mod pod_rules;
+mod quantity;
+pub(crate) mod service;
+mod workload;
+
+#[cfg(test)]
+mod tests;
+
+/// What the built-in kinds need to know of the server.
+#[derive(Clone, Debug)]
+pub(crate) struct KindOptions {
+    /// Where the addresses of services come from.
+    pub(crate) service_cidr: ServiceCidr,
+    pub(crate) entropy: Entropy,
+}
+
+/// One row of the table.
+struct Kind {
+    group: &'static str,
+    kind: &'static str,
+    prefix: &'static str,
+    /// Those that are served, beside what the catalog knows.
+    subresources: &'static [&'static str],
+    rules: Rules,
+    scale: Option<Scale>,
+    default: fn(&mut Value),
+    prepare_create: fn(&mut Value),
+    prepare_update: fn(&mut Value, &Value),
+    prepare_status: fn(&mut Value, &Value),
+    validate: fn(&Value, &mut Errors),
+    validate_update: fn(&Value, &Value, &mut Errors),
+    validate_status: fn(&Value, &Value, &mut Errors),
+    /// The fields whose value is not just what stands at their path.
+    field: fn(&Value, &str) -> Option<String>,
+    deprecation: Option<&'static str>,
+}
+
+/// Where a workload's selector is.
+#[derive(Clone, Copy)]
+enum Scale {
+    /// `spec.selector`, of whatever form.
+    Spec,
+}
+
+const BASE: Kind = Kind {
+    group: "",
+    kind: "",
+    prefix: "",
+    subresources: &[],
+    rules: Rules::COMMON,
+    scale: None,
+    default: |_| {},
+    prepare_create: |_| {},
+    prepare_update: |_, _| {},
+    prepare_status: |_, _| {},
+    validate: |_, _| {},
+    validate_update: |_, _, _| {},
+    validate_status: |_, _, _| {},
+    field: |_, _| None,
+    deprecation: None,
+};
+
+/// What workloads have in common.
+const WORKLOAD: Rules = Rules { status: StatusRule::Reset, generation: Generation::Spec, ..Rules::COMMON };
+
+/// The strategy of a built-in kind.
+struct BuiltIn {
+    kind: &'static Kind,
+    rules: Rules,
+}
+
+/// The strategy of services, which have addresses to give out.
+#[derive(Debug)]
+struct ServiceStrategy {
+    common: BuiltIn,
+    addresses: Arc<Addresses>,
+}
+
+static KINDS: &[Kind] = &[
+    Kind {
+        kind: "Pod",
+        prefix: "/registry/pods/",
+        subresources: &["status", "binding", "eviction"],
+        rules: Rules {
+            status: StatusRule::Reset,
+            status_keeps: &["ownerReferences"],
+            generation: Generation::Spec,
+            returns_deleted: true,
+            deletion: Deletion::Graceful,
+            fields: pod::FIELDS,
+            ..Rules::COMMON
+        },
+        default: pod_defaults::default_pod,
+        prepare_create: pod::prepare_create,
+        prepare_status: pod::prepare_status,
+        validate: pod_rules::validate_pod,
+        validate_update: pod::validate_update,
+        field: pod::field,
+        ..BASE
+    },
+    Kind {
+        kind: "PodTemplate",
+        prefix: "/registry/podtemplates/",
+        rules: Rules { generation: Generation::Content, returns_deleted: true, ..Rules::COMMON },
+        default: |object| pod_defaults::default_template(object, "template"),
+        ..BASE
+    },
+    Kind {
+        kind: "ReplicationController",
+        prefix: "/registry/controllers/",
+        subresources: &["status", "scale"],
+        rules: Rules {
+            fields: &[FieldRule { label: "status.replicas", path: "status.replicas" }],
+            ..WORKLOAD
+        },
+        scale: Some(Scale::Spec),
+        default: workload::default_replication_controller,
+        validate: workload::validate_replication_controller,
+        ..BASE
+    },
+    Kind {
+        kind: "Service",
+        prefix: "/registry/services/specs/",
+        subresources: &["status"],
+        rules: Rules {
+            name: NameRule::Label,
+            status: StatusRule::Reset,
+            create_on_update: true,
+            returns_deleted: true,
+            fields: &[
+                FieldRule { label: "spec.clusterIP", path: "spec.clusterIP" },
+                FieldRule { label: "spec.type", path: "spec.type" },
+            ],
+            restores: true,
+            ..Rules::COMMON
+        },
+        default: service::default,
+        prepare_update: service::prepare_update,
+        validate: service::validate,
+        validate_update: service::validate_update,
+        ..BASE
+    },
+    Kind {
+        kind: "Endpoints",
+        prefix: "/registry/services/endpoints/",
+        rules: Rules { create_on_update: true, ..Rules::COMMON },
+        default: core::default_endpoints,
+        deprecation: Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),
+        ..BASE
+    },
+    Kind {
+        kind: "ConfigMap",
+        prefix: "/registry/configmaps/",
+        validate: core::validate_config_map,
+        validate_update: core::validate_config_map_update,
+        ..BASE
+    },
+    Kind {
+        kind: "Secret",
+        prefix: "/registry/secrets/",
+        rules: Rules { fields: &[FieldRule { label: "type", path: "type" }], ..Rules::COMMON },
+        default: core::default_secret,
+        validate: core::validate_secret,
+        validate_update: core::validate_secret_update,
+        ..BASE
+    },
+    Kind {
+        kind: "ServiceAccount",
+        prefix: "/registry/serviceaccounts/",
+        rules: Rules { returns_deleted: true, ..Rules::COMMON },
+        prepare_create: core::prepare_service_account,
+        prepare_update: |new, _| core::prepare_service_account(new),
+        ..BASE
+    },
+    Kind {
+        kind: "Namespace",
+        prefix: "/registry/namespaces/",
+        subresources: &["status", "finalize"],
+        rules: Rules {
+            name: NameRule::Label,
+            status: StatusRule::Reset,
+            returns_deleted: true,
+            deletion: Deletion::Namespace,
+            fields: &[FieldRule { label: "status.phase", path: "status.phase" }],
+            ..Rules::COMMON
+        },
+        default: core::default_namespace,
+        prepare_create: core::prepare_namespace_create,
+        prepare_update: core::prepare_namespace_update,
+        validate_status: core::validate_namespace_status,
+        ..BASE
+    },
+    Kind {
+        kind: "Node",
+        prefix: "/registry/minions/",
+        subresources: &["status"],
+        rules: Rules {
+            status: StatusRule::Initial,
+            fields: &[FieldRule { label: "spec.unschedulable", path: "spec.unschedulable" }],
+            ..Rules::COMMON
+        },
+        default: core::default_node,
+        validate: core::validate_node,
+        validate_update: core::validate_node_update,
+        field: core::node_field,
+        ..BASE
+    },
+    Kind {
+        kind: "Event",
+        prefix: "/registry/events/",
+        rules: Rules {
+            create_on_update: true,
+            dependents: Dependents::Unsupported,
+            fields: event::CORE_FIELDS,
+            ..Rules::COMMON
+        },
+        validate: event::validate,
+        field: event::core_field,
+        ..BASE
+    },
+    Kind {
+        group: "events.k8s.io",
+        kind: "Event",
+        prefix: "/registry/events/",
+        rules: Rules {
+            create_on_update: true,
+            dependents: Dependents::Unsupported,
+            fields: event::EVENTS_FIELDS,
+            ..Rules::COMMON
+        },
+        validate: event::validate,
+        field: event::events_field,
+        ..BASE
+    },
+    Kind {
+        group: "apps",
+        kind: "ControllerRevision",
+        prefix: "/registry/controllerrevisions/",
+        validate: core::validate_controller_revision,
+        validate_update: core::validate_controller_revision_update,
+        ..BASE
+    },
+    Kind {
+        group: "apps",
+        kind: "Deployment",
+        prefix: "/registry/deployments/",
+        subresources: &["status", "scale"],
+        rules: Rules { generation: Generation::SpecOrAnnotations, status_keeps: &["labels"], ..WORKLOAD },
+        scale: Some(Scale::Spec),
+        default: workload::default_deployment,
+        validate: workload::validate_deployment,
+        validate_update: workload::selector_is_immutable,
+        validate_status: workload::validate_deployment_status,
+        ..BASE
+    },
+    Kind {
+        group: "apps",
+        kind: "ReplicaSet",
+        prefix: "/registry/replicasets/",
+        subresources: &["status", "scale"],
+        rules: WORKLOAD,
+        scale: Some(Scale::Spec),
+        default: workload::default_replica_set,
+        validate: workload::validate_replica_set,
+        validate_update: workload::selector_is_immutable,
+        validate_status: workload::validate_replica_set_status,
+        ..BASE
+    },
+    Kind {
+        group: "apps",
+        kind: "StatefulSet",
+        prefix: "/registry/statefulsets/",
+        subresources: &["status", "scale"],
+        rules: WORKLOAD,
+        scale: Some(Scale::Spec),
+        default: workload::default_stateful_set,
+        validate: workload::validate_stateful_set,
+        validate_update: workload::validate_stateful_set_update,
+        ..BASE
+    },
+    Kind {
+        group: "apps",
+        kind: "DaemonSet",
+        prefix: "/registry/daemonsets/",
+        subresources: &["status"],
+        rules: WORKLOAD,
+        default: workload::default_daemon_set,
+        prepare_create: workload::prepare_daemon_set_create,
+        prepare_update: workload::prepare_daemon_set_update,
+        validate: workload::validate_daemon_set,
+        validate_update: workload::selector_is_immutable,
+        ..BASE
+    },
+    Kind {
+        group: "batch",
+        kind: "Job",
+        prefix: "/registry/jobs/",
+        subresources: &["status"],
+        rules: Rules {
+            dependents: Dependents::Orphan,
+            fields: &[FieldRule { label: "status.successful", path: "status.succeeded" }],
+            ..WORKLOAD
+        },
+        default: workload::default_job,
+        prepare_create: workload::prepare_job_create,
+        validate: workload::validate_job,
+        validate_update: workload::validate_job_update,
+        ..BASE
+    },
+    Kind {
+        group: "batch",
+        kind: "CronJob",
+        prefix: "/registry/cronjobs/",
+        subresources: &["status"],
+        rules: WORKLOAD,
+        default: workload::default_cron_job,
+        validate: workload::validate_cron_job,
+        ..BASE
+    },
+    Kind {
+        group: "coordination.k8s.io",
+        kind: "Lease",
+        prefix: "/registry/leases/",
+        rules: Rules { unconditional_update: false, create_on_update: true, ..Rules::COMMON },
+        validate: core::validate_lease,
+        ..BASE
+    },
+    Kind {
+        group: "discovery.k8s.io",
+        kind: "EndpointSlice",
+        prefix: "/registry/endpointslices/",
+        rules: Rules { generation: Generation::ContentOrLabels, ..Rules::COMMON },
+        default: core::default_endpoint_slice,
+        validate_update: core::validate_endpoint_slice_update,
+        ..BASE
+    },
+    Kind {
+        group: "apiextensions.k8s.io",
+        kind: "CustomResourceDefinition",
+        prefix: "/registry/apiextensions.k8s.io/customresourcedefinitions/",
+        subresources: &["status"],
+        rules: Rules {
+            status: StatusRule::Reset,
+            status_keeps: &["*"],
+            generation: Generation::Spec,
+            unconditional_update: false,
+            returns_deleted: true,
+            ..Rules::COMMON
+        },
+        ..BASE
+    },
+];
+
+/// The built-in resources that are served, in the order of discovery.
+pub(crate) fn built_ins(options: &KindOptions) -> Vec<Arc<ResourceInfo>> {
+    catalog().iter().filter_map(|entry| resource(entry, options)).map(Arc::new).collect()
+}
+
+/// The built-in resources of a server that nobody has configured.
+#[cfg(test)]
+pub(crate) fn resources() -> Vec<Arc<ResourceInfo>> {
+    built_ins(&KindOptions { service_cidr: ServiceCidr::default(), entropy: Entropy::seeded(1) })
+}
+
+fn resource(entry: &CatalogResource, options: &KindOptions) -> Option<ResourceInfo> {
+    let kind = KINDS.iter().find(|kind| kind.group == entry.group && kind.kind == entry.kind)?;
+    let plan = codec::plan(entry.group, entry.version, entry.kind)?;
+    let own = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<String>>();
+    let subresources = entry.subresources.iter().filter(|subresource| kind.subresources.contains(&subresource.name));
+    let subresources = subresources.map(|subresource| {
+        let (group, version) = subresource.other.unwrap_or((entry.group, entry.version));
+        SubresourceInfo {
+            name: subresource.name.to_owned(),
+            group: group.to_owned(),
+            version: version.to_owned(),
+            kind: subresource.kind.to_owned(),
+            verbs: own(&subresource.verbs),
+        }
+    });
+    Some(ResourceInfo {
+        group: entry.group.to_owned(),
+        version: entry.version.to_owned(),
+        kind: entry.kind.to_owned(),
+        list_kind: format!("{}List", entry.kind),
+        plural: entry.plural.to_owned(),
+        singular: entry.singular.to_owned(),
+        short_names: own(&entry.short_names),
+        categories: own(&entry.categories),
+        scope: entry.scope,
+        verbs: own(&entry.verbs),
+        subresources: subresources.collect(),
+        prefix: kind.prefix.to_owned(),
+        shape: Shape::BuiltIn(plan),
+        strategy: strategy(kind, options),
+        conversion: conversion(entry)?,
+        deprecation: kind.deprecation.map(str::to_owned),
+    })
+}
+
+fn strategy(kind: &'static Kind, options: &KindOptions) -> Arc<dyn Strategy> {
+    let scale = kind.scale.map(|Scale::Spec| {
+        let path = |text: &str| text.split('.').map(str::to_owned).collect::<Vec<_>>();
+        ScaleRule {
+            spec_replicas: path("spec.replicas"),
+            status_replicas: path("status.replicas"),
+            selector: Some(path("spec.selector")),
+        }
+    });
+    let common = BuiltIn { kind, rules: Rules { scale, ..kind.rules.clone() } };
+    if kind.kind == "Service" {
+        let addresses = Arc::new(Addresses::new(options.service_cidr, options.entropy.clone()));
+        return Arc::new(ServiceStrategy { common, addresses });
+    }
+    Arc::new(common)
+}
+
+/// Events are stored as those of the core group, and shown in two ways. `Some(None)`: nothing to convert; `None`: the
+/// stored version has no plan.
+fn conversion(entry: &CatalogResource) -> Option<Option<Conversion>> {
+    if entry.group != "events.k8s.io" {
+        return Some(None);
+    }
+    let stored = Shape::BuiltIn(codec::plan("", "v1", "Event")?);
+    Some(Some(Conversion { stored, from_stored: Arc::new(events_event), to_stored: Arc::new(core_event) }))
+}
+
+impl Strategy for BuiltIn {
+    fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    fn default(&self, object: &mut Value) {
+        (self.kind.default)(object);
+    }
+
+    fn prepare_create(&self, object: &mut Value) {
+        (self.kind.prepare_create)(object);
+    }
+
+    fn prepare_update(&self, new: &mut Value, old: &Value) {
+        (self.kind.prepare_update)(new, old);
+    }
+
+    fn prepare_status(&self, new: &mut Value, old: &Value) {
+        (self.kind.prepare_status)(new, old);
+    }
+
+    fn validate(&self, object: &Value, errors: &mut Errors) {
+        (self.kind.validate)(object, errors);
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
+        (self.kind.validate_update)(new, old, errors);
+    }
+
+    fn validate_status(&self, new: &Value, old: &Value, errors: &mut Errors) {
+        (self.kind.validate_status)(new, old, errors);
+    }
+
+    fn field<'v>(&self, object: &'v Value, label: &str) -> Cow<'v, str> {
+        if let Some(text) = (self.kind.field)(object, label) {
+            return Cow::Owned(text);
+        }
+        let path = self.rules.fields.iter().find(|field| field.label == label).map_or("", |field| field.path);
+        crate::registry::field_text(object, path)
+    }
+}
+
+impl std::fmt::Debug for BuiltIn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "BuiltIn({})", self.kind.kind)
+    }
+}
+
+impl Strategy for ServiceStrategy {
+    fn rules(&self) -> &Rules {
+        self.common.rules()
+    }
+
+    fn default(&self, object: &mut Value) {
+        self.common.default(object);
+    }
+
+    fn prepare_update(&self, new: &mut Value, old: &Value) {
+        self.common.prepare_update(new, old);
+    }
+
+    fn begin(&self, new: &mut Value, old: Option<&Value>) -> Result<Option<Box<dyn Effect>>, Status> {
+        service::allocate(&self.addresses, new, old)
+    }
+
+    fn validate(&self, object: &Value, errors: &mut Errors) {
+        self.common.validate(object, errors);
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
+        self.common.validate_update(new, old, errors);
+    }
+
+    fn restore(&self, object: &Value) {
+        self.addresses.restore(object);
+    }
+
+    fn deleted(&self, object: &Value) {
+        self.addresses.release(object);
+    }
+}

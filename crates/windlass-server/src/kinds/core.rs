@@ -1,0 +1,259 @@
+//! The small kinds of the core group and its neighbours.
+
+use serde_json::{Value, json};
+
+use crate::registry::{
+    Errors, Path, Tree, as_object, config_key, copy_key, default_to, items_mut, label_value, metadata_mut, object_mut,
+    qualified_name,
+};
+
+/// What a config map or secret may hold, in bytes.
+const MAX_SIZE: usize = 1 << 20;
+const IMMUTABLE: &str = "field is immutable when `immutable` is set";
+
+// === config maps and secrets ===
+
+pub(super) fn validate_config_map(object: &Value, errors: &mut Errors) {
+    let mut size = 0;
+    for (bag, other) in [("data", "binaryData"), ("binaryData", "")] {
+        let path = Path::new(bag);
+        for (key, value) in object.entries(&[bag]) {
+            errors.invalid_each(&path.key(key), key, config_key(key));
+            if !other.is_empty() && object.at(&[other, key]).is_some() {
+                errors.invalid(&path.key(key), key, "duplicate of key present in binaryData");
+            }
+            let text = value.as_str().unwrap_or_default();
+            size += if bag == "data" { text.len() } else { decoded_len(text) };
+        }
+    }
+    if size > MAX_SIZE {
+        // Said of the object as a whole.
+        errors.add(&Path::new("[]"), "FieldValueTooLong", format!("Too long: may not be more than {MAX_SIZE} bytes"));
+    }
+}
+
+pub(super) fn validate_config_map_update(new: &Value, old: &Value, errors: &mut Errors) {
+    keep_immutable(&["data", "binaryData"], new, old, errors);
+}
+
+pub(super) fn default_secret(object: &mut Value) {
+    default_to(as_object(object), "type", "Opaque");
+    // The write-only form is merged into the real one.
+    let map = as_object(object);
+    if let Some(Value::Object(texts)) = map.shift_remove("stringData") {
+        let data = object_mut(object, "data");
+        for (key, text) in texts {
+            let text = text.as_str().unwrap_or_default();
+            data.insert(key, base64::Engine::encode(&base64::engine::general_purpose::STANDARD, text).into());
+        }
+    }
+}
+
+pub(super) fn validate_secret(object: &Value, errors: &mut Errors) {
+    let path = Path::new("data");
+    let mut size = 0;
+    for (key, value) in object.entries(&["data"]) {
+        errors.invalid_each(&path.key(key), key, config_key(key));
+        size += decoded_len(value.as_str().unwrap_or_default());
+    }
+    if size > MAX_SIZE {
+        errors.too_long(&path, MAX_SIZE);
+    }
+    let has = |key: &str| object.at(&["data", key]).is_some();
+    match object.text(&["type"]) {
+        "kubernetes.io/service-account-token" => {
+            const NAME: &str = "kubernetes.io/service-account.name";
+            if object.text(&["metadata", "annotations", NAME]).is_empty() {
+                errors.required(&Path::new("metadata.annotations").key(NAME), "");
+            }
+        }
+        "kubernetes.io/basic-auth" if !has("username") && !has("password") => {
+            errors.required(&path.key("username"), "");
+            errors.required(&path.key("password"), "");
+        }
+        kind => {
+            let required: &[&str] = match kind {
+                "kubernetes.io/dockercfg" => &[".dockercfg"],
+                "kubernetes.io/dockerconfigjson" => &[".dockerconfigjson"],
+                "kubernetes.io/ssh-auth" => &["ssh-privatekey"],
+                "kubernetes.io/tls" => &["tls.crt", "tls.key"],
+                _ => &[],
+            };
+            for key in required.iter().filter(|key| !has(key)) {
+                errors.required(&path.key(key), "");
+            }
+        }
+    }
+}
+
+pub(super) fn validate_secret_update(new: &Value, old: &Value, errors: &mut Errors) {
+    errors.immutable(&Path::new("type"), new.at(&["type"]), old.at(&["type"]));
+    keep_immutable(&["data"], new, old, errors);
+}
+
+fn keep_immutable(bags: &[&str], new: &Value, old: &Value, errors: &mut Errors) {
+    if !old.flag(&["immutable"]) {
+        return;
+    }
+    if !new.flag(&["immutable"]) {
+        errors.forbidden(&Path::new("immutable"), IMMUTABLE);
+    }
+    for bag in bags {
+        if new.at(&[bag]) != old.at(&[bag]) {
+            errors.forbidden(&Path::new(bag), IMMUTABLE);
+        }
+    }
+}
+
+/// How many bytes canonical base64 stands for.
+fn decoded_len(text: &str) -> usize {
+    text.len() / 4 * 3 - text.bytes().rev().take_while(|byte| *byte == b'=').count().min(text.len() / 4 * 3)
+}
+
+// === service accounts ===
+
+/// References to secrets keep only the name.
+pub(super) fn prepare_service_account(object: &mut Value) {
+    for secret in items_mut(object, "secrets") {
+        let name = secret.text(&["name"]).to_owned();
+        *secret = json!({"name": name});
+    }
+}
+
+// === namespaces ===
+
+const NAMESPACE_LABEL: &str = "kubernetes.io/metadata.name";
+
+pub(super) fn default_namespace(object: &mut Value) {
+    let name = object.text(&["metadata", "name"]).to_owned();
+    if !name.is_empty() {
+        let labels = metadata_mut(object).entry("labels").or_insert(Value::Null);
+        as_object(labels).insert(NAMESPACE_LABEL.to_owned(), name.into());
+    }
+}
+
+pub(super) fn prepare_namespace_create(object: &mut Value) {
+    // Again: the name may have been generated meanwhile.
+    default_namespace(object);
+    let spec = object_mut(object, "spec");
+    if !spec.items(&["finalizers"]).iter().any(|finalizer| finalizer == "kubernetes") {
+        let finalizers = spec.entry("finalizers").or_insert(Value::Null);
+        match finalizers {
+            Value::Array(finalizers) => finalizers.push("kubernetes".into()),
+            other => *other = json!(["kubernetes"]),
+        }
+    }
+    object_mut(object, "status").insert("phase".to_owned(), "Active".into());
+}
+
+pub(super) fn prepare_namespace_update(new: &mut Value, old: &Value) {
+    let nothing = json!({});
+    copy_key(object_mut(new, "spec"), old.at(&["spec"]).unwrap_or(&nothing), "finalizers");
+}
+
+pub(super) fn validate_namespace_status(new: &Value, _old: &Value, errors: &mut Errors) {
+    let path = Path::new("status.Phase");
+    let phase = new.text(&["status", "phase"]);
+    let deleting = new.at(&["metadata", "deletionTimestamp"]).is_some();
+    if deleting && phase != "Terminating" {
+        errors.invalid(&path, phase, "may only be 'Terminating' if `deletionTimestamp` is not empty");
+    } else if !deleting && phase != "Active" {
+        errors.invalid(&path, phase, "may only be 'Active' if `deletionTimestamp` is empty");
+    }
+}
+
+// === nodes ===
+
+pub(super) fn default_node(object: &mut Value) {
+    if let Some(capacity) = object.at(&["status", "capacity"]).cloned() {
+        let status = object_mut(object, "status");
+        if status.at(&["allocatable"]).is_none() {
+            status.insert("allocatable".to_owned(), capacity);
+        }
+    }
+}
+
+pub(super) fn node_field(object: &Value, label: &str) -> Option<String> {
+    (label == "spec.unschedulable").then(|| object.flag(&["spec", "unschedulable"]).to_string())
+}
+
+pub(super) fn validate_node(object: &Value, errors: &mut Errors) {
+    let path = Path::new("spec.taints");
+    let taints = object.items(&["spec", "taints"]);
+    for (index, taint) in taints.iter().enumerate() {
+        let place = path.index(index);
+        let (key, value, effect) = (taint.text(&["key"]), taint.text(&["value"]), taint.text(&["effect"]));
+        errors.invalid_each(&place.child("key"), key, qualified_name(key));
+        let problems = label_value(value);
+        if !problems.is_empty() {
+            errors.invalid(&place.child("value"), value, &problems.join(";"));
+        }
+        match effect {
+            "" => errors.required(&place.child("effect"), ""),
+            "NoSchedule" | "PreferNoSchedule" | "NoExecute" => {}
+            other => {
+                errors.unsupported(&place.child("effect"), other, &["NoSchedule", "PreferNoSchedule", "NoExecute"]);
+            }
+        }
+        if taints[..index].iter().any(|other| other.text(&["key"]) == key && other.text(&["effect"]) == effect) {
+            let message = format!("Duplicate value: {taint}: taints must be unique by key and effect pair");
+            errors.add(&place, "FieldValueDuplicate", message);
+        }
+    }
+}
+
+pub(super) fn validate_node_update(new: &Value, old: &Value, errors: &mut Errors) {
+    for field in ["podCIDR", "providerID"] {
+        let (new, old) = (new.text(&["spec", field]), old.text(&["spec", field]));
+        if !old.is_empty() && new != old {
+            errors.forbidden(&Path::new("spec").child(field), "node updates may not change it once set");
+        }
+    }
+}
+
+// === leases ===
+
+pub(super) fn validate_lease(object: &Value, errors: &mut Errors) {
+    let path = Path::new("spec");
+    if let Some(seconds) = object.int(&["spec", "leaseDurationSeconds"]).filter(|seconds| *seconds <= 0) {
+        errors.invalid(&path.child("leaseDurationSeconds"), &seconds, "must be greater than 0");
+    }
+    if let Some(count) = object.int(&["spec", "leaseTransitions"]).filter(|count| *count < 0) {
+        errors.invalid(&path.child("leaseTransitions"), &count, "must be greater than or equal to 0");
+    }
+}
+
+// === endpoints ===
+
+pub(super) fn default_endpoints(object: &mut Value) {
+    for subset in items_mut(object, "subsets") {
+        for port in items_mut(subset, "ports") {
+            default_to(as_object(port), "protocol", "TCP");
+        }
+    }
+}
+
+pub(super) fn default_endpoint_slice(object: &mut Value) {
+    for port in items_mut(object, "ports") {
+        let map = as_object(port);
+        crate::registry::default_pointer(map, "name", "");
+        crate::registry::default_pointer(map, "protocol", "TCP");
+    }
+}
+
+pub(super) fn validate_endpoint_slice_update(new: &Value, old: &Value, errors: &mut Errors) {
+    errors.immutable(&Path::new("addressType"), new.at(&["addressType"]), old.at(&["addressType"]));
+}
+
+// === controller revisions ===
+
+pub(super) fn validate_controller_revision(object: &Value, errors: &mut Errors) {
+    if object.at(&["data"]).is_none() {
+        errors.required(&Path::new("data"), "data is mandatory");
+    }
+    errors.not_negative(&Path::new("revision"), object.int(&["revision"]));
+}
+
+pub(super) fn validate_controller_revision_update(new: &Value, old: &Value, errors: &mut Errors) {
+    errors.immutable(&Path::new("data"), new.at(&["data"]), old.at(&["data"]));
+}

@@ -1,0 +1,139 @@
+//! Pods: what the server writes into them, and what of them may change.
+
+use serde_json::{Map, Value, json};
+
+use super::pod_defaults::quality_of_service;
+use crate::registry::{Errors, FieldRule, Path, Tree, as_object, metadata_mut, object_mut, same};
+
+pub(super) const FIELDS: &[FieldRule] = &[
+    FieldRule { label: "spec.nodeName", path: "spec.nodeName" },
+    FieldRule { label: "spec.host", path: "spec.nodeName" },
+    FieldRule { label: "spec.restartPolicy", path: "spec.restartPolicy" },
+    FieldRule { label: "spec.schedulerName", path: "spec.schedulerName" },
+    FieldRule { label: "spec.serviceAccountName", path: "spec.serviceAccountName" },
+    FieldRule { label: "spec.hostNetwork", path: "spec.hostNetwork" },
+    FieldRule { label: "status.phase", path: "status.phase" },
+    FieldRule { label: "status.podIP", path: "status.podIP" },
+    FieldRule { label: "status.podIPs", path: "status.podIPs" },
+    FieldRule { label: "status.nominatedNodeName", path: "status.nominatedNodeName" },
+];
+
+/// The fields that are more than the text at a path.
+pub(super) fn field(pod: &Value, label: &str) -> Option<String> {
+    match label {
+        "spec.hostNetwork" => Some(pod.flag(&["spec", "hostNetwork"]).to_string()),
+        "status.podIP" | "status.podIPs" => {
+            let first = pod.items(&["status", "podIPs"]).first().map(|ip| ip.text(&["ip"]));
+            Some(first.unwrap_or_else(|| pod.text(&["status", "podIP"])).to_owned())
+        }
+        _ => None,
+    }
+}
+
+pub(super) fn prepare_create(pod: &mut Value) {
+    let quality = quality_of_service(pod);
+    let gated = !pod.items(&["spec", "schedulingGates"]).is_empty();
+    let status = object_mut(pod, "status");
+    status.insert("phase".to_owned(), "Pending".into());
+    if gated {
+        let condition = json!({
+            "type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "lastProbeTime": null, "lastTransitionTime": null,
+            "message": "Scheduling is blocked due to non-empty scheduling gates",
+        });
+        status.insert("conditions".to_owned(), json!([condition]));
+    }
+    status.insert("qosClass".to_owned(), quality.into());
+}
+
+pub(super) fn prepare_status(new: &mut Value, old: &Value) {
+    metadata_mut(new).shift_remove("deletionTimestamp");
+    let quality = old.text(&["status", "qosClass"]).to_owned();
+    let status = object_mut(new, "status");
+    if status.text(&["qosClass"]).is_empty() && !quality.is_empty() {
+        status.insert("qosClass".to_owned(), quality.into());
+    }
+}
+
+pub(super) fn validate_update(new: &Value, old: &Value, errors: &mut Errors) {
+    const TEXT: &str = "pod updates may not change fields other than `spec.containers[*].image`,\
+                        `spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to \
+                        existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was \
+                        previously negative)";
+    let spec_path = Path::new("spec");
+    let (Some(spec), Some(old_spec)) = (new.at(&["spec"]), old.at(&["spec"])) else { return };
+    for list in ["containers", "initContainers"] {
+        let (containers, old_containers) = (spec.items(&[list]), old_spec.items(&[list]));
+        if containers.len() != old_containers.len() {
+            errors.forbidden(&spec_path.child(list), "pod updates may not add or remove containers");
+            return;
+        }
+        for (index, container) in containers.iter().enumerate() {
+            if container.text(&["image"]).is_empty() {
+                errors.required(&spec_path.child(list).index(index).child("image"), "");
+            }
+        }
+    }
+    validate_deadline(spec, old_spec, errors);
+    let gates = spec.items(&["schedulingGates"]);
+    if gates.iter().any(|gate| !old_spec.items(&["schedulingGates"]).contains(gate)) {
+        errors.forbidden(&spec_path.child("schedulingGates"), "only deletion is allowed, but found new scheduling gate");
+    }
+    let tolerations = spec.items(&["tolerations"]);
+    if old_spec.items(&["tolerations"]).iter().any(|old| !tolerations.contains(old)) {
+        let path = spec_path.child("tolerations");
+        errors.forbidden(&path, "existing toleration can not be modified except its tolerationSeconds");
+    }
+    let mut munged = spec.clone();
+    let map = as_object(&mut munged);
+    for list in ["containers", "initContainers"] {
+        if let Some(Value::Array(containers)) = map.get_mut(list) {
+            for (container, old) in containers.iter_mut().zip(old_spec.items(&[list])) {
+                as_object(container).insert("image".to_owned(), old.text(&["image"]).into());
+            }
+        }
+    }
+    let gated = !old_spec.items(&["schedulingGates"]).is_empty();
+    let mut free = vec!["activeDeadlineSeconds", "schedulingGates", "tolerations"];
+    if gated {
+        free.extend(["nodeSelector", "affinity"]);
+    }
+    if old_spec.int(&["terminationGracePeriodSeconds"]).is_some_and(|seconds| seconds < 0)
+        && spec.int(&["terminationGracePeriodSeconds"]) == Some(1)
+    {
+        free.push("terminationGracePeriodSeconds");
+    }
+    let without = |spec: &Map<String, Value>| {
+        let mut spec = spec.clone();
+        free.iter().for_each(|key| drop(spec.shift_remove(*key)));
+        Value::Object(spec)
+    };
+    let (munged, old_spec) = (without(map), without(old_spec.as_object().unwrap_or(&Map::new())));
+    if munged != old_spec && !same(Some(&munged), Some(&old_spec)) {
+        let changed: Vec<&str> = munged
+            .as_object()
+            .into_iter()
+            .chain(old_spec.as_object())
+            .flat_map(Map::keys)
+            .filter(|key| munged.at(&[key]) != old_spec.at(&[key]))
+            .map(String::as_str)
+            .collect();
+        errors.forbidden(&spec_path, &format!("{TEXT}\n{}", changed.first().copied().unwrap_or_default()));
+    }
+}
+
+fn validate_deadline(spec: &Value, old_spec: &Value, errors: &mut Errors) {
+    let path = Path::new("spec.activeDeadlineSeconds");
+    let old = old_spec.int(&["activeDeadlineSeconds"]);
+    match spec.int(&["activeDeadlineSeconds"]) {
+        Some(new) if !(0..=i64::from(i32::MAX)).contains(&new) => {
+            errors.invalid(&path, &new, "must be between 0 and 2147483647, inclusive");
+        }
+        Some(new) if old.is_some_and(|old| old < new) => {
+            errors.invalid(&path, &new, "must be less than or equal to previous value");
+        }
+        None if old.is_some() => {
+            errors.invalid(&path, &Value::Null, "must not update from a positive integer to nil value");
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,247 @@
+//! What pods and pod templates get when their authors do not say.
+
+use serde_json::{Value, json};
+
+use crate::registry::{Tree, as_object, default_pointer, default_to, entry_mut, items_mut, object_mut};
+
+const CONTAINERS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
+
+/// A pod.
+pub(super) fn default_pod(pod: &mut Value) {
+    let spec = object_mut(pod, "spec");
+    default_pointer(spec, "enableServiceLinks", true);
+    let host_network = spec.flag(&["hostNetwork"]);
+    let Some(spec) = pod.get_mut("spec") else { return };
+    default_spec(spec);
+    for list in ["containers", "initContainers"] {
+        for container in items_mut(spec, list) {
+            request_limits(container);
+            if host_network {
+                for port in items_mut(container, "ports") {
+                    if let Some(number) = port.int(&["containerPort"]) {
+                        default_to(as_object(port), "hostPort", number);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A pod template under a key of its owner's spec.
+pub(super) fn default_template(owner: &mut Value, key: &str) {
+    if let Some(template) = entry_mut(owner, key) {
+        object_mut(template, "spec");
+        if let Some(spec) = template.get_mut("spec") {
+            default_spec(spec);
+        }
+    }
+}
+
+/// The tag of an image: `latest` if it has neither tag nor digest, empty if it has only a digest.
+fn tag(image: &str) -> &str {
+    let (name, digest) = image.split_once('@').map_or((image, None), |(name, digest)| (name, Some(digest)));
+    let last = name.rsplit('/').next().unwrap_or(name);
+    match last.split_once(':') {
+        Some((_, tag)) => tag,
+        None if digest.is_some() => "",
+        None => "latest",
+    }
+}
+
+fn default_spec(spec: &mut Value) {
+    let map = as_object(spec);
+    default_to(map, "restartPolicy", "Always");
+    default_pointer(map, "terminationGracePeriodSeconds", 30);
+    default_to(map, "dnsPolicy", "ClusterFirst");
+    default_pointer(map, "securityContext", json!({}));
+    default_to(map, "schedulerName", "default-scheduler");
+    // The two names of one field.
+    let account = match map.text(&["serviceAccountName"]) {
+        "" => map.text(&["serviceAccount"]),
+        name => name,
+    };
+    if !account.is_empty() {
+        let account = account.to_owned();
+        map.insert("serviceAccountName".to_owned(), account.clone().into());
+        map.insert("serviceAccount".to_owned(), account.into());
+    }
+    for volume in items_mut(spec, "volumes") {
+        default_volume(volume);
+    }
+    for list in CONTAINERS {
+        for container in items_mut(spec, list) {
+            default_container(container);
+        }
+    }
+}
+
+fn default_volume(volume: &mut Value) {
+    let map = as_object(volume);
+    if !map.iter().any(|(key, source)| key != "name" && !source.is_null()) {
+        map.insert("emptyDir".to_owned(), json!({}));
+        return;
+    }
+    for source in ["secret", "configMap", "downwardAPI", "projected"] {
+        if let Some(source) = entry_mut(volume, source) {
+            default_pointer(as_object(source), "defaultMode", 420);
+        }
+    }
+    if let Some(source) = entry_mut(volume, "hostPath") {
+        default_pointer(as_object(source), "type", "");
+    }
+    if let Some(source) = entry_mut(volume, "image") {
+        let policy = if tag(source.text(&["reference"])) == "latest" { "Always" } else { "IfNotPresent" };
+        default_to(as_object(source), "pullPolicy", policy);
+    }
+    if let Some(source) = entry_mut(volume, "downwardAPI") {
+        items_mut(source, "items").iter_mut().for_each(default_field_ref);
+    }
+    if let Some(projected) = entry_mut(volume, "projected") {
+        for source in items_mut(projected, "sources") {
+            if let Some(token) = entry_mut(source, "serviceAccountToken") {
+                default_pointer(as_object(token), "expirationSeconds", 3600);
+            }
+            if let Some(source) = entry_mut(source, "downwardAPI") {
+                items_mut(source, "items").iter_mut().for_each(default_field_ref);
+            }
+        }
+    }
+}
+
+fn default_container(container: &mut Value) {
+    let policy = if tag(container.text(&["image"])) == "latest" { "Always" } else { "IfNotPresent" };
+    let map = as_object(container);
+    default_to(map, "terminationMessagePath", "/dev/termination-log");
+    default_to(map, "terminationMessagePolicy", "File");
+    default_to(map, "imagePullPolicy", policy);
+    for port in items_mut(container, "ports") {
+        default_to(as_object(port), "protocol", "TCP");
+    }
+    for variable in items_mut(container, "env") {
+        if let Some(source) = entry_mut(variable, "valueFrom") {
+            default_field_ref(source);
+        }
+    }
+    for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
+        if let Some(probe) = entry_mut(container, probe) {
+            default_probe(probe);
+        }
+    }
+    if let Some(lifecycle) = entry_mut(container, "lifecycle") {
+        for hook in ["postStart", "preStop"] {
+            if let Some(hook) = entry_mut(lifecycle, hook) {
+                default_handler(hook);
+            }
+        }
+    }
+}
+
+fn default_field_ref(source: &mut Value) {
+    if let Some(reference) = entry_mut(source, "fieldRef") {
+        default_to(as_object(reference), "apiVersion", "v1");
+    }
+}
+
+fn default_probe(probe: &mut Value) {
+    default_handler(probe);
+    let map = as_object(probe);
+    for (key, value) in [("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3)] {
+        default_to(map, key, value);
+    }
+}
+
+fn default_handler(handler: &mut Value) {
+    if let Some(action) = entry_mut(handler, "httpGet") {
+        let map = as_object(action);
+        default_to(map, "path", "/");
+        default_to(map, "scheme", "HTTP");
+    }
+    if let Some(action) = entry_mut(handler, "grpc") {
+        default_pointer(as_object(action), "service", "");
+    }
+}
+
+/// Who limits a resource without requesting it requests the limit.
+fn request_limits(container: &mut Value) {
+    let Some(limits) = container.at(&["resources", "limits"]).and_then(Value::as_object).cloned() else { return };
+    let Some(resources) = entry_mut(container, "resources") else { return };
+    let requests = object_mut(resources, "requests");
+    for (name, limit) in limits {
+        default_pointer(requests, &name, limit);
+    }
+}
+
+/// How safe a pod is from eviction.
+pub(super) fn quality_of_service(pod: &Value) -> &'static str {
+    const COMPUTE: [&str; 2] = ["cpu", "memory"];
+    let containers = || pod.items(&["spec", "containers"]).iter().chain(pod.items(&["spec", "initContainers"]));
+    let is_set = |amount: &Value| super::quantity::amount(amount.as_str().unwrap_or_default()).is_some_and(|a| a > 0.0);
+    let named = |container: &Value, kind: &str, name: &str| {
+        container.at(&["resources", kind, name]).filter(|amount| is_set(amount)).cloned()
+    };
+    let (mut any, mut guaranteed) = (false, true);
+    for container in containers() {
+        for name in COMPUTE {
+            let (request, limit) = (named(container, "requests", name), named(container, "limits", name));
+            any |= request.is_some() || limit.is_some();
+            guaranteed &= limit.is_some() && (request.is_none() || request == limit);
+        }
+    }
+    match (any, guaranteed) {
+        (false, _) => "BestEffort",
+        (true, true) => "Guaranteed",
+        (true, false) => "Burstable",
+    }
+}
+
+/// A pod with its defaults.
+#[cfg(test)]
+pub(super) fn defaulted(mut pod: Value) -> Value {
+    default_pod(&mut pod);
+    pod
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_floats_is_pulled_always() {
+        for (image, expected) in [
+            ("nginx", "latest"),
+            ("nginx:latest", "latest"),
+            ("nginx:1.25", "1.25"),
+            ("registry:5000/nginx", "latest"),
+            ("registry:5000/nginx:1", "1"),
+            ("nginx@sha256:abc", ""),
+        ] {
+            assert_eq!(tag(image), expected, "{image}");
+        }
+    }
+
+    #[test]
+    fn a_pod_is_completed() {
+        let pod = defaulted(json!({"spec": {
+            "containers": [{"name": "c", "image": "nginx:1", "ports": [{"containerPort": 80}],
+                "resources": {"limits": {"cpu": "1"}}, "livenessProbe": {"httpGet": {"port": 80}}}],
+            "volumes": [{"name": "v"}, {"name": "s", "secret": {"secretName": "x"}}],
+        }}));
+        let container = &pod["spec"]["containers"][0];
+        assert_eq!(container["imagePullPolicy"], "IfNotPresent");
+        assert_eq!(container["ports"][0]["protocol"], "TCP");
+        assert_eq!(container["resources"]["requests"]["cpu"], "1");
+        assert_eq!(container["livenessProbe"]["httpGet"], json!({"port": 80, "path": "/", "scheme": "HTTP"}));
+        assert_eq!(pod["spec"]["volumes"][0]["emptyDir"], json!({}));
+        assert_eq!(pod["spec"]["volumes"][1]["secret"]["defaultMode"], 420);
+        assert_eq!(pod["spec"]["terminationGracePeriodSeconds"], 30);
+    }
+
+    #[test]
+    fn quality_follows_requests_and_limits() {
+        let pod = |resources: Value| json!({"spec": {"containers": [{"resources": resources}]}});
+        assert_eq!(quality_of_service(&pod(json!({}))), "BestEffort");
+        assert_eq!(quality_of_service(&pod(json!({"requests": {"cpu": "1"}}))), "Burstable");
+        let limits = json!({"cpu": "1", "memory": "1Gi"});
+        assert_eq!(quality_of_service(&pod(json!({"requests": limits, "limits": limits}))), "Guaranteed");
+    }
+}

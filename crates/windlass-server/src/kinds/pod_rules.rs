@@ -1,0 +1,286 @@
+//! What pods and pod templates must be like.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+
+use super::quantity::amount;
+use crate::registry::{Errors, Path, Tree, config_key, dns_label, dns_subdomain, port_name, qualified_name};
+
+pub(super) fn validate_pod(pod: &Value, errors: &mut Errors) {
+    if let Some(spec) = pod.at(&["spec"]) {
+        validate_spec(spec, &Path::new("spec"), errors);
+    }
+    let name = pod.text(&["spec", "nodeName"]);
+    if !name.is_empty() {
+        errors.invalid_each(&Path::new("spec.nodeName"), name, dns_subdomain(name));
+    }
+}
+
+/// A pod spec, of a pod or of a template.
+pub(super) fn validate_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let volumes = validate_volumes(spec, path, errors);
+    if spec.items(&["containers"]).is_empty() {
+        errors.required(&path.child("containers"), "");
+    }
+    let mut names = HashSet::new();
+    for list in ["containers", "initContainers", "ephemeralContainers"] {
+        let list_path = path.child(list);
+        for (index, container) in spec.items(&[list]).iter().enumerate() {
+            let place = list_path.index(index);
+            let name = container.text(&["name"]);
+            if name.is_empty() {
+                errors.required(&place.child("name"), "");
+            } else {
+                errors.invalid_each(&place.child("name"), name, dns_label(name));
+                if !names.insert(name) {
+                    errors.duplicate(&place.child("name"), name);
+                }
+            }
+            validate_container(container, &volumes, &place, errors);
+        }
+    }
+    one_of(spec, "restartPolicy", &["Always", "OnFailure", "Never"], path, errors);
+    one_of(spec, "dnsPolicy", &["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"], path, errors);
+    errors.not_negative(&path.child("terminationGracePeriodSeconds"), spec.int(&["terminationGracePeriodSeconds"]));
+    let deadline = spec.int(&["activeDeadlineSeconds"]);
+    if let Some(deadline) = deadline.filter(|deadline| !(1..=i64::from(i32::MAX)).contains(deadline)) {
+        errors.invalid(&path.child("activeDeadlineSeconds"), &deadline, "must be between 1 and 2147483647, inclusive");
+    }
+    for field in ["hostname", "subdomain"] {
+        let text = spec.text(&[field]);
+        if !text.is_empty() {
+            errors.invalid_each(&path.child(field), text, dns_label(text));
+        }
+    }
+    let account = spec.text(&["serviceAccountName"]);
+    if !account.is_empty() {
+        errors.invalid_each(&path.child("serviceAccountName"), account, dns_subdomain(account));
+    }
+    crate::registry::validate_labels(spec.at(&["nodeSelector"]), &path.child("nodeSelector"), errors);
+    validate_tolerations(spec, path, errors);
+}
+
+fn validate_volumes<'v>(spec: &'v Value, path: &Path<'_>, errors: &mut Errors) -> HashSet<&'v str> {
+    let list = path.child("volumes");
+    let mut names = HashSet::new();
+    for (index, volume) in spec.items(&["volumes"]).iter().enumerate() {
+        let place = list.index(index);
+        let name = volume.text(&["name"]);
+        if name.is_empty() {
+            errors.required(&place.child("name"), "");
+        } else {
+            errors.invalid_each(&place.child("name"), name, dns_label(name));
+            if !names.insert(name) {
+                errors.duplicate(&place.child("name"), name);
+            }
+        }
+        let mut sources = volume.entries(&[]).filter(|(key, source)| *key != "name" && !source.is_null());
+        sources.next();
+        for (source, _) in sources {
+            errors.forbidden(&place.child(source), "may not specify more than 1 volume type");
+        }
+        for (source, field) in [("secret", "secretName"), ("configMap", "name"), ("persistentVolumeClaim", "claimName")] {
+            if volume.at(&[source]).is_some() && volume.text(&[source, field]).is_empty() {
+                errors.required(&place.child(source).child(field), "");
+            }
+        }
+    }
+    names
+}
+
+fn validate_container(container: &Value, volumes: &HashSet<&str>, path: &Path<'_>, errors: &mut Errors) {
+    let image = container.text(&["image"]);
+    if image.is_empty() {
+        errors.required(&path.child("image"), "");
+    } else if image.trim() != image {
+        errors.invalid(&path.child("image"), image, "must not have leading or trailing whitespace");
+    }
+    one_of(container, "imagePullPolicy", &["Always", "IfNotPresent", "Never"], path, errors);
+    one_of(container, "terminationMessagePolicy", &["File", "FallbackToLogsOnError"], path, errors);
+    validate_ports(container, path, errors);
+    let env = path.child("env");
+    for (index, variable) in container.items(&["env"]).iter().enumerate() {
+        let place = env.index(index);
+        let name = variable.text(&["name"]);
+        if name.is_empty() {
+            errors.required(&place.child("name"), "");
+        } else if !name.bytes().all(|byte| (b' '..=b'~').contains(&byte) && byte != b'=') {
+            let text =
+                "a valid environment variable name must consist only of printable ASCII characters other than '='";
+            errors.invalid(&place.child("name"), name, text);
+        }
+        validate_env_source(variable, &place, errors);
+    }
+    let mounts = path.child("volumeMounts");
+    let mut paths = HashSet::new();
+    for (index, mount) in container.items(&["volumeMounts"]).iter().enumerate() {
+        let place = mounts.index(index);
+        let name = mount.text(&["name"]);
+        if name.is_empty() {
+            errors.required(&place.child("name"), "");
+        } else if !volumes.contains(name) {
+            errors.not_found(&place.child("name"), name);
+        }
+        let mount_path = mount.text(&["mountPath"]);
+        if mount_path.is_empty() {
+            errors.required(&place.child("mountPath"), "");
+        } else if !paths.insert(mount_path) {
+            errors.invalid(&place.child("mountPath"), mount_path, "must be unique");
+        }
+    }
+    validate_resources(container, path, errors);
+    for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
+        validate_probe(container, probe, path, errors);
+    }
+}
+
+fn validate_ports(container: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let ports = path.child("ports");
+    let (mut names, mut hosts) = (HashSet::new(), HashSet::new());
+    for (index, port) in container.items(&["ports"]).iter().enumerate() {
+        let place = ports.index(index);
+        let name = port.text(&["name"]);
+        if !name.is_empty() {
+            errors.invalid_each(&place.child("name"), name, port_name(name));
+            if !names.insert(name) {
+                errors.duplicate(&place.child("name"), name);
+            }
+        }
+        match port.int(&["containerPort"]).unwrap_or_default() {
+            0 => errors.required(&place.child("containerPort"), ""),
+            number => in_port_range(number, &place.child("containerPort"), errors),
+        }
+        if let Some(number) = port.int(&["hostPort"]).filter(|number| *number != 0) {
+            in_port_range(number, &place.child("hostPort"), errors);
+            let key = format!("{}/{}/{number}", port.text(&["protocol"]), port.text(&["hostIP"]));
+            if !hosts.insert(key.clone()) {
+                errors.duplicate(&place.child("hostPort"), &key);
+            }
+        }
+        if port.text(&["protocol"]).is_empty() {
+            errors.required(&place.child("protocol"), "");
+        } else {
+            one_of(port, "protocol", &["SCTP", "TCP", "UDP"], &place, errors);
+        }
+    }
+}
+
+/// Ports are numbers from 1 to 65535.
+pub(super) fn in_port_range(number: i64, path: &Path<'_>, errors: &mut Errors) {
+    if !(1..=65535).contains(&number) {
+        errors.invalid(path, &number, "must be between 1 and 65535, inclusive");
+    }
+}
+
+fn validate_env_source(variable: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let Some(source) = variable.at(&["valueFrom"]) else { return };
+    let path = path.child("valueFrom");
+    if !variable.text(&["value"]).is_empty() {
+        errors.invalid(&path, "", "may not be specified when `value` is not empty");
+    }
+    match source.entries(&[]).filter(|(_, source)| !source.is_null()).count() {
+        0 => errors.invalid(
+            &path,
+            "",
+            "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`",
+        ),
+        1 => {}
+        _ => errors.invalid(&path, "", "may not have more than one field specified at a time"),
+    }
+    for reference in ["configMapKeyRef", "secretKeyRef"] {
+        if let Some(selector) = source.at(&[reference]) {
+            let place = path.child(reference);
+            if selector.text(&["name"]).is_empty() {
+                errors.required(&place.child("name"), "");
+            }
+            match selector.text(&["key"]) {
+                "" => errors.required(&place.child("key"), ""),
+                key => errors.invalid_each(&place.child("key"), key, config_key(key)),
+            }
+        }
+    }
+}
+
+fn validate_resources(container: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let path = path.child("resources");
+    for list in ["limits", "requests"] {
+        let list_path = path.child(list);
+        for (name, quantity) in container.entries(&["resources", list]) {
+            let place = list_path.key(name);
+            let shown = quantity.as_str().unwrap_or_default();
+            let native = matches!(name.as_str(), "cpu" | "memory" | "ephemeral-storage" | "storage")
+                || name.starts_with("hugepages-");
+            if !native {
+                errors.invalid_each(&place, name, qualified_name(name));
+                if !name.contains('/') {
+                    errors.invalid(&place, name, "must be a standard resource type or fully qualified");
+                    errors.invalid(&place, name, "must be a standard resource for containers");
+                }
+            }
+            let value = amount(shown).unwrap_or_default();
+            if value < 0.0 {
+                errors.invalid(&place, shown, "must be greater than or equal to 0");
+            }
+            if list == "requests" {
+                let limit = container.text(&["resources", "limits", name]);
+                if amount(limit).is_some_and(|limit| value > limit) {
+                    errors.invalid(&list_path, shown, &format!("must be less than or equal to {name} limit of {limit}"));
+                }
+            }
+        }
+    }
+}
+
+fn validate_probe(container: &Value, kind: &str, path: &Path<'_>, errors: &mut Errors) {
+    let Some(probe) = container.at(&[kind]) else { return };
+    let place = path.child(kind);
+    let handlers = ["exec", "httpGet", "tcpSocket", "grpc"];
+    match handlers.iter().filter(|handler| probe.at(&[handler]).is_some()).count() {
+        0 => errors.required(&place, "must specify a handler type"),
+        1 => {}
+        _ => errors.forbidden(&place, "may not specify more than 1 handler type"),
+    }
+    for field in ["initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"] {
+        errors.not_negative(&place.child(field), probe.int(&[field]));
+    }
+    let threshold = probe.int(&["successThreshold"]).unwrap_or(1);
+    if kind != "readinessProbe" && threshold != 1 {
+        errors.invalid(&place.child("successThreshold"), &threshold, "must be 1");
+    }
+}
+
+fn validate_tolerations(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let list = path.child("tolerations");
+    for (index, toleration) in spec.items(&["tolerations"]).iter().enumerate() {
+        let place = list.index(index);
+        let (key, operator) = (toleration.text(&["key"]), toleration.text(&["operator"]));
+        if !key.is_empty() {
+            errors.invalid_each(&place.child("key"), key, qualified_name(key));
+        } else if operator != "Exists" {
+            let text = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
+            errors.invalid(&place.child("operator"), operator, text);
+        }
+        let effect = toleration.text(&["effect"]);
+        if toleration.int(&["tolerationSeconds"]).is_some() && effect != "NoExecute" {
+            let text = "effect must be 'NoExecute' when `tolerationSeconds` is set";
+            errors.invalid(&place.child("effect"), effect, text);
+        }
+        if !matches!(operator, "" | "Equal" | "Exists") {
+            errors.unsupported(&place.child("operator"), operator, &["Equal", "Exists"]);
+        }
+        if operator == "Exists" && !toleration.text(&["value"]).is_empty() {
+            let text = "value must be empty when `operator` is 'Exists'";
+            errors.invalid(&place.child("operator"), toleration, text);
+        }
+        one_of(toleration, "effect", &["NoSchedule", "PreferNoSchedule", "NoExecute"], &place, errors);
+    }
+}
+
+/// A text that must be one of a few, if it is there.
+pub(super) fn one_of(value: &Value, field: &str, known: &[&str], path: &Path<'_>, errors: &mut Errors) {
+    let text = value.text(&[field]);
+    if !text.is_empty() && !known.contains(&text) {
+        errors.unsupported(&path.child(field), text, known);
+    }
+}

@@ -1,0 +1,486 @@
+//! Workloads: kinds with a pod template.
+
+use serde_json::{Value, json};
+use windlass_api::{LabelSelector, Operator, Requirement};
+
+use super::{pod_defaults::default_template, pod_rules::validate_spec};
+use crate::registry::{
+    Errors, Path, Tree, as_object, default_pointer, default_to, entry_mut, label_value, metadata_mut,
+    object_mut, qualified_name, requirement, validate_annotations, validate_labels,
+};
+
+const SPEC: Path<'static> = Path::new("spec");
+
+// === defaults ===
+
+pub(super) fn default_deployment(object: &mut Value) {
+    let spec = object_mut(object, "spec");
+    default_pointer(spec, "replicas", 1);
+    default_pointer(spec, "revisionHistoryLimit", 10);
+    default_pointer(spec, "progressDeadlineSeconds", 600);
+    let strategy = as_object(spec.entry("strategy").or_insert(Value::Null));
+    default_to(strategy, "type", "RollingUpdate");
+    if strategy.text(&["type"]) == "RollingUpdate" {
+        let rolling = as_object(strategy.entry("rollingUpdate").or_insert(Value::Null));
+        default_pointer(rolling, "maxUnavailable", "25%");
+        default_pointer(rolling, "maxSurge", "25%");
+    }
+    template(object);
+}
+
+pub(super) fn default_replica_set(object: &mut Value) {
+    default_pointer(object_mut(object, "spec"), "replicas", 1);
+    template(object);
+}
+
+pub(super) fn default_replication_controller(object: &mut Value) {
+    let labels = object.at(&["spec", "template", "metadata", "labels"]).cloned();
+    let spec = object_mut(object, "spec");
+    default_pointer(spec, "replicas", 1);
+    if let Some(labels) = labels {
+        if spec.entries(&["selector"]).next().is_none() {
+            spec.insert("selector".to_owned(), labels.clone());
+        }
+        let metadata = metadata_mut(object);
+        if metadata.entries(&["labels"]).next().is_none() {
+            metadata.insert("labels".to_owned(), labels);
+        }
+    }
+    template(object);
+}
+
+pub(super) fn default_stateful_set(object: &mut Value) {
+    let spec = object_mut(object, "spec");
+    default_pointer(spec, "replicas", 1);
+    default_pointer(spec, "revisionHistoryLimit", 10);
+    default_to(spec, "podManagementPolicy", "OrderedReady");
+    let strategy = as_object(spec.entry("updateStrategy").or_insert(Value::Null));
+    if strategy.text(&["type"]).is_empty() {
+        strategy.insert("type".to_owned(), "RollingUpdate".into());
+        strategy.entry("rollingUpdate").or_insert_with(|| json!({}));
+    }
+    if let Some(Value::Object(rolling)) = strategy.get_mut("rollingUpdate") {
+        default_pointer(rolling, "partition", 0);
+    }
+    let retention = as_object(spec.entry("persistentVolumeClaimRetentionPolicy").or_insert(Value::Null));
+    default_to(retention, "whenDeleted", "Retain");
+    default_to(retention, "whenScaled", "Retain");
+    if let Some(Value::Array(claims)) = spec.get_mut("volumeClaimTemplates") {
+        for claim in claims {
+            let map = as_object(claim);
+            map.insert("kind".to_owned(), "PersistentVolumeClaim".into());
+            map.insert("apiVersion".to_owned(), "v1".into());
+            default_pointer(object_mut(claim, "spec"), "volumeMode", "Filesystem");
+            default_to(object_mut(claim, "status"), "phase", "Pending");
+        }
+    }
+    template(object);
+}
+
+pub(super) fn default_daemon_set(object: &mut Value) {
+    let spec = object_mut(object, "spec");
+    default_pointer(spec, "revisionHistoryLimit", 10);
+    let strategy = as_object(spec.entry("updateStrategy").or_insert(Value::Null));
+    default_to(strategy, "type", "RollingUpdate");
+    if strategy.text(&["type"]) == "RollingUpdate" {
+        let rolling = as_object(strategy.entry("rollingUpdate").or_insert(Value::Null));
+        default_pointer(rolling, "maxUnavailable", 1);
+        default_pointer(rolling, "maxSurge", 0);
+    }
+    template(object);
+}
+
+pub(super) fn default_job(object: &mut Value) {
+    let labels = object.at(&["spec", "template", "metadata", "labels"]).cloned();
+    default_job_spec(object);
+    if let Some(labels) = labels {
+        let metadata = metadata_mut(object);
+        if metadata.entries(&["labels"]).next().is_none() {
+            metadata.insert("labels".to_owned(), labels);
+        }
+    }
+}
+
+pub(super) fn default_cron_job(object: &mut Value) {
+    let spec = object_mut(object, "spec");
+    default_to(spec, "concurrencyPolicy", "Allow");
+    default_pointer(spec, "suspend", false);
+    default_pointer(spec, "successfulJobsHistoryLimit", 3);
+    default_pointer(spec, "failedJobsHistoryLimit", 1);
+    if let Some(job) = spec.get_mut("jobTemplate").and_then(|template| entry_mut(template, "spec")) {
+        // Only the pods in it are completed here, the job when it is made.
+        default_template(job, "template");
+    }
+}
+
+fn default_job_spec(object: &mut Value) {
+    let spec = object_mut(object, "spec");
+    if spec.at(&["completions"]).is_none() && spec.at(&["parallelism"]).is_none() {
+        default_pointer(spec, "completions", 1);
+    }
+    default_pointer(spec, "parallelism", 1);
+    let limit = if spec.at(&["backoffLimitPerIndex"]).is_some() { i64::from(i32::MAX) } else { 6 };
+    default_pointer(spec, "backoffLimit", limit);
+    default_pointer(spec, "completionMode", "NonIndexed");
+    default_pointer(spec, "suspend", false);
+    let replacement = if spec.at(&["podFailurePolicy"]).is_some() { "Failed" } else { "TerminatingOrFailed" };
+    default_pointer(spec, "podReplacementPolicy", replacement);
+    default_pointer(spec, "manualSelector", false);
+    template(object);
+}
+
+fn template(object: &mut Value) {
+    if let Some(spec) = entry_mut(object, "spec") {
+        default_template(spec, "template");
+    }
+}
+
+// === before storing ===
+
+pub(super) fn prepare_daemon_set_create(object: &mut Value) {
+    // A deprecated annotation that the kind still keeps; the stored field has no place in apps/v1.
+    set_template_generation(object, 1);
+}
+
+pub(super) fn prepare_daemon_set_update(new: &mut Value, old: &Value) {
+    let key = ["metadata", "annotations", TEMPLATE_GENERATION];
+    let generation = old.text(&key).parse().unwrap_or(1);
+    let same = new.at(&["spec", "template"]) == old.at(&["spec", "template"]);
+    set_template_generation(new, if same { generation } else { generation + 1 });
+}
+
+const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+
+fn set_template_generation(object: &mut Value, generation: i64) {
+    let annotations = as_object(metadata_mut(object).entry("annotations").or_insert(Value::Null));
+    annotations.insert(TEMPLATE_GENERATION.to_owned(), generation.to_string().into());
+}
+
+/// Jobs find their pods by the job's uid, unless their author takes care of that.
+pub(super) fn prepare_job_create(object: &mut Value) {
+    if object.flag(&["spec", "manualSelector"]) {
+        return;
+    }
+    let (name, uid) = (object.text(&["metadata", "name"]).to_owned(), object.text(&["metadata", "uid"]).to_owned());
+    let spec = object_mut(object, "spec");
+    let template = spec.entry("template").or_insert(Value::Null);
+    let labels = as_object(metadata_mut(template).entry("labels").or_insert(Value::Null));
+    for (key, value) in [
+        ("controller-uid", &uid),
+        ("job-name", &name),
+        ("batch.kubernetes.io/controller-uid", &uid),
+        ("batch.kubernetes.io/job-name", &name),
+    ] {
+        default_to(labels, key, value.clone());
+    }
+    let selector = as_object(spec.entry("selector").or_insert(Value::Null));
+    let labels = as_object(selector.entry("matchLabels").or_insert(Value::Null));
+    default_to(labels, "batch.kubernetes.io/controller-uid", uid);
+}
+
+// === rules ===
+
+pub(super) fn validate_deployment(object: &Value, errors: &mut Errors) {
+    validate_replicated(object, errors);
+    let Some(spec) = object.at(&["spec"]) else { return };
+    let path = SPEC.child("strategy");
+    match spec.text(&["strategy", "type"]) {
+        "Recreate" => {
+            if spec.at(&["strategy", "rollingUpdate"]).is_some() {
+                let text = "may not be specified when strategy `type` is 'Recreate'";
+                errors.forbidden(&path.child("rollingUpdate"), text);
+            }
+        }
+        "RollingUpdate" => {
+            let rolling = path.child("rollingUpdate");
+            validate_rolling(spec, ["strategy", "rollingUpdate"], &rolling, errors);
+        }
+        _ => {
+            let strategy = spec.at(&["strategy"]).unwrap_or(&Value::Null);
+            errors.unsupported(&path, strategy, &["Recreate", "RollingUpdate"]);
+        }
+    }
+    errors.not_negative(&SPEC.child("revisionHistoryLimit"), spec.int(&["revisionHistoryLimit"]));
+    let deadline = spec.int(&["progressDeadlineSeconds"]);
+    errors.not_negative(&SPEC.child("progressDeadlineSeconds"), deadline);
+    let ready = spec.int(&["minReadySeconds"]).unwrap_or_default();
+    if let Some(deadline) = deadline.filter(|deadline| *deadline <= ready) {
+        errors.invalid(&SPEC.child("progressDeadlineSeconds"), &deadline, "must be greater than minReadySeconds");
+    }
+}
+
+pub(super) fn validate_replica_set(object: &Value, errors: &mut Errors) {
+    validate_replicated(object, errors);
+}
+
+pub(super) fn validate_replication_controller(object: &Value, errors: &mut Errors) {
+    let Some(spec) = object.at(&["spec"]) else { return };
+    errors.not_negative(&SPEC.child("replicas"), spec.int(&["replicas"]));
+    if spec.entries(&["selector"]).next().is_none() {
+        errors.required(&SPEC.child("selector"), "");
+    }
+    let selector = spec.entries(&["selector"]);
+    let equals = |(key, value): (&String, &Value)| {
+        Requirement::new(key, Operator::Equals, [value.as_str().unwrap_or_default()])
+    };
+    let selector = LabelSelector::new(selector.map(equals).collect());
+    validate_template(spec, &selector, Some("ReplicationController"), errors);
+}
+
+pub(super) fn validate_stateful_set(object: &Value, errors: &mut Errors) {
+    validate_replicated(object, errors);
+    let Some(spec) = object.at(&["spec"]) else { return };
+    super::pod_rules::one_of(spec, "podManagementPolicy", &["OrderedReady", "Parallel"], &SPEC, errors);
+    let path = SPEC.child("updateStrategy");
+    match spec.text(&["updateStrategy", "type"]) {
+        "OnDelete" | "RollingUpdate" => {}
+        other => errors.invalid(&path, other, "must be 'RollingUpdate' or 'OnDelete'"),
+    }
+}
+
+pub(super) fn validate_stateful_set_update(new: &Value, old: &Value, errors: &mut Errors) {
+    const FREE: [&str; 7] = [
+        "replicas",
+        "ordinals",
+        "template",
+        "updateStrategy",
+        "revisionHistoryLimit",
+        "persistentVolumeClaimRetentionPolicy",
+        "minReadySeconds",
+    ];
+    let rest = |object: &Value| {
+        let mut spec = object.at(&["spec"]).cloned().unwrap_or_default();
+        FREE.iter().for_each(|key| drop(as_object(&mut spec).shift_remove(*key)));
+        spec
+    };
+    if rest(new) != rest(old) {
+        let text = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', \
+                    'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden";
+        errors.forbidden(&SPEC, text);
+    }
+}
+
+pub(super) fn validate_daemon_set(object: &Value, errors: &mut Errors) {
+    let Some(spec) = object.at(&["spec"]) else { return };
+    let selector = validate_selector(spec, "daemonset", errors);
+    validate_template(spec, &selector, Some("DaemonSet"), errors);
+    errors.not_negative(&SPEC.child("minReadySeconds"), spec.int(&["minReadySeconds"]));
+    let path = SPEC.child("updateStrategy");
+    match spec.text(&["updateStrategy", "type"]) {
+        "OnDelete" | "RollingUpdate" => {}
+        other => errors.unsupported(&path, other, &["RollingUpdate", "OnDelete"]),
+    }
+}
+
+pub(super) fn validate_job(object: &Value, errors: &mut Errors) {
+    let Some(spec) = object.at(&["spec"]) else { return };
+    for field in ["parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"] {
+        errors.not_negative(&SPEC.child(field), spec.int(&[field]));
+    }
+    let selector = selector_of(spec);
+    let place = SPEC.child("template");
+    let template = spec.at(&["template"]).unwrap_or(&Value::Null);
+    if !selector.matches(|key| template.at(&["metadata", "labels", key]).and_then(Value::as_str)) {
+        let labels = template.at(&["metadata", "labels"]).unwrap_or(&Value::Null);
+        errors.invalid(&place.child("metadata.labels"), labels, "`selector` does not match template `labels`");
+    }
+    validate_job_template(template, &place, errors);
+}
+
+pub(super) fn validate_job_update(new: &Value, old: &Value, errors: &mut Errors) {
+    for field in ["selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex"] {
+        errors.immutable(&SPEC.child(field), new.at(&["spec", field]), old.at(&["spec", field]));
+    }
+    if new.text(&["spec", "completionMode"]) != "Indexed" {
+        errors.immutable(&SPEC.child("completions"), new.at(&["spec", "completions"]), old.at(&["spec", "completions"]));
+    }
+    let suspended = old.flag(&["spec", "suspend"]) && old.at(&["status", "startTime"]).is_none();
+    if !suspended {
+        errors.immutable(&SPEC.child("template"), new.at(&["spec", "template"]), old.at(&["spec", "template"]));
+    }
+}
+
+pub(super) fn validate_cron_job(object: &Value, errors: &mut Errors) {
+    let Some(spec) = object.at(&["spec"]) else { return };
+    let schedule = spec.text(&["schedule"]);
+    if schedule.is_empty() {
+        errors.required(&SPEC.child("schedule"), "");
+    } else {
+        let fields = schedule.split_whitespace().count();
+        if !schedule.starts_with('@') && fields != 5 {
+            let text = format!("expected exactly 5 fields, found {fields}: [{schedule}]");
+            errors.invalid(&SPEC.child("schedule"), schedule, &text);
+        }
+    }
+    super::pod_rules::one_of(spec, "concurrencyPolicy", &["Allow", "Forbid", "Replace"], &SPEC, errors);
+    let place = SPEC.child("jobTemplate.spec.template");
+    let template = spec.at(&["jobTemplate", "spec", "template"]).unwrap_or(&Value::Null);
+    validate_job_template(template, &place, errors);
+    let name = object.text(&["metadata", "name"]);
+    if name.len() > 52 {
+        errors.invalid(&Path::new("metadata.name"), name, "must be no more than 52 characters");
+    }
+}
+
+fn validate_job_template(template: &Value, place: &Path<'_>, errors: &mut Errors) {
+    validate_pod_template(template, place, errors);
+    let policy = template.text(&["spec", "restartPolicy"]);
+    if !matches!(policy, "OnFailure" | "Never") {
+        let path = place.child("spec.restartPolicy");
+        if policy.is_empty() || policy == "Always" {
+            let text = "valid values: \"OnFailure\", \"Never\"";
+            errors.required(&path, text);
+        } else {
+            errors.unsupported(&path, policy, &["OnFailure", "Never"]);
+        }
+    }
+}
+
+/// Replicas, a selector, and a template that it selects.
+fn validate_replicated(object: &Value, errors: &mut Errors) {
+    let nothing = json!({});
+    let spec = object.at(&["spec"]).unwrap_or(&nothing);
+    errors.not_negative(&SPEC.child("replicas"), spec.int(&["replicas"]));
+    errors.not_negative(&SPEC.child("minReadySeconds"), spec.int(&["minReadySeconds"]));
+    let noun = if object.text(&["kind"]) == "StatefulSet" { "statefulset" } else { "deployment" };
+    let selector = validate_selector(spec, noun, errors);
+    validate_template(spec, &selector, Some("ReplicaSet"), errors);
+}
+
+fn validate_selector(spec: &Value, noun: &str, errors: &mut Errors) -> LabelSelector {
+    let path = SPEC.child("selector");
+    let Some(selector) = spec.at(&["selector"]) else {
+        errors.required(&path, "");
+        return LabelSelector::default();
+    };
+    let labels = path.child("matchLabels");
+    for (key, value) in selector.entries(&["matchLabels"]) {
+        errors.invalid_each(&labels, key, qualified_name(key));
+        let value = value.as_str().unwrap_or_default();
+        errors.invalid_each(&labels, value, label_value(value));
+    }
+    let expressions = path.child("matchExpressions");
+    for (index, expression) in selector.items(&["matchExpressions"]).iter().enumerate() {
+        let place = expressions.index(index);
+        let values = expression.items(&["values"]);
+        match expression.text(&["operator"]) {
+            "In" | "NotIn" if values.is_empty() => {
+                errors.required(&place.child("values"), "must be specified when `operator` is 'In' or 'NotIn'");
+            }
+            "Exists" | "DoesNotExist" if !values.is_empty() => {
+                let text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
+                errors.forbidden(&place.child("values"), text);
+            }
+            "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
+            other => errors.invalid(&place.child("operator"), other, "not a valid selector operator"),
+        }
+        let key = expression.text(&["key"]);
+        errors.invalid_each(&place.child("key"), key, qualified_name(key));
+    }
+    if selector.entries(&["matchLabels"]).next().is_none() && selector.items(&["matchExpressions"]).is_empty() {
+        errors.invalid(&path, selector, &format!("empty selector is invalid for {noun}"));
+    }
+    selector_of(spec)
+}
+
+/// `spec.selector` of a workload; what cannot be read of it selects everything.
+fn selector_of(spec: &Value) -> LabelSelector {
+    let labels = spec.entries(&["selector", "matchLabels"]).map(|(key, value)| {
+        Requirement::new(key, Operator::Equals, [value.as_str().unwrap_or_default()])
+    });
+    let expressions = spec.items(&["selector", "matchExpressions"]).iter().filter_map(requirement);
+    LabelSelector::new(labels.chain(expressions).collect())
+}
+
+/// A template whose pods are meant to run for ever.
+fn validate_template(spec: &Value, selector: &LabelSelector, noun: Option<&str>, errors: &mut Errors) {
+    let path = SPEC.child("template");
+    let template = spec.at(&["template"]).unwrap_or(&Value::Null);
+    let labels = template.at(&["metadata", "labels"]);
+    if !selector.is_empty() && !selector.matches(|key| labels.and_then(|labels| labels.at(&[key])?.as_str())) {
+        let shown = labels.unwrap_or(&Value::Null);
+        errors.invalid(&path.child("metadata.labels"), shown, "`selector` does not match template `labels`");
+    }
+    validate_pod_template(template, &path, errors);
+    let policy = template.text(&["spec", "restartPolicy"]);
+    if policy != "Always" {
+        errors.unsupported(&path.child("spec.restartPolicy"), policy, &["Always"]);
+    }
+    if let Some(noun) = noun.filter(|_| template.at(&["spec", "activeDeadlineSeconds"]).is_some()) {
+        let text = format!("activeDeadlineSeconds in {noun} is not Supported");
+        errors.forbidden(&path.child("spec.activeDeadlineSeconds"), &text);
+    }
+}
+
+fn validate_pod_template(template: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let nothing = json!({});
+    let metadata = template.at(&["metadata"]).unwrap_or(&nothing);
+    validate_labels(metadata.at(&["labels"]), &path.child("labels"), errors);
+    validate_annotations(metadata, &path.child("annotations"), errors);
+    validate_spec(template.at(&["spec"]).unwrap_or(&nothing), &path.child("spec"), errors);
+    if !template.items(&["spec", "ephemeralContainers"]).is_empty() {
+        let text = "ephemeral containers not allowed in pod template";
+        errors.forbidden(&path.child("spec.ephemeralContainers"), text);
+    }
+}
+
+fn validate_rolling(spec: &Value, at: [&str; 2], path: &Path<'_>, errors: &mut Errors) {
+    let [strategy, rolling] = at;
+    let mut all_zero = true;
+    for field in ["maxUnavailable", "maxSurge"] {
+        let value = spec.at(&[strategy, rolling, field]).unwrap_or(&Value::Null);
+        let place = path.child(field);
+        let percent = value.as_str().and_then(|text| text.strip_suffix('%')).and_then(|text| text.parse::<i64>().ok());
+        match (value, percent) {
+            (Value::String(text), None) => {
+                let rule = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', \
+                            regex used for validation is '[0-9]+%')";
+                errors.invalid(&place, text, rule);
+            }
+            _ => errors.not_negative(&place, value.as_i64()),
+        }
+        all_zero &= percent.or(value.as_i64()).unwrap_or_default() == 0;
+        if field == "maxUnavailable" && percent.is_some_and(|percent| percent > 100) {
+            errors.invalid(&place, value, "must not be greater than 100%");
+        }
+    }
+    if all_zero {
+        let value = spec.at(&[strategy, rolling, "maxUnavailable"]).unwrap_or(&Value::Null);
+        errors.invalid(&path.child("maxUnavailable"), value, "may not be 0 when `maxSurge` is 0");
+    }
+}
+
+pub(super) fn selector_is_immutable(new: &Value, old: &Value, errors: &mut Errors) {
+    errors.immutable(&SPEC.child("selector"), new.at(&["spec", "selector"]), old.at(&["spec", "selector"]));
+}
+
+pub(super) fn validate_deployment_status(new: &Value, old: &Value, errors: &mut Errors) {
+    counts(new, &["updatedReplicas", "readyReplicas", "availableReplicas"], &["unavailableReplicas"], errors);
+    let count = |object: &Value| object.int(&["status", "collisionCount"]);
+    if count(old) > count(new) {
+        let path = Path::new("status.collisionCount");
+        errors.invalid(&path, &count(new).unwrap_or_default(), "cannot be decremented");
+    }
+}
+
+pub(super) fn validate_replica_set_status(new: &Value, _old: &Value, errors: &mut Errors) {
+    counts(new, &["fullyLabeledReplicas", "readyReplicas", "availableReplicas"], &[], errors);
+}
+
+/// Counts are not negative, and parts are not more than the whole.
+fn counts(object: &Value, parts: &[&str], others: &[&str], errors: &mut Errors) {
+    let path = Path::new("status");
+    let count = |field: &str| object.int(&["status", field]).unwrap_or_default();
+    for field in ["observedGeneration", "replicas"].iter().chain(parts).chain(others) {
+        errors.not_negative(&path.child(field), object.int(&["status", field]));
+    }
+    for field in parts {
+        if count(field) > count("replicas") {
+            errors.invalid(&path.child(field), &count(field), "cannot be greater than status.replicas");
+        }
+    }
+    if count("availableReplicas") > count("readyReplicas") {
+        let text = "cannot be greater than readyReplicas";
+        errors.invalid(&path.child("availableReplicas"), &count("availableReplicas"), text);
+    }
+}

@@ -1,0 +1,356 @@
+//! The semantics of the API's verbs, for built-in kinds and custom resources alike.
+//!
+//! Everything between HTTP and storage: a request arrives as a [`Target`] with parameters and leaves as an [`Item`], an
+//! [`ItemList`], a [`WatchSession`] or a [`Status`]. What differs between kinds is in their [`Strategy`], mostly as
+//! columns of a table ([`Rules`]).
+//!
+//! Guaranteed: a write is validated and admitted before it is stored, against the very object that it replaces; whoever
+//! has seen a write answered reads it; an update that changes nothing is not written. Bodies in storage are decoded only
+//! where their content matters (selectors on fields, patches, updates).
+//!
+//! Not done here: authentication and authorization, media types, tables, managedFields (dropped from what clients send).
+
+use std::{fmt, sync::Arc};
+
+use bytes::Bytes;
+use parking_lot::RwLock;
+use serde_json::Value;
+use windlass_api::{Clock, DryRun, Entropy, FieldValidation, GroupResource, Status};
+
+use crate::{
+    admission::Admission,
+    codec::Format,
+    encoded::Encoded,
+    storage::{CommitError, Revision, Storage, StorageError, StoredValue},
+    warning::Warnings,
+    watch_cache::WatchCache,
+};
+
+mod continue_token;
+mod create;
+mod delete;
+mod field;
+mod list;
+mod meta;
+mod names;
+mod patch;
+mod read;
+mod resource;
+mod scale;
+mod select;
+mod strategy;
+mod subresources;
+mod tree;
+mod update;
+mod watch;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use self::{
+    delete::DeleteParams,
+    field::{Errors, Path},
+    list::{ItemList, ListParams},
+    meta::{validate_annotations, validate_labels},
+    scale::requirement,
+    names::{NameRule, config_key, dns_label, dns_subdomain, label_value, port_name, qualified_name},
+    resource::{CustomShape, Conversion, ResourceInfo, ResourceTable, Shape, SubresourceInfo},
+    select::Derived,
+    strategy::{Deletion, Dependents, Effect, FieldRule, Generation, Rules, ScaleRule, StatusRule, Strategy, field_text},
+    tree::{
+        Tree, as_object, copy_key, default_pointer, default_to, entry_mut, items_mut, metadata_mut, object_mut, same,
+    },
+    watch::{WatchItem, WatchParams, WatchSession},
+};
+pub(crate) use self::{patch::PatchType, select::Selection};
+
+/// The registry. Clones are handles on the same one.
+#[derive(Clone)]
+pub(crate) struct Registry(Arc<Inner>);
+
+struct Inner {
+    storage: Arc<dyn Storage>,
+    watches: WatchCache<Derived>,
+    /// Swapped as a whole when custom resources come and go.
+    resources: RwLock<Arc<ResourceTable>>,
+    /// In the order in which they are asked.
+    admission: Vec<Arc<dyn Admission>>,
+    clock: Clock,
+    entropy: Entropy,
+}
+
+/// What a request is about.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub(crate) resource: Arc<ResourceInfo>,
+    /// From the path; none for cluster-scoped resources and for all namespaces.
+    pub(crate) namespace: Option<String>,
+    /// From the path; none for the collection.
+    pub(crate) name: Option<String>,
+    /// `status`, `scale`, …; one that the resource has.
+    pub(crate) subresource: Option<String>,
+}
+
+/// One object in one state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Item {
+    pub(crate) encoded: Encoded,
+    /// Of the write that led to this state; 0 for objects that were not stored (dry runs).
+    pub(crate) revision: Revision,
+}
+
+/// What a client sends.
+#[derive(Clone, Debug)]
+pub(crate) enum Body {
+    /// As it came.
+    Encoded {
+        bytes: Bytes,
+        format: Format,
+    },
+    /// From within the server.
+    Value(Value),
+}
+
+/// How to get.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct GetParams {
+    pub(crate) resource_version: Option<String>,
+}
+
+/// How to write.
+#[derive(Clone, Debug)]
+pub(crate) struct WriteParams {
+    pub(crate) dry_run: DryRun,
+    pub(crate) field_validation: FieldValidation,
+    /// For managedFields; the query's `fieldManager`, or the user agent up to its slash.
+    pub(crate) field_manager: String,
+    /// Collects what the client is told of its body even if the write fails.
+    pub(crate) warnings: Warnings,
+}
+
+/// A write that succeeded.
+#[derive(Clone, Debug)]
+pub(crate) struct Written {
+    pub(crate) answer: Answer,
+    /// Answered with 201.
+    pub(crate) created: bool,
+    /// For `Warning` headers.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// What a write is answered with.
+#[derive(Clone, Debug)]
+pub(crate) enum Answer {
+    Object(Item),
+    Status(Status),
+}
+
+impl Default for WriteParams {
+    fn default() -> Self {
+        Self {
+            dry_run: DryRun::No,
+            field_validation: FieldValidation::Warn,
+            field_manager: "unknown".to_owned(),
+            warnings: Warnings::default(),
+        }
+    }
+}
+
+// === impl Item ===
+
+impl Item {
+    /// The object as a tree.
+    pub(crate) fn value(&self) -> Value {
+        self.encoded.value(self.revision)
+    }
+
+    /// The object as JSON.
+    pub(crate) fn to_bytes(&self) -> Bytes {
+        self.encoded.to_bytes(self.revision)
+    }
+
+    /// Appends the object as JSON.
+    pub(crate) fn render(&self, out: &mut Vec<u8>) {
+        self.encoded.render(self.revision, out);
+    }
+
+    /// Appends the object as it stands in a list.
+    pub(crate) fn render_item(&self, out: &mut Vec<u8>) {
+        self.encoded.render_item(self.revision, out);
+    }
+
+    fn stored(value: &StoredValue) -> Result<Self, Status> {
+        let encoded = Encoded::from_storage(value.body.clone())
+            .map_err(|damage| Status::internal(format!("reading {}: {damage}", value.key)))?;
+        Ok(Self { encoded, revision: value.modified })
+    }
+}
+
+// === impl Target ===
+
+impl Target {
+    /// The collection of a resource, in one namespace or in all.
+    pub(crate) fn collection(resource: &Arc<ResourceInfo>, namespace: Option<&str>) -> Self {
+        let namespace = namespace.map(str::to_owned);
+        Self { resource: Arc::clone(resource), namespace, name: None, subresource: None }
+    }
+
+    /// One object.
+    pub(crate) fn object(resource: &Arc<ResourceInfo>, namespace: Option<&str>, name: &str) -> Self {
+        Self { name: Some(name.to_owned()), ..Self::collection(resource, namespace) }
+    }
+
+    /// The same object's subresource.
+    #[must_use]
+    pub(crate) fn subresource(mut self, subresource: &str) -> Self {
+        self.subresource = Some(subresource.to_owned());
+        self
+    }
+
+    /// The prefix of the keys of the collection.
+    fn prefix(&self) -> String {
+        match &self.namespace {
+            Some(namespace) => format!("{}{namespace}/", self.resource.prefix),
+            None => self.resource.prefix.clone(),
+        }
+    }
+
+    fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or_default()
+    }
+
+    fn namespace(&self) -> &str {
+        self.namespace.as_deref().unwrap_or_default()
+    }
+
+    fn group_resource(&self) -> GroupResource {
+        self.resource.group_resource()
+    }
+
+    /// The key of the object of that name.
+    fn key(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix())
+    }
+}
+
+// === impl Registry ===
+
+impl Registry {
+    /// A registry of these resources over a storage, which may hold objects already.
+    pub(crate) async fn new(
+        storage: Arc<dyn Storage>,
+        resources: Vec<Arc<ResourceInfo>>,
+        admission: Vec<Arc<dyn Admission>>,
+        clock: Clock,
+        entropy: Entropy,
+    ) -> Result<Self, Status> {
+        let registry = Self(Arc::new(Inner {
+            watches: WatchCache::new(Arc::clone(&storage)),
+            storage,
+            resources: RwLock::new(Arc::new(ResourceTable::new(resources))),
+            admission,
+            clock,
+            entropy,
+        }));
+        for resource in registry.resources().iter() {
+            if resource.strategy.rules().restores {
+                registry.restore(resource).await?;
+            }
+        }
+        Ok(registry)
+    }
+
+    /// What is served at the moment.
+    pub(crate) fn resources(&self) -> Arc<ResourceTable> {
+        Arc::clone(&self.0.resources.read())
+    }
+
+    /// Serves a changed set of resources from now on. `change` gets what is served and must be quick: it runs under a lock.
+    pub(crate) fn change_resources(&self, change: impl FnOnce(&ResourceTable) -> Vec<Arc<ResourceInfo>>) {
+        let mut resources = self.0.resources.write();
+        *resources = Arc::new(resources.next(change(&resources)));
+    }
+
+    /// The wall clock.
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.0.clock
+    }
+
+    /// The source of randomness.
+    pub(crate) fn entropy(&self) -> &Entropy {
+        &self.0.entropy
+    }
+
+    /// The plugins that are asked about writes.
+    pub(crate) fn admission(&self) -> &[Arc<dyn Admission>] {
+        &self.0.admission
+    }
+
+    /// One object in its stored version, if it is there.
+    pub(crate) async fn peek(&self, target: &Target) -> Result<Option<Item>, Status> {
+        self.stored(&target.key(target.name())).await?.as_ref().map(Item::stored).transpose()
+    }
+
+    /// The storage.
+    pub(crate) fn storage(&self) -> &Arc<dyn Storage> {
+        &self.0.storage
+    }
+
+    /// Closes all watches, as the loss of all connections would.
+    pub(crate) fn drop_watches(&self) {
+        self.0.watches.drop_all();
+    }
+
+    /// Shows a strategy with a memory of its own the objects that are stored.
+    async fn restore(&self, resource: &ResourceInfo) -> Result<(), Status> {
+        let query = crate::storage::RangeQuery::prefix(resource.prefix.clone());
+        let range = self.0.storage.range(query).await.map_err(|error| storage_failure(&error))?;
+        for value in &range.values {
+            resource.strategy.restore(&Item::stored(value)?.value());
+        }
+        Ok(())
+    }
+
+    /// The stored state of one object.
+    async fn stored(&self, key: &str) -> Result<Option<StoredValue>, Status> {
+        let (_, value) = self.0.storage.get(key, None).await.map_err(|error| storage_failure(&error))?;
+        Ok(value)
+    }
+
+    /// An item in the version that the client asked for.
+    fn present(resource: &ResourceInfo, item: Item) -> Result<Item, Status> {
+        match &resource.conversion {
+            None => Ok(item),
+            Some(conversion) => {
+                let value = (conversion.from_stored)(item.value());
+                let value = resource.shape.normalise(value, FieldValidation::Ignore)?.value;
+                Ok(Item { encoded: Encoded::new(&value, resource.shape.style()), revision: item.revision })
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Registry").field("storage", &self.0.storage).finish_non_exhaustive()
+    }
+}
+
+/// A failure of storage that the request did not cause.
+fn storage_failure(error: &StorageError) -> Status {
+    match error {
+        StorageError::Compacted { .. } => Status::expired("The resourceVersion for the provided list is too old."),
+        StorageError::Future { requested, current } => Status::too_large_resource_version(requested.0, current.0),
+        StorageError::Lagged { .. } | StorageError::Unavailable(_) => {
+            tracing::warn!(error = error as &dyn std::error::Error, "the storage failed");
+            Status::internal(error)
+        }
+    }
+}
+
+fn commit_failure(error: &CommitError) -> Status {
+    match error {
+        CommitError::Storage(error) => storage_failure(error),
+        CommitError::Conflict { .. } => Status::internal(error),
+    }
+}

@@ -1,0 +1,83 @@
+//! The token that continues a list where a page ended.
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use serde::{Deserialize, Serialize};
+use windlass_api::Status;
+
+/// Where a page ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ContinueToken {
+    /// The revision that all pages are read at; none: the current one, whatever has changed between the pages.
+    pub(super) revision: Option<u64>,
+    /// The key at which the next page starts, whole.
+    pub(super) start: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Wire {
+    #[serde(default)]
+    v: String,
+    #[serde(default)]
+    rv: i64,
+    #[serde(default)]
+    start: String,
+}
+
+const VERSION: &str = "meta.k8s.io/v1";
+/// The revision of a token that continues an expired list at the present state.
+const PRESENT: i64 = -1;
+
+impl ContinueToken {
+    /// As clients get it; `prefix` is that of the list's keys.
+    pub(super) fn encode(&self, prefix: &str) -> String {
+        let rv = self.revision.map_or(PRESENT, |revision| i64::try_from(revision).unwrap_or(i64::MAX));
+        let start = self.start.strip_prefix(prefix).unwrap_or(&self.start).to_owned();
+        let wire = Wire { v: VERSION.to_owned(), rv, start };
+        URL_SAFE_NO_PAD.encode(serde_json::to_vec(&wire).expect("strings and a number always encode"))
+    }
+
+    /// Reads what a client sends.
+    pub(super) fn decode(text: &str, prefix: &str) -> Result<Self, Status> {
+        let bad = |why: &str| Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
+        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|error| bad(&error.to_string()))?;
+        let wire: Wire = serde_json::from_slice(&bytes).map_err(|error| bad(&error.to_string()))?;
+        if wire.v != VERSION {
+            return Err(bad(&format!("server does not recognize this encoded version {}", wire.v)));
+        }
+        if wire.rv == 0 {
+            return Err(bad("incorrect encoded start resourceVersion (version meta.k8s.io/v1)"));
+        }
+        if wire.start.is_empty() {
+            return Err(bad("encoded start key empty (version meta.k8s.io/v1)"));
+        }
+        let start = wire.start.strip_prefix('/').unwrap_or(&wire.start);
+        if start.is_empty() || start.split('/').any(|part| matches!(part, "" | "." | "..")) {
+            return Err(bad(&wire.start));
+        }
+        Ok(Self { revision: u64::try_from(wire.rv).ok(), start: format!("{prefix}{start}") })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_comes_back_as_it_went() {
+        let token = ContinueToken { revision: Some(829), start: "/registry/pods/ns/a\0".to_owned() };
+        let text = token.encode("/registry/pods/");
+        assert_eq!(ContinueToken::decode(&text, "/registry/pods/").unwrap(), token);
+        let present = ContinueToken { revision: None, ..token };
+        assert_eq!(ContinueToken::decode(&present.encode("/registry/pods/"), "/registry/pods/").unwrap(), present);
+    }
+
+    #[test]
+    fn tokens_cannot_leave_their_list() {
+        for start in ["../secrets/a", "/../a", "a/../../b", "", "/"] {
+            let wire = Wire { v: VERSION.to_owned(), rv: 3, start: start.to_owned() };
+            let text = URL_SAFE_NO_PAD.encode(serde_json::to_vec(&wire).unwrap());
+            assert_eq!(ContinueToken::decode(&text, "/registry/pods/").unwrap_err().code, 400, "{start}");
+        }
+        assert_eq!(ContinueToken::decode("%%%", "/p/").unwrap_err().code, 400);
+    }
+}

@@ -1,0 +1,157 @@
+//! Creating.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use windlass_api::{DryRun, FieldValidation, Status};
+
+use super::{
+    Answer, Body, Errors, Item, Registry, StatusRule, Target, Tree, WriteParams, Written, commit_failure, meta,
+    strategy::Generation,
+    tree::{as_object, metadata_mut},
+};
+use crate::{
+    admission::{Attributes, Operation},
+    encoded::Encoded,
+    storage::{Change, CommitError, Expect, Revision},
+};
+
+/// How many names are tried for an object that has only the beginning of one.
+const NAME_ATTEMPTS: usize = 8;
+
+impl Registry {
+    /// Creates an object, or carries out what a subresource's `create` means.
+    pub(crate) async fn create(&self, target: &Target, body: Body, params: WriteParams) -> Result<Written, Status> {
+        if let Some(subresource) = &target.subresource {
+            return self.create_subresource(target, subresource, &body, &params).await;
+        }
+        let resource = &target.resource;
+        let decoded = resource.shape.decode(&body, params.field_validation)?;
+        let mut warnings = decoded.warnings;
+        params.warnings.extend(warnings.clone());
+        warnings.extend(resource.deprecation.clone());
+        let mut object = resource.convert_to_stored(decoded.value);
+        meta::settle_namespace(target, &mut object)?;
+        meta::wipe(&mut object);
+        if !object.text(&["metadata", "resourceVersion"]).is_empty() {
+            return Err(Status::unclassified("resourceVersion should not be set on objects to be created"));
+        }
+        warnings.extend(meta::deduplicate_owners(&mut object));
+        resource.strategy.default(&mut object);
+        let mut attributes = Attributes {
+            operation: Operation::Create,
+            resource: Arc::clone(resource),
+            subresource: None,
+            namespace: object.text(&["metadata", "namespace"]).to_owned(),
+            name: object.text(&["metadata", "name"]).to_owned(),
+            object,
+            old: None,
+            dry_run: params.dry_run,
+        };
+        self.admit(&mut attributes).await?;
+        let object = attributes.object.take();
+        let prefix = object.text(&["metadata", "generateName"]).to_owned();
+        let generate = !prefix.is_empty() && object.text(&["metadata", "name"]).is_empty();
+        let mut attempts = if generate { NAME_ATTEMPTS } else { 1 };
+        loop {
+            let mut object = object.clone();
+            if generate {
+                let name = meta::generate_name(&prefix, self.entropy());
+                metadata_mut(&mut object).insert("name".to_owned(), name.into());
+            }
+            attempts -= 1;
+            match self.store_new(target, object, &params, &mut warnings).await {
+                Err(status) if status.is_already_exists() && generate && attempts > 0 => {}
+                Err(status) if status.is_already_exists() && generate => return Err(name_conflict(status)),
+                Err(status) => return Err(status),
+                Ok(item) => return Ok(Written::object(Self::present(resource, item)?, true, warnings)),
+            }
+        }
+    }
+
+    /// The part of a creation that follows mutating admission; also used by updates that create. Returns the object in its
+    /// stored version.
+    pub(super) async fn store_new(
+        &self,
+        target: &Target,
+        mut object: Value,
+        params: &WriteParams,
+        warnings: &mut Vec<String>,
+    ) -> Result<Item, Status> {
+        let resource = &target.resource;
+        let rules = resource.strategy.rules();
+        meta::fill(&mut object, self.clock(), self.entropy());
+        if rules.status == StatusRule::Reset {
+            as_object(&mut object).shift_remove("status");
+        }
+        if rules.generation != Generation::None {
+            metadata_mut(&mut object).insert("generation".to_owned(), 1.into());
+        }
+        resource.strategy.prepare_create(&mut object);
+        let effect = resource.strategy.begin(&mut object, None)?;
+        let mut object = resource.stored_shape().normalise(object, FieldValidation::Ignore)?.value;
+        let mut errors = Errors::default();
+        meta::validate(target, &object, rules.name, &mut errors);
+        resource.strategy.validate(&object, &mut errors);
+        let name = object.text(&["metadata", "name"]).to_owned();
+        errors.check(&resource.group_kind(), &name)?;
+        warnings.extend(resource.strategy.warnings(&object, None));
+        let mut attributes = Attributes {
+            operation: Operation::Create,
+            resource: Arc::clone(resource),
+            subresource: None,
+            namespace: object.text(&["metadata", "namespace"]).to_owned(),
+            name: name.clone(),
+            object: object.take(),
+            old: None,
+            dry_run: params.dry_run,
+        };
+        self.validate_admission(&mut attributes).await?;
+        let encoded = Encoded::new(&attributes.object, resource.stored_shape().style());
+        let key = target.key(&name);
+        if params.dry_run == DryRun::All {
+            return match self.stored(&key).await? {
+                None => Ok(Item { encoded, revision: Revision(0) }),
+                Some(existing) => Err(exists(target, &name, &Item::stored(&existing)?)),
+            };
+        }
+        let committed = self.0.storage.commit(&key, Expect::Absent, Change::Put(encoded.storage_bytes())).await;
+        match committed {
+            Ok(committed) => {
+                let item = Item { encoded, revision: committed.revision };
+                if let Some(effect) = effect {
+                    effect.committed(&item);
+                }
+                Ok(item)
+            }
+            Err(CommitError::Conflict { current: Some(existing) }) => {
+                Err(exists(target, &name, &Item::stored(&existing)?))
+            }
+            Err(error) => Err(commit_failure(&error)),
+        }
+    }
+}
+
+impl Written {
+    /// A write that is answered with the object.
+    pub(super) fn object(item: Item, created: bool, warnings: Vec<String>) -> Self {
+        Self { answer: Answer::Object(item), created, warnings }
+    }
+}
+
+fn exists(target: &Target, name: &str, existing: &Item) -> Status {
+    let mut status = Status::already_exists(&target.group_resource(), name);
+    if existing.encoded.meta().is_ok_and(|meta| meta.is_deleting()) {
+        status.message = format!("object is being deleted: {}", status.message);
+    }
+    status
+}
+
+/// No name was free.
+fn name_conflict(mut status: Status) -> Status {
+    status.message = format!("{}, the server was not able to generate a unique name for the object", status.message);
+    if let Some(details) = &mut status.details {
+        details.retry_after_seconds = 1;
+    }
+    status
+}

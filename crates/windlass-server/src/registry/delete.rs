@@ -1,0 +1,446 @@
+//! Deleting: at once, with grace, or when the finalizers are gone.
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::Value;
+use windlass_api::{
+    DryRun, FieldValidation, GroupKind, GroupResource, Preconditions, Propagation, Status, StatusDetails, format_time,
+    parse_time,
+};
+
+use super::{
+    Answer, Deletion, Dependents, Errors, Item, ItemList, ListParams, Path, Registry, Target, Tree, commit_failure,
+    tree::{metadata_mut, object_mut},
+};
+use crate::{
+    admission::{Attributes, Operation},
+    encoded::Encoded,
+    storage::{Change, CommitError, Expect, StoredValue},
+};
+
+/// How to delete.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DeleteParams {
+    /// Seconds; negative counts as 1.
+    pub(crate) grace_period: Option<i64>,
+    /// As sent, so that unknown ones can be refused.
+    pub(crate) propagation: Option<String>,
+    /// The older way to say it.
+    pub(crate) orphan_dependents: Option<bool>,
+    pub(crate) preconditions: Preconditions,
+    pub(crate) dry_run: DryRun,
+}
+
+/// A deletion that succeeded.
+#[derive(Clone, Debug)]
+pub(crate) struct Deleted {
+    /// The object where the kind says so, and where it is still there.
+    pub(crate) answer: Answer,
+    /// Answered with 202: the client asked for its dependents to be deleted too, and the object is still there.
+    pub(crate) accepted: bool,
+    /// For `Warning` headers.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// How many objects of a collection are deleted before the next ones are listed.
+const COLLECTION_PAGE: u64 = 10_000;
+
+const ORPHAN: &str = "orphan";
+const FOREGROUND: &str = "foregroundDeletion";
+
+impl Registry {
+    /// Deletes one object, or starts to.
+    pub(crate) async fn delete(&self, target: &Target, params: DeleteParams) -> Result<Deleted, Status> {
+        check(&params)?;
+        let key = target.key(target.name());
+        let mut warnings: Vec<String> = target.resource.deprecation.clone().into_iter().collect();
+        let rules = target.resource.strategy.rules();
+        let unsaid = params.propagation.is_none() && params.orphan_dependents.is_none();
+        if rules.dependents == Dependents::Orphan && unsaid {
+            warnings.push(
+                "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove \
+                 them or set propagationPolicy=Orphan to suppress this warning"
+                    .to_owned(),
+            );
+        }
+        let mut stored = self.stored(&key).await?;
+        loop {
+            let Some(current) = stored else {
+                return Err(Status::not_found(&target.group_resource(), target.name()));
+            };
+            let present = Item::stored(&current)?;
+            let old = present.value();
+            check_preconditions(target, &params.preconditions, &old)?;
+            let old = self.admit_deletion(target, old, params.dry_run).await?;
+            let step = match rules.deletion {
+                Deletion::Namespace => self.namespace_step(&params, &old),
+                deletion => self.step(target, deletion, &params, &old),
+            };
+            let outcome = match step {
+                Step::Nothing => Outcome::Stays(present),
+                Step::Mark(new) => match self.mark(target, &current, new, params.dry_run).await? {
+                    Err(latest) => {
+                        stored = latest;
+                        continue;
+                    }
+                    Ok(item) => Outcome::Stays(item),
+                },
+                Step::Remove(last) => match self.remove(target, &current, &old, last, params.dry_run).await? {
+                    Err(latest) => {
+                        stored = latest;
+                        continue;
+                    }
+                    Ok(item) => Outcome::Gone(item),
+                },
+            };
+            return self.deleted(target, &params, outcome, &old, warnings);
+        }
+    }
+
+    /// Deletes what a list selects, one by one; what others have deleted meanwhile does not matter.
+    pub(crate) async fn delete_collection(
+        &self,
+        target: &Target,
+        params: DeleteParams,
+        list: ListParams,
+    ) -> Result<ItemList, Status> {
+        check(&params)?;
+        let mut page = ListParams { limit: if list.limit > 0 { list.limit } else { COLLECTION_PAGE }, ..list };
+        let one_page = list.limit > 0;
+        let mut all: Option<ItemList> = None;
+        loop {
+            let mut found = self.list(target, page.clone()).await?;
+            for item in &found.items {
+                let meta = item.encoded.meta().map_err(Status::internal)?;
+                let one = Target::object(&target.resource, meta.namespace.as_deref(), &meta.name);
+                match self.delete(&one, params.clone()).await {
+                    Ok(_) => {}
+                    Err(status) if status.is_not_found() => {}
+                    Err(status) => return Err(status),
+                }
+            }
+            let next = found.continue_token.take().filter(|_| !one_page);
+            match &mut all {
+                None => all = Some(found),
+                Some(all) => all.items.append(&mut found.items),
+            }
+            match (next, all) {
+                (Some(token), kept) => {
+                    page.continue_token = Some(token);
+                    page.resource_version = None;
+                    page.version_match = None;
+                    all = kept;
+                }
+                (None, Some(mut list)) => {
+                    list.remaining = None;
+                    return Ok(list);
+                }
+                (None, None) => unreachable!("a page has been listed"),
+            }
+        }
+    }
+
+    async fn admit_deletion(&self, target: &Target, old: Value, dry_run: DryRun) -> Result<Value, Status> {
+        let mut attributes = Attributes {
+            operation: Operation::Delete,
+            resource: Arc::clone(&target.resource),
+            subresource: None,
+            namespace: target.namespace().to_owned(),
+            name: target.name().to_owned(),
+            object: Value::Null,
+            old: Some(old),
+            dry_run,
+        };
+        self.admit(&mut attributes).await?;
+        self.validate_admission(&mut attributes).await?;
+        Ok(attributes.old.unwrap_or_default())
+    }
+
+    /// What a deletion does to an object in this state.
+    fn step(&self, target: &Target, deletion: Deletion, params: &DeleteParams, old: &Value) -> Step {
+        let mut new = old.clone();
+        let grace = match deletion {
+            Deletion::Graceful => self.grace(params.grace_period, &mut new),
+            Deletion::Plain | Deletion::Namespace => Grace::None,
+        };
+        if matches!(grace, Grace::Pending) {
+            return Step::Nothing;
+        }
+        let finalizers = finalizers(target.resource.strategy.rules().dependents, params, old);
+        let pending = !finalizers.is_empty();
+        set_finalizers(&mut new, finalizers);
+        match grace {
+            Grace::Seconds(seconds) if seconds > 0 || pending => Step::Mark(new),
+            // A pod that is to be gone at once goes as it is when it is gone.
+            Grace::Seconds(_) => Step::Remove(Some(new)),
+            Grace::None | Grace::Pending if pending => {
+                self.mark_as_deleting(&mut new);
+                Step::Mark(new)
+            }
+            Grace::None | Grace::Pending => Step::Remove(None),
+        }
+    }
+
+    /// What the grace period of a pod is, written into it.
+    fn grace(&self, asked: Option<i64>, new: &mut Value) -> Grace {
+        let asked = asked.map(|seconds| if seconds < 0 { 1 } else { seconds });
+        let now = self.clock().now();
+        if let Some(since) = new.at(&["metadata", "deletionTimestamp"]).and_then(Value::as_str) {
+            let given = new.int(&["metadata", "deletionGracePeriodSeconds"]).unwrap_or_default();
+            if given == 0 {
+                return Grace::None;
+            }
+            // It may only become shorter.
+            let Some(mut seconds) = asked.filter(|seconds| *seconds < given) else { return Grace::Pending };
+            let earlier = Duration::from_secs((given - seconds).unsigned_abs());
+            let mut at = parse_time(since).map_or(now, |at| at - earlier);
+            if at < now {
+                at = now;
+                if seconds != 0 {
+                    seconds = 1;
+                }
+            }
+            set_deletion(new, &format_time(at), seconds);
+            return Grace::Seconds(seconds);
+        }
+        let seconds = asked.or_else(|| new.int(&["spec", "terminationGracePeriodSeconds"])).unwrap_or(30);
+        let over = matches!(new.text(&["status", "phase"]), "Succeeded" | "Failed");
+        let runs_nowhere = new.text(&["spec", "nodeName"]).is_empty();
+        let seconds = if runs_nowhere || over { 0 } else { seconds.max(if seconds < 0 { 1 } else { 0 }) };
+        let at = now + Duration::from_secs(seconds.unsigned_abs());
+        set_deletion(new, &format_time(at), seconds);
+        count_deletion(new);
+        Grace::Seconds(seconds)
+    }
+
+    /// The object waits for its finalizers.
+    fn mark_as_deleting(&self, new: &mut Value) {
+        let now = self.clock().now();
+        let since = new.at(&["metadata", "deletionTimestamp"]).and_then(Value::as_str).map(str::to_owned);
+        if since.is_none() {
+            count_deletion(new);
+        }
+        let at = since.filter(|at| parse_time(at).is_ok_and(|at| at <= now)).unwrap_or_else(|| format_time(now));
+        set_deletion(new, &at, 0);
+    }
+
+    /// What a deletion does to a namespace in this state.
+    fn namespace_step(&self, params: &DeleteParams, old: &Value) -> Step {
+        if old.at(&["metadata", "deletionTimestamp"]).is_some() {
+            if !old.items(&["spec", "finalizers"]).is_empty() {
+                return Step::Nothing;
+            }
+            if old.items(&["metadata", "finalizers"]).is_empty() {
+                return Step::Remove(None);
+            }
+        }
+        let mut new = old.clone();
+        let metadata = metadata_mut(&mut new);
+        if metadata.at(&["deletionTimestamp"]).is_none() {
+            metadata.insert("deletionTimestamp".to_owned(), format_time(self.clock().now()).into());
+        }
+        object_mut(&mut new, "status").insert("phase".to_owned(), "Terminating".into());
+        let finalizers = finalizers(Dependents::Background, params, old);
+        set_finalizers(&mut new, finalizers);
+        Step::Mark(new)
+    }
+
+    /// Stores the mark of a deletion; `Err` if somebody else was faster.
+    async fn mark(
+        &self,
+        target: &Target,
+        current: &StoredValue,
+        new: Value,
+        dry_run: DryRun,
+    ) -> Result<Result<Item, Option<StoredValue>>, Status> {
+        let shape = target.resource.stored_shape();
+        let new = shape.normalise(new, FieldValidation::Ignore)?.value;
+        let encoded = Encoded::new(&new, shape.style());
+        if dry_run == DryRun::All || encoded.storage_bytes() == current.body {
+            return Ok(Ok(Item { encoded, revision: current.modified }));
+        }
+        let expect = Expect::Unchanged(current.modified);
+        match self.0.storage.commit(&current.key, expect, Change::Put(encoded.storage_bytes())).await {
+            Ok(committed) => Ok(Ok(Item { encoded, revision: committed.revision })),
+            Err(CommitError::Conflict { current }) => Ok(Err(current)),
+            Err(error) => Err(commit_failure(&error)),
+        }
+    }
+
+    /// Removes the object; `Err` if somebody else was faster. `last` is its last state, if that is not the stored one.
+    async fn remove(
+        &self,
+        target: &Target,
+        current: &StoredValue,
+        old: &Value,
+        last: Option<Value>,
+        dry_run: DryRun,
+    ) -> Result<Result<Item, Option<StoredValue>>, Status> {
+        let shape = target.resource.stored_shape();
+        let encoded = match last {
+            None => Encoded::from_storage(current.body.clone()).map_err(Status::internal)?,
+            Some(last) => Encoded::new(&shape.normalise(last, FieldValidation::Ignore)?.value, shape.style()),
+        };
+        let item = Item { encoded, revision: current.modified };
+        if dry_run == DryRun::All {
+            return Ok(Ok(item));
+        }
+        let expect = Expect::Unchanged(current.modified);
+        match self.0.storage.commit(&current.key, expect, Change::Delete).await {
+            Ok(committed) => {
+                self.observe_deleted(&target.resource, old);
+                Ok(Ok(Item { revision: committed.revision, ..item }))
+            }
+            Err(CommitError::Conflict { current }) => Ok(Err(current)),
+            Err(error) => Err(commit_failure(&error)),
+        }
+    }
+
+    fn deleted(
+        &self,
+        target: &Target,
+        params: &DeleteParams,
+        outcome: Outcome,
+        old: &Value,
+        warnings: Vec<String>,
+    ) -> Result<Deleted, Status> {
+        let rules = target.resource.strategy.rules();
+        let (item, stays) = match outcome {
+            Outcome::Stays(item) => (item, true),
+            Outcome::Gone(item) => (item, false),
+        };
+        let accepted = stays && params.orphan_dependents == Some(false);
+        if stays || rules.returns_deleted {
+            let item = Self::present(&target.resource, item)?;
+            return Ok(Deleted { answer: Answer::Object(item), accepted, warnings });
+        }
+        let status = Status::success(StatusDetails {
+            name: target.name().to_owned(),
+            group: target.resource.group.clone(),
+            kind: target.resource.plural.clone(),
+            uid: old.text(&["metadata", "uid"]).to_owned(),
+            ..StatusDetails::default()
+        });
+        Ok(Deleted { answer: Answer::Status(status), accepted, warnings })
+    }
+}
+
+enum Grace {
+    /// The object ends at once, as far as grace is concerned.
+    None,
+    /// It is ending already, and sooner than asked.
+    Pending,
+    Seconds(i64),
+}
+
+enum Step {
+    /// It is under way.
+    Nothing,
+    /// The object stays, in this state.
+    Mark(Value),
+    /// The object goes; its last state if that is not the stored one.
+    Remove(Option<Value>),
+}
+
+enum Outcome {
+    Stays(Item),
+    Gone(Item),
+}
+
+fn set_deletion(object: &mut Value, at: &str, seconds: i64) {
+    let metadata = metadata_mut(object);
+    metadata.insert("deletionTimestamp".to_owned(), at.into());
+    metadata.insert("deletionGracePeriodSeconds".to_owned(), seconds.into());
+}
+
+/// That it is being deleted counts as a change of what is wanted.
+fn count_deletion(object: &mut Value) {
+    if let Some(generation) = object.int(&["metadata", "generation"]).filter(|generation| *generation > 0) {
+        metadata_mut(object).insert("generation".to_owned(), (generation + 1).into());
+    }
+}
+
+fn set_finalizers(object: &mut Value, finalizers: Vec<Value>) {
+    let metadata = metadata_mut(object);
+    if finalizers.is_empty() {
+        metadata.shift_remove("finalizers");
+    } else {
+        metadata.insert("finalizers".to_owned(), finalizers.into());
+    }
+}
+
+/// The finalizers that the object has from now on: those for the garbage collector as the client, the object or the kind
+/// wants it.
+fn finalizers(default: Dependents, params: &DeleteParams, old: &Value) -> Vec<Value> {
+    let present = old.items(&["metadata", "finalizers"]);
+    let has = |name: &str| present.iter().any(|finalizer| finalizer == name);
+    let policy = match (default, params.orphan_dependents, params.propagation.as_deref()) {
+        (Dependents::Unsupported, ..) => Propagation::Background,
+        (_, Some(true), _) | (_, None, Some("Orphan")) => Propagation::Orphan,
+        (_, None, Some("Foreground")) => Propagation::Foreground,
+        (_, Some(false), _) | (_, None, Some(_)) => Propagation::Background,
+        _ if has(ORPHAN) => Propagation::Orphan,
+        _ if has(FOREGROUND) => Propagation::Foreground,
+        (Dependents::Orphan, ..) => Propagation::Orphan,
+        (Dependents::Background, ..) => Propagation::Background,
+    };
+    let wanted = match policy {
+        Propagation::Orphan => Some(ORPHAN),
+        Propagation::Foreground => Some(FOREGROUND),
+        Propagation::Background => None,
+    };
+    if wanted.is_none_or(&has) && !(has(ORPHAN) && wanted != Some(ORPHAN) || has(FOREGROUND) && wanted != Some(FOREGROUND)) {
+        return present.to_vec();
+    }
+    let others = present.iter().filter(|finalizer| *finalizer != ORPHAN && *finalizer != FOREGROUND).cloned();
+    others.chain(wanted.map(Value::from)).collect()
+}
+
+fn check(params: &DeleteParams) -> Result<(), Status> {
+    let mut errors = Errors::default();
+    let path = Path::new("propagationPolicy");
+    if let Some(given) = &params.propagation {
+        if params.orphan_dependents.is_some() {
+            errors.invalid(&path, given, "orphanDependents and deletionPropagation cannot be both set");
+        }
+        if !matches!(given.as_str(), "Foreground" | "Background" | "Orphan") {
+            // This list is not sorted.
+            let message = format!(
+                "Unsupported value: {given:?}: supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\""
+            );
+            errors.add(&path, "FieldValueNotSupported", message);
+        }
+    }
+    errors.check(&GroupKind::new("meta.k8s.io", "DeleteOptions"), "")
+}
+
+fn check_preconditions(target: &Target, preconditions: &Preconditions, old: &Value) -> Result<(), Status> {
+    // The conflict names the kind, except for namespaces.
+    let is_namespace = target.resource.strategy.rules().deletion == Deletion::Namespace;
+    let noun = if is_namespace { &target.resource.plural } else { &target.resource.kind };
+    let about = GroupResource::new(target.resource.group.clone(), noun.clone());
+    let conflict = |why: String| Err(Status::conflict(&about, target.name(), why));
+    let found = old.text(&["metadata", "uid"]);
+    if let Some(uid) = preconditions.uid.as_deref().filter(|uid| *uid != found) {
+        return conflict(if is_namespace {
+            format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {found}")
+        } else {
+            format!(
+                "the UID in the precondition ({uid}) does not match the UID in record ({found}). The object might have been \
+                 deleted and then recreated"
+            )
+        });
+    }
+    let found = old.text(&["metadata", "resourceVersion"]);
+    if let Some(version) = preconditions.resource_version.as_deref().filter(|version| *version != found) {
+        return conflict(if is_namespace {
+            format!("Precondition failed: ResourceVersion in precondition: {version}, ResourceVersion in object meta: {found}")
+        } else {
+            format!(
+                "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({found}). \
+                 The object might have been modified"
+            )
+        });
+    }
+    Ok(())
+}

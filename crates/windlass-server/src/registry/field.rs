@@ -1,0 +1,219 @@
+//! Complaints about fields, in the words of the real server.
+
+use std::fmt;
+
+use serde_json::Value;
+use windlass_api::{Cause, GroupKind, Status};
+
+use crate::codec::go_quote;
+
+/// The path of a field: `spec.containers[0].name`, `data[key]`. Lives on the stack and is printed only for a complaint.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Path<'p> {
+    parent: Option<&'p Path<'p>>,
+    part: Part<'p>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Part<'p> {
+    Name(&'p str),
+    Index(usize),
+    Key(&'p str),
+}
+
+/// The complaints about one object.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Errors {
+    causes: Vec<Cause>,
+}
+
+/// A value as a complaint shows it: strings quoted, numbers and booleans as they are, anything else as JSON.
+pub(crate) trait Shown {
+    /// The text.
+    fn shown(&self) -> String;
+}
+
+// === impl Path ===
+
+impl<'p> Path<'p> {
+    /// The object itself.
+    pub(crate) const ROOT: Path<'static> = Path { parent: None, part: Part::Name("") };
+
+    /// A field of the object; the name may have dots.
+    pub(crate) const fn new(name: &'p str) -> Self {
+        Self { parent: None, part: Part::Name(name) }
+    }
+
+    /// A field of what is here; the name may have dots.
+    pub(crate) const fn child(&'p self, name: &'p str) -> Self {
+        Self { parent: Some(self), part: Part::Name(name) }
+    }
+
+    /// An element of what is here.
+    pub(crate) const fn index(&'p self, index: usize) -> Self {
+        Self { parent: Some(self), part: Part::Index(index) }
+    }
+
+    /// An entry of what is here.
+    pub(crate) const fn key(&'p self, key: &'p str) -> Self {
+        Self { parent: Some(self), part: Part::Key(key) }
+    }
+}
+
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parent = self.parent.map(Path::to_string).unwrap_or_default();
+        match self.part {
+            Part::Name(name) if parent.is_empty() => f.write_str(name),
+            Part::Name("") => f.write_str(&parent),
+            Part::Name(name) => write!(f, "{parent}.{name}"),
+            Part::Index(index) => write!(f, "{parent}[{index}]"),
+            Part::Key(key) => write!(f, "{parent}[{key}]"),
+        }
+    }
+}
+
+// === impl Errors ===
+
+impl Errors {
+    /// Whether there is no complaint.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.causes.is_empty()
+    }
+
+    /// The complaints.
+    pub(crate) fn into_causes(self) -> Vec<Cause> {
+        self.causes
+    }
+
+    /// Fails with `Invalid` if there is a complaint.
+    pub(crate) fn check(self, kind: &GroupKind, name: &str) -> Result<(), Status> {
+        if self.causes.is_empty() { Ok(()) } else { Err(Status::invalid(kind, name, self.causes)) }
+    }
+
+    /// A complaint of any kind.
+    pub(crate) fn add(&mut self, path: &Path<'_>, reason: &str, message: String) {
+        self.causes.push(Cause { reason: reason.to_owned(), message, field: path.to_string() });
+    }
+
+    /// It must be there.
+    pub(crate) fn required(&mut self, path: &Path<'_>, detail: &str) {
+        self.add(path, "FieldValueRequired", with_detail("Required value", detail));
+    }
+
+    /// The value is wrong.
+    pub(crate) fn invalid(&mut self, path: &Path<'_>, value: &(impl Shown + ?Sized), detail: &str) {
+        let message = with_detail(&format!("Invalid value: {}", value.shown()), detail);
+        self.add(path, "FieldValueInvalid", message);
+    }
+
+    /// One complaint per text, all about the same value.
+    pub(crate) fn invalid_each(&mut self, path: &Path<'_>, value: &(impl Shown + ?Sized), details: Vec<String>) {
+        for detail in details {
+            self.invalid(path, value, &detail);
+        }
+    }
+
+    /// The value is none of those that are known.
+    pub(crate) fn unsupported(&mut self, path: &Path<'_>, value: &(impl Shown + ?Sized), supported: &[&str]) {
+        let mut supported: Vec<String> = supported.iter().map(|value| go_quote(value)).collect();
+        supported.sort();
+        let message = format!("Unsupported value: {}: supported values: {}", value.shown(), supported.join(", "));
+        self.add(path, "FieldValueNotSupported", message);
+    }
+
+    /// It must not be there, or not change.
+    pub(crate) fn forbidden(&mut self, path: &Path<'_>, detail: &str) {
+        self.add(path, "FieldValueForbidden", with_detail("Forbidden", detail));
+    }
+
+    /// The value is there already.
+    pub(crate) fn duplicate(&mut self, path: &Path<'_>, value: &(impl Shown + ?Sized)) {
+        self.add(path, "FieldValueDuplicate", format!("Duplicate value: {}", value.shown()));
+    }
+
+    /// What the value names is not there.
+    pub(crate) fn not_found(&mut self, path: &Path<'_>, value: &(impl Shown + ?Sized)) {
+        self.add(path, "FieldValueNotFound", format!("Not found: {}", value.shown()));
+    }
+
+    /// There are too many bytes.
+    pub(crate) fn too_long(&mut self, path: &Path<'_>, most: usize) {
+        self.add(path, "FieldValueTooLong", format!("Too long: may not be more than {most} bytes"));
+    }
+
+    /// The value must not change.
+    pub(crate) fn immutable(&mut self, path: &Path<'_>, new: Option<&Value>, old: Option<&Value>) {
+        if !super::tree::same(new, old) {
+            self.invalid(path, new.unwrap_or(&Value::Null), "field is immutable");
+        }
+    }
+
+    /// The number must not be negative; nothing is fine.
+    pub(crate) fn not_negative(&mut self, path: &Path<'_>, number: Option<i64>) {
+        if let Some(number) = number.filter(|number| *number < 0) {
+            self.invalid(path, &number, "must be greater than or equal to 0");
+        }
+    }
+}
+
+fn with_detail(message: &str, detail: &str) -> String {
+    if detail.is_empty() { message.to_owned() } else { format!("{message}: {detail}") }
+}
+
+// === impl Shown ===
+
+impl Shown for str {
+    fn shown(&self) -> String {
+        go_quote(self)
+    }
+}
+
+impl Shown for String {
+    fn shown(&self) -> String {
+        go_quote(self)
+    }
+}
+
+impl Shown for i64 {
+    fn shown(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Shown for Value {
+    fn shown(&self) -> String {
+        match self {
+            Self::String(text) => go_quote(text),
+            other => other.to_string(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn complaints_read_as_the_real_ones() {
+        let spec = Path::new("spec");
+        let containers = spec.child("containers");
+        let first = containers.index(0);
+        let mut errors = Errors::default();
+        errors.required(&first.child("image"), "");
+        errors.duplicate(&first.child("name"), "a");
+        errors.unsupported(&spec.child("restartPolicy"), "x", &["Never", "Always"]);
+        errors.immutable(&spec.child("selector"), Some(&json!({"matchLabels": {"a": "c"}})), None);
+        errors.immutable(&spec.child("paused"), Some(&json!({})), None);
+        let status = errors.check(&GroupKind::new("apps", "Deployment"), "d").unwrap_err();
+        assert_eq!(
+            status.message,
+            "Deployment.apps \"d\" is invalid: [spec.containers[0].image: Required value, \
+             spec.containers[0].name: Duplicate value: \"a\", \
+             spec.restartPolicy: Unsupported value: \"x\": supported values: \"Always\", \"Never\", \
+             spec.selector: Invalid value: {\"matchLabels\":{\"a\":\"c\"}}: field is immutable]"
+        );
+    }
+}

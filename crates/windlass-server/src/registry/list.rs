@@ -1,0 +1,262 @@
+//! Listing: pages, freshness, selectors.
+
+use std::sync::Arc;
+
+use windlass_api::{GroupKind, Status};
+
+use super::{
+    Errors, Item, Path, Registry, ResourceInfo, Selection, Shape, Target,
+    continue_token::ContinueToken,
+    read::parse_version,
+    select::Facts,
+    storage_failure,
+};
+use crate::{
+    encoded::push_json,
+    storage::{RangeQuery, Revision, StorageError, StoredValue},
+};
+
+/// How to list.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ListParams {
+    pub(crate) labels: Option<String>,
+    pub(crate) fields: Option<String>,
+    /// 0: no limit.
+    pub(crate) limit: u64,
+    /// Empty is the same as none.
+    pub(crate) continue_token: Option<String>,
+    pub(crate) resource_version: Option<String>,
+    /// `Exact` or `NotOlderThan`; anything else is refused.
+    pub(crate) version_match: Option<String>,
+    /// Refused: it belongs to watches.
+    pub(crate) send_initial_events: Option<bool>,
+}
+
+/// A list, or a page of one.
+#[derive(Clone, Debug)]
+pub(crate) struct ItemList {
+    pub(crate) resource: Arc<ResourceInfo>,
+    pub(crate) revision: Revision,
+    pub(crate) continue_token: Option<String>,
+    /// How many objects follow; known only without selectors.
+    pub(crate) remaining: Option<u64>,
+    pub(crate) items: Vec<Item>,
+}
+
+/// How many values are read at a time when a selector may drop most of them.
+const SCAN_PAGE: usize = 500;
+
+impl Registry {
+    /// Lists a collection.
+    pub(crate) async fn list(&self, target: &Target, params: ListParams) -> Result<ItemList, Status> {
+        check(&params)?;
+        let selection = Selection::parse(&target.resource, params.labels.as_deref(), params.fields.as_deref())?;
+        let topic = selection.topic(target);
+        let limit = usize::try_from(params.limit).ok().filter(|limit| *limit > 0);
+        let prefix = target.prefix();
+        let (start, at) = self.place(&params, &prefix).await?;
+        // A name selects at most one object; its key is also the prefix of others, which the selector drops.
+        let mut query = RangeQuery { prefix: topic, start: start.clone(), limit: None, at };
+        let scanned = if selection.is_empty() {
+            query.limit = limit;
+            self.range(query).await.map(|(revision, values, remaining)| Scanned { revision, values, remaining })
+        } else {
+            self.scan(query, &target.resource, &selection, limit).await
+        };
+        let Scanned { revision, values, remaining } = scanned.map_err(|error| match (error, start) {
+            (ScanError::Storage(StorageError::Compacted { .. }), Some(start)) => expired_page(start, &prefix),
+            (ScanError::Storage(error), _) => storage_failure(&error),
+            (ScanError::Status(status), _) => status,
+        })?;
+        let mut list = ItemList {
+            resource: Arc::clone(&target.resource),
+            revision,
+            continue_token: None,
+            remaining: None,
+            items: Vec::with_capacity(values.len()),
+        };
+        if let Some(last) = values.last().filter(|_| remaining > 0) {
+            let token = ContinueToken { revision: Some(revision.0), start: format!("{}\0", last.key) };
+            list.continue_token = Some(token.encode(&prefix));
+            list.remaining = Some(remaining).filter(|_| selection.is_empty());
+        }
+        for value in &values {
+            list.items.push(Self::present(&target.resource, Item::stored(value)?)?);
+        }
+        Ok(list)
+    }
+
+    /// Where a list starts, and the revision that it is read at if it is a particular one.
+    async fn place(&self, params: &ListParams, prefix: &str) -> Result<(Option<String>, Option<Revision>), Status> {
+        let version = parse_version(params.resource_version.as_deref())?;
+        if let Some(token) = params.continue_token.as_deref().filter(|token| !token.is_empty()) {
+            if version.is_some() || params.resource_version.as_deref() == Some("0") {
+                return Err(Status::bad_request("specifying resource version is not allowed when using continue"));
+            }
+            let token = ContinueToken::decode(token, prefix)?;
+            return Ok((Some(token.start), token.revision.map(Revision)));
+        }
+        let Some(revision) = version else { return Ok((None, None)) };
+        let exact = match params.version_match.as_deref() {
+            Some("Exact") => true,
+            Some(_) => false,
+            // Before there was a match, a page was read at the revision given, and a whole list at that or a later one.
+            None => params.limit > 0,
+        };
+        self.wait_for(revision).await?;
+        Ok((None, exact.then_some(revision)))
+    }
+
+    async fn range(&self, query: RangeQuery) -> Result<(Revision, Vec<StoredValue>, u64), ScanError> {
+        let range = self.0.storage.range(query).await?;
+        Ok((range.revision, range.values, range.remaining))
+    }
+
+    /// Reads until `limit` values are selected, or all are read.
+    async fn scan(
+        &self,
+        mut query: RangeQuery,
+        resource: &ResourceInfo,
+        selection: &Selection,
+        limit: Option<usize>,
+    ) -> Result<Scanned, ScanError> {
+        let mut found = Scanned { revision: Revision(0), values: Vec::new(), remaining: 0 };
+        query.limit = limit.map(|limit| limit.max(SCAN_PAGE));
+        loop {
+            let (revision, values, remaining) = self.range(query.clone()).await?;
+            found.revision = revision;
+            query.at = Some(revision);
+            query.start = values.last().map(|last| format!("{}\0", last.key));
+            let count = values.len();
+            for (read, value) in values.into_iter().enumerate() {
+                if Some(found.values.len()) == limit {
+                    found.remaining = remaining + (count - read) as u64;
+                    return Ok(found);
+                }
+                if !is_about(&query.prefix, &value.key) {
+                    continue;
+                }
+                let item = Item::stored(&value).map_err(ScanError::Status)?;
+                let item = Self::present(resource, item).map_err(ScanError::Status)?;
+                if selection.matches(resource, &Facts::new(item)) {
+                    found.values.push(value);
+                }
+            }
+            if remaining == 0 || count == 0 {
+                return Ok(found);
+            }
+        }
+    }
+}
+
+impl ItemList {
+    /// Appends the list as JSON: `metadata` and the items are copied, not encoded.
+    pub(crate) fn render(&self, out: &mut Vec<u8>) {
+        out.reserve(self.items.iter().map(|item| item.encoded.len_hint()).sum::<usize>() + 256);
+        let built_in = matches!(self.resource.shape, Shape::BuiltIn(_));
+        let (kind, api_version) = (&self.resource.list_kind, self.resource.api_version());
+        if built_in {
+            push(out, "{\"kind\":", kind);
+            push(out, ",\"apiVersion\":", &api_version);
+            out.extend_from_slice(b",\"metadata\":{");
+            push(out, "\"resourceVersion\":", &self.revision.0.to_string());
+            if let Some(token) = &self.continue_token {
+                push(out, ",\"continue\":", token);
+            }
+            if let Some(remaining) = self.remaining {
+                push(out, ",\"remainingItemCount\":", &remaining);
+            }
+            out.extend_from_slice(b"},\"items\":[");
+            self.render_items(out);
+            out.extend_from_slice(b"]}");
+        } else {
+            push(out, "{\"apiVersion\":", &api_version);
+            out.extend_from_slice(b",\"items\":[");
+            self.render_items(out);
+            push(out, "],\"kind\":", kind);
+            push(out, ",\"metadata\":{\"continue\":", self.continue_token.as_deref().unwrap_or_default());
+            if let Some(remaining) = self.remaining {
+                push(out, ",\"remainingItemCount\":", &remaining);
+            }
+            push(out, ",\"resourceVersion\":", &self.revision.0.to_string());
+            out.extend_from_slice(b"}}");
+        }
+    }
+
+    fn render_items(&self, out: &mut Vec<u8>) {
+        for (index, item) in self.items.iter().enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            item.render_item(out);
+        }
+    }
+}
+
+/// Whether a key is what a topic is about: any key under a prefix, or just the one.
+pub(super) fn is_about(topic: &str, key: &str) -> bool {
+    topic.ends_with('/') || topic == key
+}
+
+struct Scanned {
+    revision: Revision,
+    values: Vec<StoredValue>,
+    /// Of those that were not read; more than 0 if the limit was met.
+    remaining: u64,
+}
+
+enum ScanError {
+    Storage(StorageError),
+    Status(Status),
+}
+
+impl From<StorageError> for ScanError {
+    fn from(error: StorageError) -> Self {
+        Self::Storage(error)
+    }
+}
+
+fn push(out: &mut Vec<u8>, key: &str, value: &(impl serde::Serialize + ?Sized)) {
+    out.extend_from_slice(key.as_bytes());
+    push_json(value, out);
+}
+
+fn check(params: &ListParams) -> Result<(), Status> {
+    let mut errors = Errors::default();
+    let path = Path::new("resourceVersionMatch");
+    if let Some(given) = params.version_match.as_deref().filter(|given| !given.is_empty()) {
+        let version = params.resource_version.as_deref().unwrap_or_default();
+        if version.is_empty() {
+            errors.forbidden(&path, "resourceVersionMatch is forbidden unless resourceVersion is provided");
+        }
+        if params.continue_token.as_deref().is_some_and(|token| !token.is_empty()) {
+            errors.forbidden(&path, "resourceVersionMatch is forbidden when continue is provided");
+        }
+        if !matches!(given, "Exact" | "NotOlderThan") {
+            errors.unsupported(&path, given, &["Exact", "NotOlderThan", ""]);
+        }
+        if given == "Exact" && version == "0" {
+            errors.forbidden(&path, "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"");
+        }
+    }
+    if params.send_initial_events.is_some() {
+        errors.forbidden(&Path::new("sendInitialEvents"), "sendInitialEvents is forbidden for list");
+    }
+    errors.check(&list_options(), "")
+}
+
+/// The kind that complaints about list options are about.
+pub(super) fn list_options() -> GroupKind {
+    GroupKind::new("meta.k8s.io", "ListOptions")
+}
+
+fn expired_page(start: String, prefix: &str) -> Status {
+    const TEXT: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new \
+                        list without the continue parameter, or use the continue token in this response to retrieve the \
+                        remainder of the results. Continuing with the provided token results in an inconsistent list - \
+                        objects that were created, modified, or deleted between the time the first chunk was returned and \
+                        now may show up in the list.";
+    let mut status = Status::expired(TEXT);
+    status.metadata.continue_token = Some(ContinueToken { revision: None, start }.encode(prefix));
+    status
+}

@@ -1,0 +1,254 @@
+//! The metadata of objects: what the server writes into it, and what it refuses.
+
+use serde_json::{Map, Value};
+use windlass_api::{Clock, Entropy, Status, format_time};
+
+use super::{
+    Errors, NameRule, Path, Target, Tree,
+    names::{label_value, qualified_name},
+    tree::{copy_key, metadata_mut, same},
+};
+
+/// What annotations may take, keys and values together.
+const ANNOTATIONS_LIMIT: usize = 256 << 10;
+/// How many characters the server adds to a `generateName`.
+const SUFFIX: usize = 5;
+/// How much of a `generateName` is used.
+const MAX_GENERATED_PREFIX: usize = 63 - SUFFIX;
+
+const METADATA: Path<'static> = Path::new("metadata");
+
+/// Drops what only the server may set. managedFields go as well: they are not kept yet.
+pub(super) fn wipe(object: &mut Value) {
+    let metadata = metadata_mut(object);
+    for key in
+        ["creationTimestamp", "uid", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields"]
+    {
+        metadata.shift_remove(key);
+    }
+}
+
+/// Sets uid and creationTimestamp.
+pub(super) fn fill(object: &mut Value, clock: &Clock, entropy: &Entropy) {
+    let metadata = metadata_mut(object);
+    metadata.insert("uid".to_owned(), entropy.uuid().into());
+    metadata.insert("creationTimestamp".to_owned(), format_time(clock.now()).into());
+}
+
+/// A name for an object that has only the beginning of one.
+pub(super) fn generate_name(prefix: &str, entropy: &Entropy) -> String {
+    let mut end = prefix.len().min(MAX_GENERATED_PREFIX);
+    while !prefix.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}{}", &prefix[..end], entropy.name_suffix(SUFFIX))
+}
+
+/// Makes the namespace in the object that of the request.
+pub(super) fn settle_namespace(target: &Target, object: &mut Value) -> Result<(), Status> {
+    let requested = target.namespace();
+    let given = object.text(&["metadata", "namespace"]);
+    if given == requested {
+        return Ok(());
+    }
+    if !given.is_empty() && !requested.is_empty() {
+        let text = "the namespace of the provided object does not match the namespace sent on the request";
+        return Err(Status::bad_request(text));
+    }
+    let metadata = metadata_mut(object);
+    if requested.is_empty() {
+        metadata.shift_remove("namespace");
+    } else {
+        metadata.insert("namespace".to_owned(), requested.into());
+    }
+    Ok(())
+}
+
+/// Makes the name in the object that of the request.
+pub(super) fn settle_name(target: &Target, object: &mut Value) -> Result<(), Status> {
+    let (given, requested) = (object.text(&["metadata", "name"]), target.name());
+    if given == requested {
+        return Ok(());
+    }
+    if !given.is_empty() {
+        return Err(Status::bad_request(format!(
+            "the name of the object ({given}) does not match the name on the URL ({requested})"
+        )));
+    }
+    metadata_mut(object).insert("name".to_owned(), requested.into());
+    Ok(())
+}
+
+/// Drops repeated owner references; returns the warning that the client gets for them.
+pub(super) fn deduplicate_owners(object: &mut Value) -> Option<String> {
+    let owners = metadata_mut(object).get_mut("ownerReferences")?.as_array_mut()?;
+    let mut seen: Vec<Value> = Vec::with_capacity(owners.len());
+    let mut repeated: Vec<String> = Vec::new();
+    for owner in owners.drain(..) {
+        if seen.contains(&owner) {
+            let uid = owner.text(&["uid"]).to_owned();
+            if !repeated.contains(&uid) {
+                repeated.push(uid);
+            }
+        } else {
+            seen.push(owner);
+        }
+    }
+    *owners = seen;
+    (!repeated.is_empty()).then(|| {
+        format!(
+            ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject \
+             such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
+            repeated.join(", ")
+        )
+    })
+}
+
+/// Keeps what an update cannot change.
+pub(super) fn keep_system_fields(new: &mut Value, old: &Value) {
+    let Some(old) = old.get("metadata") else { return };
+    let metadata = metadata_mut(new);
+    if metadata.text(&["uid"]).is_empty() {
+        copy_key(metadata, old, "uid");
+    }
+    copy_key(metadata, old, "creationTimestamp");
+    if old.at(&["deletionTimestamp"]).is_some() {
+        copy_key(metadata, old, "deletionTimestamp");
+    }
+    if metadata.at(&["deletionGracePeriodSeconds"]).is_none() {
+        copy_key(metadata, old, "deletionGracePeriodSeconds");
+    }
+    metadata.shift_remove("managedFields");
+    metadata.shift_remove("selfLink");
+}
+
+/// The rules for the metadata of a new object.
+pub(super) fn validate(target: &Target, object: &Value, rule: NameRule, errors: &mut Errors) {
+    let empty = Value::Object(Map::new());
+    let metadata = object.at(&["metadata"]).unwrap_or(&empty);
+    let generate_name = metadata.text(&["generateName"]);
+    if !generate_name.is_empty() {
+        errors.invalid_each(&METADATA.child("generateName"), generate_name, rule.check_prefix(generate_name));
+    }
+    let name = metadata.text(&["name"]);
+    if name.is_empty() {
+        errors.required(&METADATA.child("name"), "name or generateName is required");
+    } else {
+        errors.invalid_each(&METADATA.child("name"), name, rule.check(name));
+    }
+    if target.resource.is_namespaced() {
+        let namespace = metadata.text(&["namespace"]);
+        if namespace.is_empty() {
+            errors.required(&METADATA.child("namespace"), "");
+        }
+    }
+    errors.not_negative(&METADATA.child("generation"), metadata.int(&["generation"]));
+    validate_common(metadata, errors);
+    validate_finalizers(target, metadata.items(&["finalizers"]), errors);
+}
+
+/// The rules for the metadata of a changed object.
+pub(super) fn validate_update(target: &Target, new: &Value, old: &Value, errors: &mut Errors) {
+    let empty = Value::Object(Map::new());
+    let (new, old) = (new.at(&["metadata"]).unwrap_or(&empty), old.at(&["metadata"]).unwrap_or(&empty));
+    if old.at(&["deletionTimestamp"]).is_some() {
+        let mut added: Vec<String> = new
+            .items(&["finalizers"])
+            .iter()
+            .filter(|finalizer| !old.items(&["finalizers"]).contains(finalizer))
+            .map(ToString::to_string)
+            .collect();
+        added.sort();
+        if !added.is_empty() {
+            let text = format!(
+                "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+                added.join(", ")
+            );
+            errors.forbidden(&METADATA.child("finalizers"), &text);
+        }
+    }
+    for key in ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+        errors.immutable(&METADATA.child(key), new.at(&[key]), old.at(&[key]));
+    }
+    validate_common(new, errors);
+    if !same(new.at(&["finalizers"]), old.at(&["finalizers"])) {
+        validate_finalizers(target, new.items(&["finalizers"]), errors);
+    }
+}
+
+fn validate_common(metadata: &Value, errors: &mut Errors) {
+    validate_labels(metadata.at(&["labels"]), &METADATA.child("labels"), errors);
+    validate_annotations(metadata, &METADATA.child("annotations"), errors);
+    let path = METADATA.child("ownerReferences");
+    let mut controller: Option<String> = None;
+    for owner in metadata.items(&["ownerReferences"]) {
+        validate_owner(owner, &path, errors);
+        if owner.flag(&["controller"]) {
+            let name = format!("{}/{}", owner.text(&["kind"]), owner.text(&["name"]));
+            match &controller {
+                None => controller = Some(name),
+                Some(first) => {
+                    let text = format!(
+                        "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {name}"
+                    );
+                    errors.invalid(&path, metadata.at(&["ownerReferences"]).unwrap_or(&Value::Null), &text);
+                }
+            }
+        }
+    }
+}
+
+/// The rules for labels.
+pub(crate) fn validate_labels(labels: Option<&Value>, path: &Path<'_>, errors: &mut Errors) {
+    for (key, value) in labels.and_then(Value::as_object).into_iter().flatten() {
+        errors.invalid_each(path, key, qualified_name(key));
+        let value = value.as_str().unwrap_or_default();
+        errors.invalid_each(path, value, label_value(value));
+    }
+}
+
+/// The rules for the annotations under a metadata.
+pub(crate) fn validate_annotations(metadata: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let mut size = 0;
+    for (key, value) in metadata.entries(&["annotations"]) {
+        errors.invalid_each(path, key, qualified_name(&key.to_lowercase()));
+        size += key.len() + value.as_str().map_or(0, str::len);
+    }
+    if size > ANNOTATIONS_LIMIT {
+        errors.too_long(path, ANNOTATIONS_LIMIT);
+    }
+}
+
+fn validate_owner(owner: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let api_version = owner.text(&["apiVersion"]);
+    if api_version.rsplit('/').next().unwrap_or_default().is_empty() {
+        errors.invalid(&path.child("apiVersion"), api_version, "version must not be empty");
+    }
+    for key in ["kind", "name", "uid"] {
+        if owner.text(&[key]).is_empty() {
+            errors.invalid(&path.child(key), "", "must not be empty");
+        }
+    }
+    if (api_version, owner.text(&["kind"])) == ("v1", "Event") {
+        errors.invalid(path, owner, "/v1, Kind=Event is disallowed from being an owner");
+    }
+}
+
+fn validate_finalizers(target: &Target, finalizers: &[Value], errors: &mut Errors) {
+    const STANDARD: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
+    let path = METADATA.child("finalizers");
+    let built_in = matches!(target.resource.shape, super::Shape::BuiltIn(_));
+    for (index, finalizer) in finalizers.iter().enumerate() {
+        let text = finalizer.as_str().unwrap_or_default();
+        errors.invalid_each(&path, text, qualified_name(text));
+        if built_in && !text.contains('/') && !STANDARD.contains(&text) {
+            let why = "name is neither a standard finalizer name nor is it fully qualified";
+            errors.invalid(&path.index(index), text, why);
+        }
+    }
+    let has = |name: &str| finalizers.iter().any(|finalizer| finalizer == name);
+    if has("orphan") && has("foregroundDeletion") {
+        let all = Value::Array(finalizers.to_vec());
+        errors.invalid(&path, &all, "finalizer orphan and foregroundDeletion cannot be both set");
+    }
+}

@@ -1,0 +1,261 @@
+//! What names, labels and their kin may look like. Each check gives the real server's texts, none when all is well.
+
+/// What the names of a kind look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NameRule {
+    /// Lower case letters, digits, dashes and dots.
+    Subdomain,
+    /// Lower case letters, digits and dashes.
+    Label,
+    /// As a label, beginning with a letter.
+    Label1035,
+    /// Anything that can stand in a URL's path.
+    PathSegment,
+}
+
+const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
+const LABEL_1035: &str = "[a-z]([-a-z0-9]*[a-z0-9])?";
+const QUALIFIED: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
+const QUALIFIED_TEXT: &str =
+    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
+
+impl NameRule {
+    /// What is wrong with a name.
+    pub(crate) fn check(self, name: &str) -> Vec<String> {
+        match self {
+            Self::Subdomain => dns_subdomain(name),
+            Self::Label => dns_label(name),
+            Self::Label1035 => dns_label_1035(name),
+            Self::PathSegment => path_segment(name),
+        }
+    }
+
+    /// What is wrong with the beginning of a name that the server completes.
+    pub(crate) fn check_prefix(self, prefix: &str) -> Vec<String> {
+        match self {
+            Self::PathSegment => path_segment(prefix).into_iter().filter(|text| text.contains("contain")).collect(),
+            // A dash at the end will be followed by something.
+            _ => match prefix.strip_suffix('-') {
+                Some(rest) if rest.len() > 1 => self.check(&format!("{}a", &rest[..rest.len() - last_len(rest)])),
+                Some("") | None => self.check(prefix),
+                Some(_) => self.check("a"),
+            },
+        }
+    }
+}
+
+fn last_len(text: &str) -> usize {
+    text.chars().next_back().map_or(0, char::len_utf8)
+}
+
+/// As in host names.
+pub(crate) fn dns_subdomain(text: &str) -> Vec<String> {
+    const TEXT: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', \
+                        and must start and end with an alphanumeric character";
+    let mut errors = Vec::new();
+    if text.len() > 253 {
+        errors.push(too_long(253, "characters"));
+    }
+    if !text.split('.').all(is_label) {
+        errors.push(regex(TEXT, &format!(r"{LABEL}(\.{LABEL})*"), &["example.com"]));
+    }
+    errors
+}
+
+/// One part of a host name.
+pub(crate) fn dns_label(text: &str) -> Vec<String> {
+    const TEXT: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start \
+                        and end with an alphanumeric character";
+    let mut errors = Vec::new();
+    if text.len() > 63 {
+        errors.push(too_long(63, "characters"));
+    }
+    if !is_label(text) {
+        // What would do between dots gets another hint.
+        errors.push(if !text.is_empty() && text.split('.').all(is_label) {
+            "must not contain dots".to_owned()
+        } else {
+            regex(TEXT, LABEL, &["my-name", "123-abc"])
+        });
+    }
+    errors
+}
+
+/// One part of a host name that begins with a letter.
+pub(crate) fn dns_label_1035(text: &str) -> Vec<String> {
+    const TEXT: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic \
+                        character, and end with an alphanumeric character";
+    let mut errors = Vec::new();
+    if text.len() > 63 {
+        errors.push(too_long(63, "characters"));
+    }
+    if !is_label(text) || !text.starts_with(|c: char| c.is_ascii_lowercase()) {
+        errors.push(regex(TEXT, LABEL_1035, &["my-name", "abc-123"]));
+    }
+    errors
+}
+
+/// What can stand between two slashes.
+pub(crate) fn path_segment(text: &str) -> Vec<String> {
+    if let "." | ".." = text {
+        return vec![format!("may not be '{text}'")];
+    }
+    ['/', '%'].into_iter().filter(|c| text.contains(*c)).map(|c| format!("may not contain '{c}'")).collect()
+}
+
+/// A label key, a finalizer, the name of a resource.
+pub(crate) fn qualified_name(text: &str) -> Vec<String> {
+    let examples = ["MyName", "my.name", "123-abc"];
+    let mut errors = Vec::new();
+    let name = match text.split_once('/') {
+        None => text,
+        Some((_, rest)) if rest.contains('/') => {
+            let rule = regex(QUALIFIED_TEXT, QUALIFIED, &examples);
+            return vec![format!(
+                "a valid label key {rule} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+            )];
+        }
+        Some((prefix, name)) => {
+            if prefix.is_empty() {
+                errors.push("prefix part must be non-empty".to_owned());
+            } else {
+                let bytes = |text: String| text.replace("253 characters", "253 bytes");
+                errors.extend(dns_subdomain(prefix).into_iter().map(|text| format!("prefix part {}", bytes(text))));
+            }
+            name
+        }
+    };
+    if name.is_empty() {
+        errors.push("name part must be non-empty".to_owned());
+    } else if name.len() > 63 {
+        errors.push(format!("name part {}", too_long(63, "bytes")));
+    }
+    if !is_qualified(name) {
+        errors.push(format!("name part {}", regex(QUALIFIED_TEXT, QUALIFIED, &examples)));
+    }
+    errors
+}
+
+/// The value of a label.
+pub(crate) fn label_value(text: &str) -> Vec<String> {
+    const TEXT: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and \
+                        must start and end with an alphanumeric character";
+    let mut errors = Vec::new();
+    if text.len() > 63 {
+        errors.push(too_long(63, "bytes"));
+    }
+    if !text.is_empty() && !is_qualified(text) {
+        errors.push(regex(TEXT, &format!("({QUALIFIED})?"), &["MyValue", "my_value", "12345"]));
+    }
+    errors
+}
+
+/// A key of a config map or secret.
+pub(crate) fn config_key(text: &str) -> Vec<String> {
+    const TEXT: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'";
+    let mut errors = Vec::new();
+    if text.len() > 253 {
+        errors.push(too_long(253, "characters"));
+    }
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte)) {
+        errors.push(regex(TEXT, "[-._a-zA-Z0-9]+", &["key.name", "KEY_NAME", "key-name"]));
+    }
+    match text {
+        "." => errors.push("must not be '.'".to_owned()),
+        ".." => errors.push("must not be '..'".to_owned()),
+        _ if text.starts_with("..") => errors.push("must not start with '..'".to_owned()),
+        _ => {}
+    }
+    errors
+}
+
+/// The name of a port: letters, digits and single dashes, at most 15, at least one letter.
+pub(crate) fn port_name(text: &str) -> Vec<String> {
+    let mut errors = Vec::new();
+    if text.len() > 15 {
+        errors.push(too_long(15, "characters"));
+    }
+    if !text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-') {
+        errors.push("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)".to_owned());
+    }
+    if !text.bytes().any(|byte| byte.is_ascii_lowercase()) {
+        errors.push("must contain at least one letter (a-z)".to_owned());
+    }
+    if text.contains("--") {
+        errors.push("must not contain consecutive hyphens".to_owned());
+    }
+    if text.starts_with('-') || text.ends_with('-') {
+        errors.push("must not begin or end with a hyphen".to_owned());
+    }
+    errors
+}
+
+fn is_label(text: &str) -> bool {
+    let word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let bytes = text.as_bytes();
+    match (bytes.first(), bytes.last()) {
+        (Some(first), Some(last)) => {
+            word(*first) && word(*last) && bytes.iter().all(|byte| word(*byte) || *byte == b'-')
+        }
+        _ => false,
+    }
+}
+
+fn is_qualified(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    match (bytes.first(), bytes.last()) {
+        (Some(first), Some(last)) => {
+            first.is_ascii_alphanumeric()
+                && last.is_ascii_alphanumeric()
+                && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
+        }
+        _ => false,
+    }
+}
+
+fn too_long(most: usize, unit: &str) -> String {
+    format!("must be no more than {most} {unit}")
+}
+
+fn regex(text: &str, regex: &str, examples: &[&str]) -> String {
+    let examples: Vec<String> = examples.iter().map(|example| format!("'{example}', ")).collect();
+    format!("{text} (e.g. {}regex used for validation is '{regex}')", examples.join(" or "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_checked_as_the_real_server_does() {
+        assert!(dns_subdomain("a-1.example.com").is_empty());
+        assert_eq!(
+            dns_subdomain("Bad_Name"),
+            ["a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start \
+              and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
+              '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"]
+        );
+        assert_eq!(dns_label("a.b"), ["must not contain dots"]);
+        assert!(dns_label("1a").is_empty());
+        assert!(!dns_label_1035("1a").is_empty());
+        assert!(NameRule::Subdomain.check_prefix("web-").is_empty());
+        assert!(NameRule::Subdomain.check_prefix("a-").is_empty());
+        assert!(!NameRule::Subdomain.check_prefix("-").is_empty());
+        assert!(path_segment("system:node").is_empty());
+        assert_eq!(path_segment("a/b"), ["may not contain '/'"]);
+    }
+
+    #[test]
+    fn qualified_names_have_at_most_one_prefix() {
+        assert!(qualified_name("example.com/My.Name").is_empty());
+        assert!(qualified_name("app").is_empty());
+        for bad in ["", "/a", "a/", "a/b/c", "Ä", "-a"] {
+            assert!(!qualified_name(bad).is_empty(), "{bad}");
+        }
+        assert!(label_value("").is_empty());
+        assert!(!label_value("a b").is_empty());
+        assert!(!config_key("..a").is_empty());
+        assert!(port_name("http").is_empty());
+        assert_eq!(port_name("80"), ["must contain at least one letter (a-z)"]);
+    }
+}

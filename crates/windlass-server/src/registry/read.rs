@@ -1,0 +1,71 @@
+//! Getting one object, and how fresh a read must be.
+
+use std::time::Duration;
+
+use windlass_api::Status;
+
+use super::{GetParams, Item, Registry, Target, storage_failure};
+use crate::storage::{Revision, StorageError};
+
+/// How long a read waits for a revision that has not happened yet.
+const FRESHNESS_WAIT: Duration = Duration::from_secs(3);
+
+impl Registry {
+    /// Reads one object.
+    pub(crate) async fn get(&self, target: &Target, params: GetParams) -> Result<Item, Status> {
+        if let Some(revision) = parse_version(params.resource_version.as_deref())? {
+            self.wait_for(revision).await?;
+        }
+        let item = self.get_stored(target).await?;
+        match target.subresource.as_deref() {
+            Some("scale") => super::scale::scale_of(target, &item),
+            _ => Self::present(&target.resource, item),
+        }
+    }
+
+    /// The object in the stored version.
+    pub(super) async fn get_stored(&self, target: &Target) -> Result<Item, Status> {
+        match self.stored(&target.key(target.name())).await? {
+            Some(value) => Item::stored(&value),
+            None => Err(Status::not_found(&target.group_resource(), target.name())),
+        }
+    }
+
+    /// Waits for a revision, for a while.
+    pub(super) async fn wait_for(&self, revision: Revision) -> Result<(), Status> {
+        let now = || async { self.0.storage.revision().await.map_err(|error| storage_failure(&error)) };
+        if now().await? >= revision {
+            return Ok(());
+        }
+        match tokio::time::timeout(FRESHNESS_WAIT, self.0.watches.reached(revision)).await {
+            Ok(reached) => reached.map_err(|error| storage_failure(&error)),
+            Err(_) => Err(storage_failure(&StorageError::Future { requested: revision, current: now().await? })),
+        }
+    }
+}
+
+/// Reads a resourceVersion; none and 0 ask for nothing in particular.
+pub(super) fn parse_version(text: Option<&str>) -> Result<Option<Revision>, Status> {
+    match text {
+        None | Some("" | "0") => Ok(None),
+        Some(text) => match parse_uint(text) {
+            Ok(revision) => Ok(Some(Revision(revision))),
+            Err(why) => Err(Status::bad_request(format!(
+                "invalid resource version: resourceVersion: Invalid value: {text:?}: {why}"
+            ))),
+        },
+    }
+}
+
+/// Reads a number as Go's `ParseUint` does; the error is Go's text.
+pub(super) fn parse_uint(text: &str) -> Result<u64, String> {
+    let why = if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        "invalid syntax"
+    } else {
+        match text.parse() {
+            Ok(number) => return Ok(number),
+            Err(_) => "value out of range",
+        }
+    };
+    Err(format!("strconv.ParseUint: parsing {text:?}: {why}"))
+}

@@ -1,0 +1,243 @@
+//! What is served: resources, their subresources, and the table that finds them.
+
+use std::{collections::HashMap, fmt, sync::Arc};
+
+use bytes::Bytes;
+use serde_json::Value;
+use windlass_api::{FieldValidation, GroupKind, GroupResource, GroupVersionKind, Scope, Status};
+
+use super::{Body, Strategy};
+use crate::{
+    codec::{Decoded, Format, Plan},
+    encoded::Style,
+    table::CustomColumn,
+};
+
+/// One resource in one version.
+#[derive(Debug)]
+pub(crate) struct ResourceInfo {
+    /// Empty for the core group.
+    pub(crate) group: String,
+    pub(crate) version: String,
+    pub(crate) kind: String,
+    /// `PodList`
+    pub(crate) list_kind: String,
+    /// `pods`
+    pub(crate) plural: String,
+    pub(crate) singular: String,
+    pub(crate) short_names: Vec<String>,
+    pub(crate) categories: Vec<String>,
+    pub(crate) scope: Scope,
+    /// `get`, `list`, … in the order of discovery.
+    pub(crate) verbs: Vec<String>,
+    pub(crate) subresources: Vec<SubresourceInfo>,
+    /// Of its keys in storage, with a slash at the end. Versions and views of the same objects share it.
+    pub(crate) prefix: String,
+    pub(crate) shape: Shape,
+    pub(crate) strategy: Arc<dyn Strategy>,
+    /// How this version differs from the one that is stored; none when it is the one.
+    pub(crate) conversion: Option<Conversion>,
+    /// Sent with every answer.
+    pub(crate) deprecation: Option<String>,
+}
+
+/// A subresource of a [`ResourceInfo`].
+#[derive(Clone, Debug)]
+pub(crate) struct SubresourceInfo {
+    /// `status`
+    pub(crate) name: String,
+    /// Of its kind.
+    pub(crate) group: String,
+    pub(crate) version: String,
+    pub(crate) kind: String,
+    pub(crate) verbs: Vec<String>,
+}
+
+/// How bodies of a kind are read.
+#[derive(Clone, Debug)]
+pub(crate) enum Shape {
+    /// By the table of Go types.
+    BuiltIn(&'static Plan),
+    /// By a schema.
+    Custom(Arc<dyn CustomShape>),
+}
+
+/// How bodies of a custom resource are read.
+pub(crate) trait CustomShape: fmt::Debug + Send + Sync + 'static {
+    /// Reads a request body: pruned, coerced, and in order, but not defaulted.
+    fn decode(&self, body: &[u8], format: Format, validation: FieldValidation) -> Result<Decoded, Status>;
+
+    /// Brings a tree into the form that decoding would give it.
+    fn normalise(&self, value: Value, validation: FieldValidation) -> Result<Decoded, Status>;
+
+    /// The version that storage holds.
+    fn storage_version(&self) -> &str;
+
+    /// The schema of this version, as the definition has it.
+    fn schema(&self) -> &Value;
+
+    /// The columns that the definition adds to tables.
+    fn columns(&self) -> &[CustomColumn];
+}
+
+/// From the stored version to another one and back.
+#[derive(Clone)]
+pub(crate) struct Conversion {
+    /// The shape of the stored version.
+    pub(crate) stored: Shape,
+    pub(crate) from_stored: Arc<dyn Fn(Value) -> Value + Send + Sync>,
+    pub(crate) to_stored: Arc<dyn Fn(Value) -> Value + Send + Sync>,
+}
+
+/// All resources that are served, in the order of discovery.
+#[derive(Debug, Default)]
+pub(crate) struct ResourceTable {
+    resources: Vec<Arc<ResourceInfo>>,
+    /// By group, version and plural name.
+    by_path: HashMap<(String, String, String), Arc<ResourceInfo>>,
+    generation: u64,
+}
+
+// === impl ResourceInfo ===
+
+impl ResourceInfo {
+    /// Group and plural name, for messages.
+    pub(crate) fn group_resource(&self) -> GroupResource {
+        GroupResource::new(self.group.clone(), self.plural.clone())
+    }
+
+    /// Group and kind, for messages.
+    pub(crate) fn group_kind(&self) -> GroupKind {
+        GroupKind::new(self.group.clone(), self.kind.clone())
+    }
+
+    /// Group, version and kind.
+    pub(crate) fn gvk(&self) -> GroupVersionKind {
+        GroupVersionKind::new(self.group.clone(), self.version.clone(), self.kind.clone())
+    }
+
+    /// `apps/v1`
+    pub(crate) fn api_version(&self) -> String {
+        if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
+    }
+
+    /// The subresource of that name.
+    pub(crate) fn subresource(&self, name: &str) -> Option<&SubresourceInfo> {
+        self.subresources.iter().find(|subresource| subresource.name == name)
+    }
+
+    /// Whether the resource has the verb.
+    pub(crate) fn has_verb(&self, verb: &str) -> bool {
+        self.verbs.iter().any(|own| own == verb)
+    }
+
+    /// Whether its objects live in namespaces.
+    pub(crate) fn is_namespaced(&self) -> bool {
+        self.scope == Scope::Namespaced
+    }
+
+    /// The shape of what storage holds.
+    pub(super) fn stored_shape(&self) -> &Shape {
+        self.conversion.as_ref().map_or(&self.shape, |conversion| &conversion.stored)
+    }
+
+    /// A stored object in this version.
+    pub(super) fn convert_from_stored(&self, value: Value) -> Value {
+        match &self.conversion {
+            None => value,
+            Some(conversion) => (conversion.from_stored)(value),
+        }
+    }
+
+    /// An object of this version as it is stored.
+    pub(super) fn convert_to_stored(&self, value: Value) -> Value {
+        match &self.conversion {
+            None => value,
+            Some(conversion) => (conversion.to_stored)(value),
+        }
+    }
+}
+
+// === impl Shape ===
+
+impl Shape {
+    /// How encodings look.
+    pub(crate) fn style(&self) -> Style {
+        match self {
+            Self::BuiltIn(_) => Style::BuiltIn,
+            Self::Custom(_) => Style::Custom,
+        }
+    }
+
+    /// Reads a body.
+    pub(crate) fn decode(&self, body: &Body, validation: FieldValidation) -> Result<Decoded, Status> {
+        match body {
+            Body::Encoded { bytes, format } => self.decode_bytes(bytes, *format, validation),
+            Body::Value(value) => self.normalise(value.clone(), validation),
+        }
+    }
+
+    /// Brings a tree into the form that decoding would give it.
+    pub(crate) fn normalise(&self, value: Value, validation: FieldValidation) -> Result<Decoded, Status> {
+        match self {
+            Self::BuiltIn(plan) => plan.normalise(&value, validation).map_err(Status::internal),
+            Self::Custom(shape) => shape.normalise(value, validation),
+        }
+    }
+
+    fn decode_bytes(&self, bytes: &Bytes, format: Format, validation: FieldValidation) -> Result<Decoded, Status> {
+        match self {
+            Self::BuiltIn(plan) => Ok(plan.decode(bytes, format, validation)?),
+            Self::Custom(shape) => shape.decode(bytes, format, validation),
+        }
+    }
+}
+
+impl fmt::Debug for Conversion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Conversion").field("stored", &self.stored).finish_non_exhaustive()
+    }
+}
+
+// === impl ResourceTable ===
+
+impl ResourceTable {
+    /// A table of these resources, in this order.
+    pub(crate) fn new(resources: Vec<Arc<ResourceInfo>>) -> Self {
+        let path = |resource: &Arc<ResourceInfo>| {
+            (resource.group.clone(), resource.version.clone(), resource.plural.clone())
+        };
+        let by_path = resources.iter().map(|resource| (path(resource), Arc::clone(resource))).collect();
+        Self { resources, by_path, generation: 0 }
+    }
+
+    /// The table that follows this one.
+    pub(super) fn next(&self, resources: Vec<Arc<ResourceInfo>>) -> Self {
+        Self { generation: self.generation + 1, ..Self::new(resources) }
+    }
+
+    /// The resource at a path.
+    pub(crate) fn get(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<ResourceInfo>> {
+        self.by_path.get(&(group.to_owned(), version.to_owned(), plural.to_owned()))
+    }
+
+    /// All resources.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &ResourceInfo> {
+        self.resources.iter().map(|resource| &**resource)
+    }
+
+    /// All resources, to be kept.
+    pub(crate) fn all(&self) -> &[Arc<ResourceInfo>] {
+        &self.resources
+    }
+
+    /// Whether anything of this group and version is served.
+    pub(crate) fn has_version(&self, group: &str, version: &str) -> bool {
+        self.iter().any(|resource| resource.group == group && resource.version == version)
+    }
+
+    /// Grows with every change.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
+    }
+}

@@ -1,0 +1,104 @@
+//! The scale subresource: replicas of any kind that has them, through one type.
+
+use serde_json::{Map, Value, json};
+use windlass_api::{FieldValidation, GroupKind, GroupResource, LabelSelector, Operator, Requirement, Status};
+
+use super::{Errors, Item, Path, Shape, Target, Tree, strategy::ScaleRule, tree::as_object};
+use crate::{codec, encoded::Encoded};
+
+/// How scales are read.
+pub(super) fn shape() -> Shape {
+    Shape::BuiltIn(codec::plan("autoscaling", "v1", "Scale").expect("the type table has Scale"))
+}
+
+/// The scale of an object.
+pub(super) fn scale_of(target: &Target, item: &Item) -> Result<Item, Status> {
+    let value = scale_value(target, &item.value())?;
+    let value = shape().normalise(value, FieldValidation::Ignore)?.value;
+    Ok(Item { encoded: Encoded::new(&value, shape().style()), revision: item.revision })
+}
+
+/// The scale of an object, as a tree with its resourceVersion.
+pub(super) fn scale_value(target: &Target, object: &Value) -> Result<Value, Status> {
+    let rule = rule(target)?;
+    let Some(replicas) = at(object, &rule.spec_replicas).and_then(Value::as_i64) else {
+        let path = rule.spec_replicas.join(".");
+        return Err(Status::internal(format!("the spec replicas field \".{path}\" does not exist")));
+    };
+    let mut metadata = Map::new();
+    for key in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
+        if let Some(value) = object.at(&["metadata", key]) {
+            metadata.insert(key.to_owned(), value.clone());
+        }
+    }
+    let mut status = Map::new();
+    let current = at(object, &rule.status_replicas).and_then(Value::as_i64).unwrap_or_default();
+    status.insert("replicas".to_owned(), current.into());
+    if let Some(selector) = rule.selector.as_ref().and_then(|path| at(object, path)) {
+        status.insert("selector".to_owned(), selector_text(selector).into());
+    }
+    Ok(json!({
+        "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": {"replicas": replicas}, "status": status,
+    }))
+}
+
+/// The object, scaled.
+pub(super) fn scaled(target: &Target, object: &Value, scale: &Value) -> Result<Value, Status> {
+    let rule = rule(target)?;
+    let replicas = scale.int(&["spec", "replicas"]).unwrap_or_default();
+    let mut errors = Errors::default();
+    errors.not_negative(&Path::new("spec.replicas"), Some(replicas));
+    errors.check(&GroupKind::new("autoscaling", "Scale"), target.name())?;
+    let (given, found) = (scale.text(&["metadata", "uid"]), object.text(&["metadata", "uid"]));
+    if !given.is_empty() && given != found {
+        let resource = GroupResource::new(target.resource.group.clone(), format!("{}/scale", target.resource.plural));
+        let why = format!("Precondition failed: UID in precondition: {given}, UID in object meta: {found}");
+        return Err(Status::conflict(&resource, target.name(), why));
+    }
+    let mut object = object.clone();
+    let mut place = &mut object;
+    for key in &rule.spec_replicas {
+        place = as_object(place).entry(key).or_insert(Value::Null);
+    }
+    *place = replicas.into();
+    let version = scale.text(&["metadata", "resourceVersion"]);
+    super::tree::metadata_mut(&mut object).insert("resourceVersion".to_owned(), version.into());
+    Ok(object)
+}
+
+fn rule(target: &Target) -> Result<&ScaleRule, Status> {
+    target.resource.strategy.rules().scale.as_ref().ok_or_else(Status::unknown_resource)
+}
+
+fn at<'v>(object: &'v Value, path: &[String]) -> Option<&'v Value> {
+    let path: Vec<&str> = path.iter().map(String::as_str).collect();
+    object.at(&path)
+}
+
+/// A selector as text: of workloads (`matchLabels`, `matchExpressions`), of replication controllers (a map), or text.
+fn selector_text(selector: &Value) -> String {
+    if let Some(text) = selector.as_str() {
+        return text.to_owned();
+    }
+    let is_structured = selector.at(&["matchLabels"]).is_some() || selector.at(&["matchExpressions"]).is_some();
+    let labels: &[&str] = if is_structured { &["matchLabels"] } else { &[] };
+    let mut requirements: Vec<Requirement> = selector
+        .entries(labels)
+        .map(|(key, value)| Requirement::new(key, Operator::Equals, [value.as_str().unwrap_or_default()]))
+        .collect();
+    requirements.extend(selector.items(&["matchExpressions"]).iter().filter_map(requirement));
+    LabelSelector::new(requirements).to_string()
+}
+
+/// One of `matchExpressions`; none if its operator is unknown.
+pub(crate) fn requirement(expression: &Value) -> Option<Requirement> {
+    let operator = match expression.text(&["operator"]) {
+        "In" => Operator::In,
+        "NotIn" => Operator::NotIn,
+        "Exists" => Operator::Exists,
+        "DoesNotExist" => Operator::DoesNotExist,
+        _ => return None,
+    };
+    let values = expression.items(&["values"]).iter().filter_map(Value::as_str);
+    Some(Requirement::new(expression.text(&["key"]), operator, values))
+}

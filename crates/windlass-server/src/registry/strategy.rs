@@ -1,0 +1,192 @@
+//! What differs between kinds.
+
+use std::{borrow::Cow, fmt};
+
+use serde_json::Value;
+use windlass_api::Status;
+
+use super::{Errors, Item, NameRule, Tree};
+
+/// The rules of one kind. The registry calls them in the order in which they stand here.
+pub(crate) trait Strategy: fmt::Debug + Send + Sync + 'static {
+    /// The rules that are mere facts.
+    fn rules(&self) -> &Rules;
+
+    /// Fills in what the client left out. Runs on every object that a client sends, and on patched ones.
+    fn default(&self, _object: &mut Value) {}
+
+    /// Changes an object that is about to be created. The status has been reset, metadata is complete.
+    fn prepare_create(&self, _object: &mut Value) {}
+
+    /// Changes an object that is about to replace `old`. The status is that of `old`, generation is counted afterwards.
+    fn prepare_update(&self, _new: &mut Value, _old: &Value) {}
+
+    /// Changes an object whose status is about to be updated. All but the status is that of `old`.
+    fn prepare_status(&self, _new: &mut Value, _old: &Value) {}
+
+    /// Complains about an object that is about to be stored. Metadata is checked by the registry.
+    fn validate(&self, _object: &Value, _errors: &mut Errors) {}
+
+    /// Complains about changes. [`Self::validate`] runs as well.
+    fn validate_update(&self, _new: &Value, _old: &Value, _errors: &mut Errors) {}
+
+    /// Complains about a new status.
+    fn validate_status(&self, _new: &Value, _old: &Value, _errors: &mut Errors) {}
+
+    /// What the client should be told about what it sends.
+    fn warnings(&self, _new: &Value, _old: Option<&Value>) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Takes what the object needs beside itself (addresses, names) and writes it into the object. Runs before validation,
+    /// for creations (`old` is none) and updates, dry runs as well; what is given back is dropped unless the write happens.
+    fn begin(&self, _new: &mut Value, _old: Option<&Value>) -> Result<Option<Box<dyn Effect>>, Status> {
+        Ok(None)
+    }
+
+    /// The value of a field for field selectors, given that [`Self::knows_field`].
+    fn field<'v>(&self, object: &'v Value, label: &str) -> Cow<'v, str> {
+        let path = self.rules().fields.iter().find(|field| field.label == label).map(|field| field.path);
+        path.map_or(Cow::Borrowed(""), |path| field_text(object, path))
+    }
+
+    /// Whether field selectors may name this field (beside metadata.name and metadata.namespace).
+    fn knows_field(&self, label: &str) -> bool {
+        self.rules().fields.iter().any(|field| field.label == label)
+    }
+
+    /// Sees an object that was stored before the server started; called if [`Rules::restores`].
+    fn restore(&self, _object: &Value) {}
+
+    /// Sees an object that has been deleted; called if [`Rules::restores`].
+    fn deleted(&self, _object: &Value) {}
+}
+
+/// Something outside of the object that a write has taken. Dropped without [`Self::committed`], it is given back.
+pub(crate) trait Effect: Send {
+    /// The write has happened.
+    fn committed(self: Box<Self>, item: &Item);
+}
+
+/// The rules of a kind that are mere facts: the columns of the table of kinds.
+#[derive(Clone, Debug)]
+pub(crate) struct Rules {
+    /// What its names look like.
+    pub(crate) name: NameRule,
+    /// What becomes of the status in writes that are not about it.
+    pub(crate) status: StatusRule,
+    /// Which parts of the metadata writes of the status do not change; `*` for all.
+    pub(crate) status_keeps: &'static [&'static str],
+    /// When `metadata.generation` grows.
+    pub(crate) generation: Generation,
+    /// Whether an update may leave out the resourceVersion.
+    pub(crate) unconditional_update: bool,
+    /// Whether an update of an object that is not there creates it.
+    pub(crate) create_on_update: bool,
+    /// Whether a deletion is answered with the object instead of a `Status`.
+    pub(crate) returns_deleted: bool,
+    /// What becomes of dependents when the client does not say.
+    pub(crate) dependents: Dependents,
+    /// How deletions go.
+    pub(crate) deletion: Deletion,
+    /// The paths of the scale subresource's three fields.
+    pub(crate) scale: Option<ScaleRule>,
+    /// What field selectors may name beside name and namespace.
+    pub(crate) fields: &'static [FieldRule],
+    /// Whether the strategy wants to see objects at the start of the server and after their deletion.
+    pub(crate) restores: bool,
+}
+
+/// What becomes of the status in writes that are not about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StatusRule {
+    /// It is a field like others, or there is none.
+    Plain,
+    /// Creations drop it, updates keep the old one.
+    Reset,
+    /// Creations take it, updates keep the old one.
+    Initial,
+}
+
+/// When `metadata.generation` grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Generation {
+    /// It is not kept.
+    None,
+    /// With the spec.
+    Spec,
+    /// With the spec or the annotations.
+    SpecOrAnnotations,
+    /// With anything but metadata and status.
+    Content,
+    /// With anything but metadata, or with the labels.
+    ContentOrLabels,
+}
+
+/// What becomes of the objects that a deleted object owns, when the client does not say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dependents {
+    /// The garbage collector deletes them afterwards.
+    Background,
+    /// They stay.
+    Orphan,
+    /// There is no garbage collection for this kind.
+    Unsupported,
+}
+
+/// How deletions go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Deletion {
+    /// At once, unless there are finalizers.
+    Plain,
+    /// As of pods: whoever runs it gets time to stop it.
+    Graceful,
+    /// As of namespaces: once their content is gone.
+    Namespace,
+}
+
+/// Where the scale subresource finds its fields.
+#[derive(Clone, Debug)]
+pub(crate) struct ScaleRule {
+    pub(crate) spec_replicas: Vec<String>,
+    pub(crate) status_replicas: Vec<String>,
+    /// A label selector, or its text; none: the scale has no selector.
+    pub(crate) selector: Option<Vec<String>>,
+}
+
+/// One field that field selectors may name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FieldRule {
+    pub(crate) label: &'static str,
+    /// Dotted path in the object.
+    pub(crate) path: &'static str,
+}
+
+impl Rules {
+    /// What most kinds do.
+    pub(crate) const COMMON: Self = Self {
+        name: NameRule::Subdomain,
+        status: StatusRule::Plain,
+        status_keeps: &[],
+        generation: Generation::None,
+        unconditional_update: true,
+        create_on_update: false,
+        returns_deleted: false,
+        dependents: Dependents::Background,
+        deletion: Deletion::Plain,
+        scale: None,
+        fields: &[],
+        restores: false,
+    };
+}
+
+/// The text that a field selector compares with.
+pub(crate) fn field_text<'v>(object: &'v Value, path: &str) -> Cow<'v, str> {
+    let path: Vec<&str> = path.split('.').collect();
+    match object.at(&path) {
+        Some(Value::String(text)) => Cow::Borrowed(text),
+        Some(Value::Number(number)) => Cow::Owned(number.to_string()),
+        Some(Value::Bool(flag)) => Cow::Borrowed(if *flag { "true" } else { "false" }),
+        _ => Cow::Borrowed(""),
+    }
+}

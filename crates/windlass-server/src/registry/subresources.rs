@@ -1,0 +1,125 @@
+//! Subresources that are created rather than stored: binding a pod to a node, evicting it.
+
+use serde_json::{Value, json};
+use windlass_api::{DryRun, FieldValidation, GroupResource, Preconditions, Status, StatusDetails};
+
+use super::{
+    Answer, Body, DeleteParams, Errors, Path, Registry, Target, Tree, WriteParams, Written,
+    tree::{metadata_mut, object_mut},
+    update::Aspect,
+};
+use crate::codec;
+
+impl Registry {
+    pub(super) async fn create_subresource(
+        &self,
+        target: &Target,
+        subresource: &str,
+        body: &Body,
+        params: &WriteParams,
+    ) -> Result<Written, Status> {
+        let Some(info) = target.resource.subresource(subresource) else { return Err(Status::unknown_resource()) };
+        let plan = codec::plan(&info.group, &info.version, &info.kind);
+        let Some(plan) = plan.filter(|_| info.verbs.iter().any(|verb| verb == "create")) else {
+            return Err(Status::method_not_allowed());
+        };
+        let decoded = super::Shape::BuiltIn(plan).decode(body, params.field_validation)?;
+        let mut object = decoded.value;
+        super::meta::settle_namespace(target, &mut object)?;
+        super::meta::settle_name(target, &mut object)?;
+        match subresource {
+            "binding" => self.bind(target, &object, params).await?,
+            "eviction" => self.evict(target, &object, params).await?,
+            _ => return Err(Status::method_not_allowed()),
+        }
+        let status = Status { code: 201, ..Status::success(StatusDetails::default()) };
+        let status = Status { details: None, ..status };
+        Ok(Written { answer: Answer::Status(status), created: true, warnings: decoded.warnings })
+    }
+
+    /// Puts a pod on a node.
+    async fn bind(&self, target: &Target, binding: &Value, params: &WriteParams) -> Result<(), Status> {
+        let node = binding.text(&["target", "name"]);
+        let kind = binding.text(&["target", "kind"]);
+        let mut errors = Errors::default();
+        if !kind.is_empty() && kind != "Node" {
+            errors.unsupported(&Path::new("target.kind"), kind, &["Node", "<empty>"]);
+        }
+        if node.is_empty() {
+            errors.required(&Path::new("target.name"), "");
+        }
+        if let [cause, ..] = errors.into_causes().as_slice() {
+            return Err(Status::unclassified(format!("{}: {}", cause.field, cause.message)));
+        }
+        let pod = Target { subresource: None, ..target.clone() };
+        let name = target.name();
+        let refused = |why: String| Err(Status::conflict(&GroupResource::new("", "pods/binding"), name, why));
+        let propose = |old: Option<&Value>| {
+            let old = old.ok_or_else(|| Status::not_found(&target.group_resource(), name))?;
+            for (field, given) in [("uid", "uid"), ("resourceVersion", "resourceVersion")] {
+                let given = binding.text(&["metadata", given]);
+                if !given.is_empty() && given != old.text(&["metadata", field]) {
+                    return Err(Status::modified(&target.group_resource(), name));
+                }
+            }
+            if old.at(&["metadata", "deletionTimestamp"]).is_some() {
+                return refused(format!("pod {name} is being deleted, cannot be assigned to a host"));
+            }
+            let assigned = old.text(&["spec", "nodeName"]);
+            if !assigned.is_empty() {
+                return refused(format!("pod {name} is already assigned to node {assigned:?}"));
+            }
+            if !old.items(&["spec", "schedulingGates"]).is_empty() {
+                return refused(format!("pod {name} has non-empty .spec.schedulingGates"));
+            }
+            let mut new = old.clone();
+            object_mut(&mut new, "spec").insert("nodeName".to_owned(), node.into());
+            for map in ["annotations", "labels"] {
+                for (key, value) in binding.entries(&["metadata", map]) {
+                    let entry = metadata_mut(&mut new).entry(map).or_insert_with(|| json!({}));
+                    super::as_object(entry).insert(key.clone(), value.clone());
+                }
+            }
+            self.set_condition(&mut new, "PodScheduled", "True");
+            Ok(new)
+        };
+        let params = WriteParams { field_validation: FieldValidation::Ignore, ..params.clone() };
+        self.change(&pod, Aspect::Internal, &params, &mut Vec::new(), propose).await?;
+        Ok(())
+    }
+
+    /// Sets a condition of a pod; its transition time is that of a change of its status.
+    fn set_condition(&self, pod: &mut Value, kind: &str, value: &str) {
+        let now = windlass_api::format_time(self.clock().now());
+        let status = object_mut(pod, "status");
+        status.shift_remove("nominatedNodeName");
+        let conditions = status.entry("conditions").or_insert_with(|| json!([]));
+        let Some(conditions) = conditions.as_array_mut() else { return };
+        let new = json!({"type": kind, "status": value, "lastProbeTime": null, "lastTransitionTime": now});
+        match conditions.iter_mut().find(|condition| condition.text(&["type"]) == kind) {
+            Some(old) if old.text(&["status"]) == value => {}
+            Some(old) => *old = new,
+            None => conditions.push(new),
+        }
+    }
+
+    /// Deletes a pod on behalf of its node. There are no disruption budgets to respect yet.
+    async fn evict(&self, target: &Target, eviction: &Value, params: &WriteParams) -> Result<(), Status> {
+        let options = eviction.at(&["deleteOptions"]).cloned().unwrap_or_default();
+        let text = |path: &[&str]| Some(options.text(path).to_owned()).filter(|text| !text.is_empty());
+        let dry_run = !options.items(&["dryRun"]).is_empty() || params.dry_run == DryRun::All;
+        let deletion = DeleteParams {
+            grace_period: options.int(&["gracePeriodSeconds"]),
+            propagation: text(&["propagationPolicy"]),
+            orphan_dependents: options.at(&["orphanDependents"]).and_then(Value::as_bool),
+            preconditions: Preconditions {
+                uid: text(&["preconditions", "uid"]),
+                resource_version: text(&["preconditions", "resourceVersion"]),
+            },
+            dry_run: if dry_run { DryRun::All } else { DryRun::No },
+        };
+        let pod = Target { subresource: None, ..target.clone() };
+        self.delete(&pod, deletion).await?;
+        Ok(())
+    }
+}

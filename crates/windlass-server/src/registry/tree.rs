@@ -1,0 +1,135 @@
+//! Reading and writing value trees by path. Absent, `null` and of the wrong type are the same to a reader.
+
+use serde_json::{Map, Value};
+
+/// Readers of a tree.
+pub(crate) trait Tree {
+    /// What stands at a path of object keys; `null` is nothing.
+    fn at(&self, path: &[&str]) -> Option<&Value>;
+
+    /// The text at a path; empty when there is none.
+    fn text(&self, path: &[&str]) -> &str {
+        self.at(path).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// The integer at a path.
+    fn int(&self, path: &[&str]) -> Option<i64> {
+        self.at(path).and_then(Value::as_i64)
+    }
+
+    /// Whether `true` stands at a path.
+    fn flag(&self, path: &[&str]) -> bool {
+        self.at(path).and_then(Value::as_bool).unwrap_or_default()
+    }
+
+    /// The elements of the array at a path.
+    fn items(&self, path: &[&str]) -> &[Value] {
+        self.at(path).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// The entries of the object at a path.
+    fn entries(&self, path: &[&str]) -> impl Iterator<Item = (&String, &Value)> {
+        self.at(path).and_then(Value::as_object).into_iter().flatten()
+    }
+}
+
+impl Tree for Value {
+    fn at(&self, path: &[&str]) -> Option<&Value> {
+        let mut value = self;
+        for key in path {
+            value = value.as_object()?.get(*key)?;
+        }
+        (!value.is_null()).then_some(value)
+    }
+}
+
+impl Tree for Map<String, Value> {
+    fn at(&self, path: &[&str]) -> Option<&Value> {
+        let (first, rest) = path.split_first()?;
+        self.get(*first)?.at(rest)
+    }
+}
+
+/// The object under `key`, made when it is not there. What is there and no object is replaced.
+pub(crate) fn object_mut<'v>(value: &'v mut Value, key: &str) -> &'v mut Map<String, Value> {
+    as_object(as_object(value).entry(key).or_insert(Value::Null))
+}
+
+/// The value as an object; what is none becomes an empty one.
+pub(crate) fn as_object(value: &mut Value) -> &mut Map<String, Value> {
+    if !value.is_object() {
+        *value = Value::Object(Map::new());
+    }
+    match value {
+        Value::Object(map) => map,
+        _ => unreachable!("it has just been made one"),
+    }
+}
+
+/// The object's metadata, made when it is not there.
+pub(crate) fn metadata_mut(object: &mut Value) -> &mut Map<String, Value> {
+    object_mut(object, "metadata")
+}
+
+/// The elements under a key, if an array is there.
+pub(crate) fn items_mut<'v>(value: &'v mut Value, key: &str) -> &'v mut [Value] {
+    value.get_mut(key).and_then(Value::as_array_mut).map(Vec::as_mut_slice).unwrap_or_default()
+}
+
+/// The object under a key, if one is there.
+pub(crate) fn entry_mut<'v>(value: &'v mut Value, key: &str) -> Option<&'v mut Value> {
+    value.get_mut(key).filter(|value| value.is_object())
+}
+
+/// Puts a value under a key unless one is there; `null`, `""` and 0 count as none (Go's zero values).
+pub(crate) fn default_to(map: &mut Map<String, Value>, key: &str, value: impl Into<Value>) {
+    if is_zero(map.get(key)) {
+        map.insert(key.to_owned(), value.into());
+    }
+}
+
+/// Puts a value under a key unless one is there; explicit zero values stay (Go's pointers).
+pub(crate) fn default_pointer(map: &mut Map<String, Value>, key: &str, value: impl Into<Value>) {
+    if map.get(key).is_none_or(Value::is_null) {
+        map.insert(key.to_owned(), value.into());
+    }
+}
+
+/// Puts the same under the same key as in `from`, or removes it.
+pub(crate) fn copy_key(to: &mut Map<String, Value>, from: &Value, key: &str) {
+    match from.at(&[key]) {
+        Some(value) => drop(to.insert(key.to_owned(), value.clone())),
+        None => drop(to.shift_remove(key)),
+    }
+}
+
+fn is_zero(value: Option<&Value>) -> bool {
+    match value {
+        None | Some(Value::Null) => true,
+        Some(Value::String(text)) => text.is_empty(),
+        Some(Value::Number(number)) => number.as_f64() == Some(0.0),
+        Some(_) => false,
+    }
+}
+
+/// Whether two values mean the same: empty containers, `null` and nothing at all do.
+pub(crate) fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
+    fn content(value: Option<&Value>) -> Option<&Value> {
+        value.filter(|value| match value {
+            Value::Null => false,
+            Value::Array(items) => !items.is_empty(),
+            Value::Object(entries) => !entries.is_empty(),
+            _ => true,
+        })
+    }
+    match (content(a), content(b)) {
+        (None, None) => true,
+        (Some(Value::Object(a)), Some(Value::Object(b))) => {
+            a.keys().chain(b.keys().filter(|key| !a.contains_key(*key))).all(|key| same(a.get(key), b.get(key)))
+        }
+        (Some(Value::Array(a)), Some(Value::Array(b))) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(Some(a), Some(b)))
+        }
+        (a, b) => a == b,
+    }
+}

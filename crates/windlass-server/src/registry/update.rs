@@ -1,0 +1,421 @@
+//! Updating: one loop of read, change, check and compare-and-put for every verb that changes what is there.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use windlass_api::{DryRun, FieldValidation, GroupKind, Status};
+
+use super::{
+    Answer, Body, Deletion, Errors, Generation, Item, Path, Registry, ResourceInfo, StatusRule, Target, Tree,
+    WriteParams, Written, commit_failure, meta, patch, scale,
+    tree::{as_object, copy_key, metadata_mut, object_mut},
+};
+use crate::{
+    admission::{Attributes, Operation},
+    encoded::Encoded,
+    storage::{Change, CommitError, Expect, StoredValue},
+};
+
+/// Which part of the object a write is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Aspect {
+    /// All but the status.
+    Main,
+    /// The status.
+    Status,
+    /// The finalizers of a namespace.
+    Finalize,
+    /// What the server itself decides to change.
+    Internal,
+}
+
+/// A change as a client describes it.
+#[derive(Debug)]
+pub(super) enum Edit {
+    /// The whole object; of the scale subresource, the scale.
+    Replace(Value),
+    Patch {
+        kind: patch::PatchType,
+        body: bytes::Bytes,
+    },
+}
+
+/// How often a change is tried again because another one came in between. Each time somebody else has got on.
+const MAX_ATTEMPTS: usize = 100;
+
+impl Registry {
+    /// Replaces an object, or the part of it that a subresource is.
+    pub(crate) async fn update(&self, target: &Target, body: Body, params: WriteParams) -> Result<Written, Status> {
+        let resource = &target.resource;
+        let is_scale = target.subresource.as_deref() == Some("scale");
+        let shape = if is_scale { scale::shape() } else { resource.shape.clone() };
+        let decoded = shape.decode(&body, params.field_validation)?;
+        let mut warnings = decoded.warnings;
+        params.warnings.extend(warnings.clone());
+        let mut object = decoded.value;
+        meta::settle_namespace(target, &mut object)?;
+        if object.text(&["metadata", "name"]).is_empty() {
+            let name = target.name();
+            return Err(Status::bad_request(format!(
+                "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+            )));
+        }
+        meta::settle_name(target, &mut object)?;
+        if !is_scale {
+            object = resource.convert_to_stored(object);
+            warnings.extend(resource.deprecation.clone());
+            warnings.extend(meta::deduplicate_owners(&mut object));
+            resource.strategy.default(&mut object);
+        }
+        self.edit(target, &Edit::Replace(object), &params, warnings).await
+    }
+
+    /// Carries out a client's change, on whatever the target names.
+    pub(super) async fn edit(
+        &self,
+        target: &Target,
+        edit: &Edit,
+        params: &WriteParams,
+        mut warnings: Vec<String>,
+    ) -> Result<Written, Status> {
+        let aspect = match target.subresource.as_deref() {
+            None | Some("scale") => Aspect::Main,
+            Some("status") => Aspect::Status,
+            Some("finalize") => Aspect::Finalize,
+            Some(_) => return Err(Status::method_not_allowed()),
+        };
+        let mut found = Vec::new();
+        let written = self
+            .change(target, aspect, params, &mut warnings, |old| {
+                found.clear();
+                propose(target, edit, old, params, &mut found)
+            })
+            .await?;
+        warnings.extend(found);
+        let (item, created) = written;
+        let item = if target.subresource.as_deref() == Some("scale") {
+            scale::scale_of(target, &item)?
+        } else {
+            Self::present(&target.resource, item)?
+        };
+        Ok(Written { answer: Answer::Object(item), created, warnings })
+    }
+
+    /// Changes an object: `propose` makes the new state out of the present one (none: there is no object), both in the
+    /// stored version, and is asked again when somebody else was faster. Returns the new state, and whether it was created.
+    pub(super) async fn change(
+        &self,
+        target: &Target,
+        aspect: Aspect,
+        params: &WriteParams,
+        warnings: &mut Vec<String>,
+        mut propose: impl FnMut(Option<&Value>) -> Result<Value, Status>,
+    ) -> Result<(Item, bool), Status> {
+        let resource = &target.resource;
+        let key = target.key(target.name());
+        let mut stored = self.stored(&key).await?;
+        for _ in 0..MAX_ATTEMPTS {
+            let Some(current) = stored else {
+                let creates = aspect == Aspect::Main && target.subresource.is_none();
+                if !creates || !resource.strategy.rules().create_on_update {
+                    return Err(Status::not_found(&target.group_resource(), target.name()));
+                }
+                return self.create_by_update(target, propose(None)?, params, warnings).await;
+            };
+            match self.attempt(target, aspect, params, warnings, &current, &mut propose).await? {
+                Attempt::Done(item) => return Ok((item, false)),
+                Attempt::Overtaken(latest) => stored = latest,
+            }
+        }
+        Err(Status::modified(&target.group_resource(), target.name()))
+    }
+
+    async fn attempt(
+        &self,
+        target: &Target,
+        aspect: Aspect,
+        params: &WriteParams,
+        warnings: &mut Vec<String>,
+        current: &StoredValue,
+        propose: &mut impl FnMut(Option<&Value>) -> Result<Value, Status>,
+    ) -> Result<Attempt, Status> {
+        let resource = &target.resource;
+        let present = Item::stored(current)?;
+        let old = present.value();
+        let new = propose(Some(&old))?;
+        let mut attributes = Attributes {
+            operation: Operation::Update,
+            resource: Arc::clone(resource),
+            subresource: target.subresource.clone(),
+            namespace: target.namespace().to_owned(),
+            name: target.name().to_owned(),
+            object: new,
+            old: Some(old),
+            dry_run: params.dry_run,
+        };
+        if aspect != Aspect::Internal {
+            self.admit(&mut attributes).await?;
+        }
+        let mut new = attributes.object.take();
+        let old = attributes.old.take().unwrap_or_default();
+        check_version(target, &new, &old, current)?;
+        let effect = prepare(resource, aspect, &mut new, &old)?;
+        let new = resource.stored_shape().normalise(new, FieldValidation::Ignore)?.value;
+        let new = count_generation(resource, aspect, new, &old);
+        let mut errors = Errors::default();
+        meta::validate_update(target, &new, &old, &mut errors);
+        match aspect {
+            Aspect::Main => {
+                resource.strategy.validate(&new, &mut errors);
+                resource.strategy.validate_update(&new, &old, &mut errors);
+            }
+            Aspect::Status => resource.strategy.validate_status(&new, &old, &mut errors),
+            Aspect::Finalize | Aspect::Internal => {}
+        }
+        errors.check(&resource.group_kind(), target.name())?;
+        if aspect == Aspect::Main {
+            warnings.extend(resource.strategy.warnings(&new, Some(&old)));
+        }
+        attributes.object = new;
+        attributes.old = Some(old);
+        if aspect != Aspect::Internal {
+            self.validate_admission(&mut attributes).await?;
+        }
+        let (new, old) = (attributes.object, attributes.old.unwrap_or_default());
+        let encoded = Encoded::new(&new, resource.stored_shape().style());
+        let unchanged = Item { encoded: encoded.clone(), revision: current.modified };
+        let expect = Expect::Unchanged(current.modified);
+        if ends_deletion(resource, &new, &old) {
+            if params.dry_run == DryRun::All {
+                return Ok(Attempt::Done(unchanged));
+            }
+            return match self.0.storage.commit(&current.key, expect, Change::Delete).await {
+                Ok(_) => {
+                    self.observe_deleted(resource, &new);
+                    Ok(Attempt::Done(unchanged))
+                }
+                Err(CommitError::Conflict { current: latest }) => Ok(Attempt::Overtaken(latest)),
+                Err(error) => Err(commit_failure(&error)),
+            };
+        }
+        // An update that changes nothing is not written.
+        if params.dry_run == DryRun::All || encoded.storage_bytes() == current.body {
+            if let Some(effect) = effect.filter(|_| params.dry_run == DryRun::No) {
+                effect.committed(&unchanged);
+            }
+            return Ok(Attempt::Done(unchanged));
+        }
+        match self.0.storage.commit(&current.key, expect, Change::Put(encoded.storage_bytes())).await {
+            Ok(committed) => {
+                let item = Item { encoded, revision: committed.revision };
+                if let Some(effect) = effect {
+                    effect.committed(&item);
+                }
+                Ok(Attempt::Done(item))
+            }
+            Err(CommitError::Conflict { current: latest }) => Ok(Attempt::Overtaken(latest)),
+            Err(error) => Err(commit_failure(&error)),
+        }
+    }
+
+    /// An update of an object that is not there.
+    async fn create_by_update(
+        &self,
+        target: &Target,
+        object: Value,
+        params: &WriteParams,
+        warnings: &mut Vec<String>,
+    ) -> Result<(Item, bool), Status> {
+        let resource = &target.resource;
+        let uid = object.text(&["metadata", "uid"]);
+        if !uid.is_empty() {
+            return Err(uid_mismatch(target, uid, ""));
+        }
+        let mut attributes = Attributes {
+            operation: Operation::Create,
+            resource: Arc::clone(resource),
+            subresource: None,
+            namespace: target.namespace().to_owned(),
+            name: target.name().to_owned(),
+            object,
+            old: None,
+            dry_run: params.dry_run,
+        };
+        self.admit(&mut attributes).await?;
+        let mut object = attributes.object.take();
+        meta::wipe(&mut object);
+        metadata_mut(&mut object).shift_remove("resourceVersion");
+        Ok((self.store_new(target, object, params, warnings).await?, true))
+    }
+
+    /// Tells a strategy with a memory of its own that an object is gone.
+    pub(super) fn observe_deleted(&self, resource: &ResourceInfo, object: &Value) {
+        if resource.strategy.rules().restores {
+            resource.strategy.deleted(object);
+        }
+    }
+}
+
+enum Attempt {
+    Done(Item),
+    /// Somebody else was faster; what is there now.
+    Overtaken(Option<StoredValue>),
+}
+
+/// The new state that a client's change leads to, in the stored version.
+fn propose(
+    target: &Target,
+    edit: &Edit,
+    old: Option<&Value>,
+    params: &WriteParams,
+    warnings: &mut Vec<String>,
+) -> Result<Value, Status> {
+    let resource = &target.resource;
+    if target.subresource.as_deref() == Some("scale") {
+        let old = old.ok_or_else(|| Status::not_found(&target.group_resource(), target.name()))?;
+        let scale = match edit {
+            Edit::Replace(scale) => scale.clone(),
+            Edit::Patch { kind, body } => {
+                let current = scale::scale_value(target, old)?;
+                patch::patched(*kind, body, &current, &scale::shape(), params.field_validation, warnings)?
+            }
+        };
+        return scale::scaled(target, old, &scale);
+    }
+    match edit {
+        Edit::Replace(object) => Ok(object.clone()),
+        Edit::Patch { kind, body } => {
+            let old = old.ok_or_else(|| Status::not_found(&target.group_resource(), target.name()))?;
+            let current = resource.convert_from_stored(old.clone());
+            let patched =
+                patch::patched(*kind, body, &current, &resource.shape, params.field_validation, warnings)?;
+            let mut object = resource.convert_to_stored(patched);
+            warnings.extend(meta::deduplicate_owners(&mut object));
+            resource.strategy.default(&mut object);
+            Ok(object)
+        }
+    }
+}
+
+/// Whether the client has seen the state that it changes, as far as it says so.
+fn check_version(target: &Target, new: &Value, old: &Value, current: &StoredValue) -> Result<(), Status> {
+    let uid = new.text(&["metadata", "uid"]);
+    let old_uid = old.text(&["metadata", "uid"]);
+    if !uid.is_empty() && uid != old_uid {
+        return Err(uid_mismatch(target, uid, old_uid));
+    }
+    match new.text(&["metadata", "resourceVersion"]) {
+        "" if target.resource.strategy.rules().unconditional_update => Ok(()),
+        "" => {
+            let mut errors = Errors::default();
+            let path = Path::new("metadata.resourceVersion");
+            errors.invalid(&path, &0, "must be specified for an update");
+            let kind = GroupKind::new(target.resource.group.clone(), target.resource.plural.clone());
+            errors.check(&kind, target.name())
+        }
+        version if version.parse() == Ok(current.modified.0) => Ok(()),
+        _ => Err(Status::modified(&target.group_resource(), target.name())),
+    }
+}
+
+fn uid_mismatch(target: &Target, given: &str, found: &str) -> Status {
+    let key = target.key(target.name());
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: \
+         UID in precondition: {given}, UID in object meta: {found}"
+    );
+    Status::conflict(&target.group_resource(), target.name(), why)
+}
+
+/// Brings into the new state what this kind of write does not change.
+fn prepare(
+    resource: &ResourceInfo,
+    aspect: Aspect,
+    new: &mut Value,
+    old: &Value,
+) -> Result<Option<Box<dyn super::Effect>>, Status> {
+    let rules = resource.strategy.rules();
+    if let Some(old) = old.get("metadata") {
+        copy_key(metadata_mut(new), old, "generation");
+    }
+    let mut effect = None;
+    match aspect {
+        Aspect::Main => {
+            if rules.status != StatusRule::Plain {
+                copy_key(as_object(new), old, "status");
+            }
+            resource.strategy.prepare_update(new, old);
+            meta::keep_system_fields(new, old);
+            effect = resource.strategy.begin(new, Some(old))?;
+        }
+        Aspect::Status => {
+            keep_all_but_status(rules.status_keeps, new, old);
+            resource.strategy.prepare_status(new, old);
+            meta::keep_system_fields(new, old);
+        }
+        Aspect::Finalize => {
+            copy_key(as_object(new), old, "status");
+            meta::keep_system_fields(new, old);
+        }
+        Aspect::Internal => {}
+    }
+    Ok(effect)
+}
+
+fn keep_all_but_status(keeps: &[&str], new: &mut Value, old: &Value) {
+    let status = new.at(&["status"]).cloned();
+    let mut metadata = as_object(new).shift_remove("metadata").unwrap_or_default();
+    *new = old.clone();
+    if keeps != ["*"] {
+        let nothing = Value::Null;
+        let old_metadata = old.get("metadata").unwrap_or(&nothing);
+        for key in keeps {
+            copy_key(as_object(&mut metadata), old_metadata, key);
+        }
+        as_object(new).insert("metadata".to_owned(), metadata);
+    }
+    match status {
+        Some(status) => drop(as_object(new).insert("status".to_owned(), status)),
+        None => drop(as_object(new).shift_remove("status")),
+    }
+}
+
+/// Counts the change, if it is one that counts. Both states are in their normal form.
+fn count_generation(resource: &ResourceInfo, aspect: Aspect, mut new: Value, old: &Value) -> Value {
+    if aspect != Aspect::Main {
+        return new;
+    }
+    let rules = resource.strategy.rules();
+    let differs = |path: &[&str]| new.at(path) != old.at(path);
+    let content = |but: &[&str]| {
+        let keys = |value: &Value| -> Vec<String> {
+            value.as_object().map(|map| map.keys().cloned().collect()).unwrap_or_default()
+        };
+        keys(&new)
+            .iter()
+            .chain(&keys(old))
+            .any(|key| !matches!(key.as_str(), "kind" | "apiVersion") && !but.contains(&&**key) && differs(&[key]))
+    };
+    let counts = match rules.generation {
+        Generation::None => false,
+        Generation::Spec => differs(&["spec"]),
+        Generation::SpecOrAnnotations => differs(&["spec"]) || differs(&["metadata", "annotations"]),
+        Generation::Content if rules.status == StatusRule::Plain => content(&["metadata"]),
+        Generation::Content => content(&["metadata", "status"]),
+        Generation::ContentOrLabels => content(&["metadata"]) || differs(&["metadata", "labels"]),
+    };
+    if counts {
+        let generation = old.int(&["metadata", "generation"]).unwrap_or_default() + 1;
+        object_mut(&mut new, "metadata").insert("generation".to_owned(), generation.into());
+    }
+    new
+}
+
+/// Whether an update is the last thing that a deletion waited for.
+fn ends_deletion(resource: &ResourceInfo, new: &Value, old: &Value) -> bool {
+    let waits_for_content = resource.strategy.rules().deletion == Deletion::Namespace;
+    old.at(&["metadata", "deletionTimestamp"]).is_some()
+        && old.int(&["metadata", "deletionGracePeriodSeconds"]).unwrap_or_default() == 0
+        && new.items(&["metadata", "finalizers"]).is_empty()
+        && !(waits_for_content && !new.items(&["spec", "finalizers"]).is_empty())
+}
