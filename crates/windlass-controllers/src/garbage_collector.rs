@@ -1,0 +1,125 @@
+//! Garbage collector: deletes what has lost its owners, and lets owners go in the order that was asked for.
+//!
+//! Informers of everything that can be deleted feed a [`graph`] of owners and dependents; what may need a decision becomes
+//! a job; a worker looks at the server, lets the [`decision`] be made and carries it out ([`collector`]).
+//!
+//! Guaranteed: nothing is deleted because the graph says so. Before an object is judged, it and its owners are read from
+//! the server, and it is deleted only in the state and with the uid that were judged. An owner in another namespace is no
+//! owner. Events are never touched.
+//!
+//! Not guaranteed: the foreground deletion of an owner waits, and its orphaning lets go, only of dependents that the
+//! informers have shown by then; one that is created at the same moment may be missed. An object whose owner is of a kind
+//! that is not served is kept until that kind is known.
+
+mod absent;
+mod collector;
+mod decision;
+mod graph;
+mod identity;
+mod kinds;
+mod monitors;
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use tokio::{sync::watch, task::JoinSet, time::sleep};
+use windlass_queue::WorkQueue;
+use windlass_runtime::{Group, Manager, Result, Running, Task};
+
+use self::{
+    collector::{Collector, Outcome},
+    graph::Job,
+    monitors::Monitors,
+};
+
+/// The controller's name, which is also that of its writes.
+const NAME: &str = "garbagecollector";
+/// Jobs done at the same time.
+const WORKERS: usize = 8;
+/// How long it takes at most until resources are noticed that no CustomResourceDefinition tells of.
+const REDISCOVERY: Duration = Duration::from_secs(30);
+/// After a change of a CustomResourceDefinition: a server may serve the new kind a moment after it has said so.
+const AFTER_DEFINITION: [Duration; 3] = [Duration::from_millis(50), Duration::from_secs(1), Duration::from_secs(5)];
+
+/// Adds the controller to a manager.
+pub(crate) fn add_to(manager: &mut Manager) {
+    manager.add(Task::new(NAME, run).in_group(Group::Controllers));
+}
+
+async fn run(running: Running) -> Result<()> {
+    let client = running.cluster().client().clone().with_field_owner(NAME);
+    let collector = Arc::new(Collector::new(client, WorkQueue::builder().name(NAME).build()));
+    let mut monitors = Monitors::new(Arc::clone(&collector), running.cluster().entropy().clone());
+    let mut workers = JoinSet::new();
+    for _ in 0..WORKERS {
+        workers.spawn(work(Arc::clone(&collector), monitors.ready(), running.clone()));
+    }
+
+    let stop = running.stop();
+    tokio::select! {
+        () = stop.requested() => {}
+        () = follow(&mut monitors) => {}
+    }
+    collector.queue().shut_down();
+    monitors.stop().await;
+    while let Some(ended) = workers.join_next().await {
+        if let Err(error) = ended
+            && error.is_panic()
+        {
+            std::panic::resume_unwind(error.into_panic());
+        }
+    }
+    collector.queue().shut_down_with_drain().await; // which is shut down already: waits for its timer task only
+    Ok(())
+}
+
+/// Keeps the informers in step with what the server serves, without an end.
+async fn follow(monitors: &mut Monitors) {
+    let definitions = monitors.definitions();
+    let mut pauses = VecDeque::new();
+    loop {
+        monitors.update().await;
+        let pause = pauses.pop_front().unwrap_or(REDISCOVERY);
+        tokio::select! {
+            () = definitions.notified() => {
+                pauses = AFTER_DEFINITION.into();
+                sleep(pauses.pop_front().unwrap_or_default()).await;
+            }
+            () = sleep(pause) => {}
+        }
+    }
+}
+
+/// Does jobs until the end.
+async fn work(collector: Arc<Collector>, mut ready: watch::Receiver<bool>, running: Running) {
+    let queue = collector.queue();
+    loop {
+        let job = tokio::select! {
+            biased;
+            () = running.stop().requested() => return,
+            job = queue.get() => match job {
+                Some(job) => job,
+                None => return,
+            },
+        };
+        tokio::select! {
+            biased;
+            () = running.stop().requested() => return,
+            // An error means that the monitors are gone, and with them the need to work.
+            is_ready = ready.wait_for(|ready| *ready) => if is_ready.is_err() { return },
+        }
+        do_job(&collector, job).await;
+    }
+}
+
+async fn do_job(collector: &Collector, job: Job) {
+    let queue = collector.queue();
+    match collector.process(&job).await {
+        Ok(Outcome::Done) => queue.forget(&job),
+        Ok(Outcome::Again) => queue.add_rate_limited(job.clone()),
+        Err(error) => {
+            tracing::debug!(?job, %error, cause = ?std::error::Error::source(&error), "not done, trying again");
+            queue.add_rate_limited(job.clone());
+        }
+    }
+    queue.done(&job);
+}

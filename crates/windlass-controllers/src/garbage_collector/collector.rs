@@ -1,0 +1,358 @@
+//! The work of the garbage collector: looks at the server, lets the decision be made, carries it out.
+
+use std::sync::Arc;
+
+use futures::{StreamExt, stream};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use thiserror::Error;
+use windlass_api::{ApiResource, ObjectExt, ObjectKey, ObjectRef, OwnerRef, PartialObject, Patch, Scope};
+use windlass_cache::Notification;
+use windlass_client::Client;
+use windlass_queue::WorkQueue;
+
+use super::{
+    decision::{ForegroundStep, Standing, Verdict, foreground_step, is_settled, judge},
+    graph::{Case, FOREGROUND, Fate, Graph, Job, ORPHAN, Sight},
+    identity::Identity,
+    kinds::{Kinds, is_ignored},
+};
+
+/// How many dependents lose their owner at the same time.
+const ORPHANED_AT_ONCE: usize = 8;
+/// How often a write is tried on an object that others keep changing, before the work is put off.
+const ATTEMPTS: usize = 5;
+
+/// The graph, and those who act on it.
+pub(crate) struct Collector {
+    client: Client,
+    /// Never locked over an await.
+    graph: Mutex<Graph>,
+    kinds: Mutex<Arc<Kinds>>,
+    queue: WorkQueue<Job>,
+}
+
+/// What is to become of a job that was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Nothing, until an event brings it back.
+    Done,
+    /// No event may come: it is looked at again, each time later.
+    Again,
+}
+
+/// Why a job could not be done. It is tried again with back-off.
+#[derive(Debug, Error)]
+pub(crate) enum Failure {
+    /// The API server did not do what was asked.
+    #[error(transparent)]
+    Client(#[from] windlass_client::Error),
+    /// The server does not serve the kind, or not yet.
+    #[error("no resource is known for {0}")]
+    UnknownKind(Identity),
+}
+
+type Result<T, E = Failure> = std::result::Result<T, E>;
+
+impl Collector {
+    pub(crate) fn new(client: Client, queue: WorkQueue<Job>) -> Self {
+        Self { client, graph: Mutex::default(), kinds: Mutex::default(), queue }
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub(crate) fn queue(&self) -> &WorkQueue<Job> {
+        &self.queue
+    }
+
+    /// From now on these kinds are known.
+    pub(crate) fn learn(&self, kinds: &Arc<Kinds>) {
+        *self.kinds.lock() = Arc::clone(kinds);
+    }
+
+    /// How many objects the graph knows.
+    pub(crate) fn len(&self) -> usize {
+        self.graph.lock().len()
+    }
+
+    /// An informer of this kind tells of a change.
+    pub(crate) fn notified(&self, api_version: &Arc<str>, kind: &Arc<str>, change: &Notification<PartialObject>) {
+        let jobs = {
+            let mut graph = self.graph.lock();
+            match change {
+                Notification::Added { object, .. } => {
+                    graph.observe(Identity::of(api_version, kind, object.meta()), object.meta())
+                }
+                Notification::Updated { old, new } => {
+                    // A deletion that was missed, and another object of the same name.
+                    let replaced = old.meta().uid != new.meta().uid;
+                    let mut jobs = if replaced { graph.remove(&old.meta().uid) } else { Vec::new() };
+                    jobs.extend(graph.observe(Identity::of(api_version, kind, new.meta()), new.meta()));
+                    jobs
+                }
+                Notification::Deleted(deleted) => graph.remove(&deleted.object.meta().uid),
+            }
+        };
+        self.add(jobs);
+    }
+
+    /// A kind is no longer served.
+    pub(crate) fn forget_kind(&self, api_version: &str, kind: &str) {
+        let jobs = self.graph.lock().remove_kind(api_version, kind);
+        self.add(jobs);
+    }
+
+    /// Does one job.
+    pub(crate) async fn process(&self, job: &Job) -> Result<Outcome> {
+        match job {
+            Job::Judge(uid) => self.judge(uid).await,
+            Job::Orphan(uid) => self.orphan(uid).await,
+        }
+    }
+
+    async fn judge(&self, uid: &str) -> Result<Outcome> {
+        let Some(case) = self.case(uid) else { return Ok(Outcome::Done) };
+        if is_settled(&case) {
+            return Ok(Outcome::Done);
+        }
+        let resource = self.resource(&case.identity)?;
+        let Some(live) = self.live(&resource, &case.identity).await? else {
+            self.found_absent(&resource, &case.identity);
+            return Ok(Outcome::Done);
+        };
+        if case.fate == Fate::DeletingDependents {
+            self.foreground(&resource, &case, live).await?;
+        } else if !is_ignored(&resource) {
+            self.by_owners(&resource, &case, &live).await?;
+        }
+        // An object that came and went while its informer was away leaves no event behind.
+        Ok(if case.sight == Sight::Virtual { Outcome::Again } else { Outcome::Done })
+    }
+
+    /// Decides by the owners, and carries it out.
+    async fn by_owners(&self, resource: &ApiResource, case: &Case, live: &PartialObject) -> Result<()> {
+        let Some(owners) = self.standings(&case.identity, live).await? else { return Ok(()) };
+        let key = key_of(live);
+        let objects = self.client.metadata(resource);
+        let outcome = match judge(&case.dependents, live.finalizers(), &owners) {
+            Verdict::Keep => return Ok(()),
+            Verdict::Detach(stay) => {
+                tracing::debug!(object = %case.identity, "taking away owners that are gone");
+                objects.patch(key, patch(live, "ownerReferences", json!(stay))).await.map(drop)
+            }
+            Verdict::Delete { propagation, unblock } => {
+                let mut version = live.resource_version().unwrap_or_default().to_owned();
+                if let Some(references) = unblock {
+                    let unblocked = objects.patch(key.clone(), patch(live, "ownerReferences", json!(references))).await;
+                    match unblocked {
+                        Ok(object) => object.resource_version().unwrap_or_default().clone_into(&mut version),
+                        Err(error) if error.is_not_found() => return Ok(()),
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+                tracing::info!(object = %case.identity, ?propagation, "deleting: its owners are gone");
+                let deletion = objects.delete(key).uid(&*case.identity.uid).resource_version(version);
+                deletion.propagation(propagation).await.map(drop)
+            }
+        };
+        match outcome {
+            Err(error) if error.is_not_found() => Ok(()),
+            other => Ok(other?),
+        }
+    }
+
+    /// The owners of an object and how they stand; `None` if that cannot be told, and will not by waiting.
+    async fn standings(
+        &self,
+        identity: &Identity,
+        live: &PartialObject,
+    ) -> Result<Option<Vec<(OwnerReference, Standing)>>> {
+        let mut owners = Vec::with_capacity(live.owner_references().len());
+        for reference in live.owner_references() {
+            let Some(standing) = self.standing(identity, reference).await? else { return Ok(None) };
+            owners.push((reference.clone(), standing));
+        }
+        Ok(Some(owners))
+    }
+
+    async fn standing(&self, object: &Identity, reference: &OwnerReference) -> Result<Option<Standing>> {
+        let owner = Identity::of_owner(&owner_ref(reference), object.namespace.clone());
+        if self.graph.lock().is_absent(&owner) {
+            return Ok(Some(Standing::Dangling));
+        }
+        let resource = self.resource(&owner)?;
+        if object.namespace.is_none() && resource.scope == Scope::Namespaced {
+            tracing::warn!(%object, owner = %owner, "a cluster-scoped object names a namespaced owner; it is left alone");
+            return Ok(None);
+        }
+        Ok(Some(match self.live(&resource, &owner).await? {
+            None => {
+                self.graph.lock().note_absent(scoped(owner, &resource));
+                Standing::Dangling
+            }
+            Some(live) if live.is_deleting() && has_finalizer(&live, FOREGROUND) => Standing::Waiting,
+            Some(_) => Standing::Solid,
+        }))
+    }
+
+    /// One step of the foreground deletion of an owner.
+    async fn foreground(&self, resource: &ApiResource, case: &Case, live: PartialObject) -> Result<()> {
+        match foreground_step(&case.dependents) {
+            ForegroundStep::Finish => self.remove_finalizer(resource, &case.identity, live, FOREGROUND).await,
+            ForegroundStep::Await(dependents) => {
+                self.add(dependents.into_iter().map(Job::Judge).collect());
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes an owner that is being deleted from all of its dependents, and lets it go.
+    async fn orphan(&self, uid: &str) -> Result<Outcome> {
+        let Some(case) = self.case(uid) else { return Ok(Outcome::Done) };
+        let resource = self.resource(&case.identity)?;
+        let Some(live) = self.live(&resource, &case.identity).await? else {
+            self.found_absent(&resource, &case.identity);
+            return Ok(Outcome::Done);
+        };
+        if !(live.is_deleting() && has_finalizer(&live, ORPHAN)) {
+            return Ok(Outcome::Done);
+        }
+        let dependents = self.graph.lock().dependents(uid);
+        tracing::debug!(owner = %case.identity, dependents = dependents.len(), "orphaning");
+        let detached: Vec<_> = stream::iter(dependents)
+            .map(|dependent| async move { self.detach(&dependent, uid).await })
+            .buffered(ORPHANED_AT_ONCE)
+            .collect()
+            .await;
+        detached.into_iter().collect::<Result<()>>()?;
+        self.remove_finalizer(&resource, &case.identity, live, ORPHAN).await?;
+        Ok(Outcome::Done)
+    }
+
+    /// Takes an owner from one dependent.
+    async fn detach(&self, dependent: &Identity, owner: &str) -> Result<()> {
+        let resource = self.resource(dependent)?;
+        let Some(live) = self.live(&resource, dependent).await? else { return Ok(()) };
+        self.change(&resource, dependent, live, |live| {
+            let stay: Vec<_> = live.owner_references().iter().filter(|reference| reference.uid != owner).collect();
+            (stay.len() < live.owner_references().len()).then(|| patch(live, "ownerReferences", json!(stay)))
+        })
+        .await
+    }
+
+    async fn remove_finalizer(
+        &self,
+        resource: &ApiResource,
+        identity: &Identity,
+        live: PartialObject,
+        finalizer: &str,
+    ) -> Result<()> {
+        self.change(resource, identity, live, |live| {
+            let stay: Vec<_> = live.finalizers().iter().filter(|other| *other != finalizer).collect();
+            (stay.len() < live.finalizers().len()).then(|| patch(live, "finalizers", json!(stay)))
+        })
+        .await
+    }
+
+    /// Patches an object on top of what it is; again if it changed meanwhile. An object that is gone needs no change.
+    async fn change(
+        &self,
+        resource: &ApiResource,
+        identity: &Identity,
+        mut live: PartialObject,
+        change: impl Fn(&PartialObject) -> Option<Patch>,
+    ) -> Result<()> {
+        let objects = self.client.metadata(resource);
+        for left in (0..ATTEMPTS).rev() {
+            let Some(patch) = change(&live) else { return Ok(()) };
+            match objects.patch(key_of(&live), patch).await {
+                Ok(_) => return Ok(()),
+                Err(error) if error.is_not_found() => return Ok(()),
+                Err(error) if error.is_conflict() && left > 0 => {}
+                Err(error) => return Err(error.into()),
+            }
+            match self.live(resource, identity).await? {
+                Some(newer) => live = newer,
+                None => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    /// The object as the server has it; `None` if it is not there, or only another one of the same name.
+    async fn live(&self, resource: &ApiResource, identity: &Identity) -> Result<Option<PartialObject>> {
+        let namespace = identity.namespace.clone().filter(|_| resource.scope == Scope::Namespaced);
+        if resource.scope == Scope::Namespaced && namespace.is_none() {
+            // What is namespaced cannot be where there is no namespace.
+            return Ok(None);
+        }
+        let key = ObjectKey { namespace, name: Arc::clone(&identity.name) };
+        let found = self.client.metadata(resource).get_opt(ObjectRef::from(key)).await?;
+        Ok(found.filter(|object| object.uid() == Some(&*identity.uid)))
+    }
+
+    fn case(&self, uid: &str) -> Option<Case> {
+        self.graph.lock().case(uid)
+    }
+
+    fn resource(&self, identity: &Identity) -> Result<ApiResource> {
+        let kinds = Arc::clone(&self.kinds.lock());
+        let found = kinds.find(&identity.api_version, &identity.kind);
+        found.cloned().ok_or_else(|| Failure::UnknownKind(identity.clone()))
+    }
+
+    fn found_absent(&self, resource: &ApiResource, identity: &Identity) {
+        let jobs = self.graph.lock().found_absent(&scoped(identity.clone(), resource));
+        self.add(jobs);
+    }
+
+    fn add(&self, jobs: Vec<Job>) {
+        for job in jobs {
+            self.queue.add(job);
+        }
+    }
+}
+
+/// The identity that an object of this resource can have: without a namespace if it is cluster-scoped.
+fn scoped(identity: Identity, resource: &ApiResource) -> Identity {
+    match resource.scope {
+        Scope::Namespaced => identity,
+        Scope::Cluster => identity.without_namespace(),
+    }
+}
+
+fn owner_ref(reference: &OwnerReference) -> OwnerRef {
+    OwnerRef {
+        api_version: (&*reference.api_version).into(),
+        kind: (&*reference.kind).into(),
+        name: (&*reference.name).into(),
+        uid: (&*reference.uid).into(),
+        controller: reference.controller.unwrap_or_default(),
+        block_owner_deletion: reference.block_owner_deletion.unwrap_or_default(),
+    }
+}
+
+fn key_of(object: &PartialObject) -> ObjectRef<PartialObject> {
+    object.object_ref()
+}
+
+fn has_finalizer(object: &PartialObject, finalizer: &str) -> bool {
+    object.finalizers().iter().any(|other| other == finalizer)
+}
+
+/// Replaces one list of the metadata, if the object is still what was looked at. A merge patch, because that is the one
+/// that built-in and custom resources both take.
+fn patch(live: &PartialObject, field: &str, list: Value) -> Patch {
+    let mut metadata = json!({"uid": live.uid(), "resourceVersion": live.resource_version()});
+    metadata[field] = list;
+    Patch::Merge(json!({ "metadata": metadata }))
+}
+
+impl std::fmt::Debug for Collector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Collector").field("objects", &self.len()).field("queue", &self.queue).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,168 @@
+//! What is to become of an object, given what is known of it and of its owners.
+
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use windlass_api::Propagation;
+
+use super::graph::{Case, Dependents, FOREGROUND, Fate, ORPHAN};
+
+/// How an owner stands, as the server says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It is there, and the object has a reason to be.
+    Solid,
+    /// It is gone, or was another object than the reference means.
+    Dangling,
+    /// It is there, but is deleted as soon as its dependents are.
+    Waiting,
+}
+
+/// What is to be done with an object that has owners.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Verdict {
+    /// Nothing.
+    Keep,
+    /// It stays, with these owners only.
+    Detach(Vec<OwnerReference>),
+    /// It goes.
+    Delete {
+        /// What becomes of its own dependents.
+        propagation: Propagation,
+        /// If given: its references, none of them blocking any more, are to be written first.
+        unblock: Option<Vec<OwnerReference>>,
+    },
+}
+
+/// What is to be done with an owner that is deleted after its dependents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ForegroundStep {
+    /// None is left that it has to wait for.
+    Finish,
+    /// These have to be judged; without any, it waits for those that are on their way.
+    Await(Vec<Arc<str>>),
+}
+
+/// Whether there is anything to decide: what is being deleted already needs no verdict, but owners in foreground deletion
+/// wait for their dependents.
+pub(crate) fn is_settled(case: &Case) -> bool {
+    matches!(case.fate, Fate::Deleting | Fate::Orphaning)
+}
+
+/// Decides about an object by the standing of each of its owners. `finalizers` are those of the object.
+pub(crate) fn judge(
+    dependents: &Dependents,
+    finalizers: &[String],
+    owners: &[(OwnerReference, Standing)],
+) -> Verdict {
+    let count = |standing| owners.iter().filter(|(_, other)| *other == standing).count();
+    let (solid, waiting) = (count(Standing::Solid), count(Standing::Waiting));
+    if owners.is_empty() || solid == owners.len() {
+        return Verdict::Keep;
+    }
+    if solid > 0 {
+        let stay = owners.iter().filter(|(_, standing)| *standing == Standing::Solid);
+        return Verdict::Detach(stay.map(|(reference, _)| reference.clone()).collect());
+    }
+    if waiting > 0 && dependents.count > 0 {
+        // Its owner waits for it, so it waits for its own. In a circle all would wait for ever: it stops blocking.
+        let blocks = owners.iter().any(|(reference, _)| reference.block_owner_deletion == Some(true));
+        let unblock = (dependents.may_be_circular && blocks).then(|| {
+            let unblocked = |reference: &OwnerReference| OwnerReference {
+                block_owner_deletion: reference.block_owner_deletion.map(|_| false),
+                ..reference.clone()
+            };
+            owners.iter().map(|(reference, _)| unblocked(reference)).collect()
+        });
+        return Verdict::Delete { propagation: Propagation::Foreground, unblock };
+    }
+    let has = |name: &str| finalizers.iter().any(|finalizer| finalizer == name);
+    let propagation = if has(ORPHAN) {
+        Propagation::Orphan
+    } else if has(FOREGROUND) {
+        Propagation::Foreground
+    } else {
+        Propagation::Background
+    };
+    Verdict::Delete { propagation, unblock: None }
+}
+
+/// Decides about an owner in foreground deletion.
+pub(crate) fn foreground_step(dependents: &Dependents) -> ForegroundStep {
+    if dependents.blocking.is_empty() {
+        return ForegroundStep::Finish;
+    }
+    let at_rest = dependents.blocking.iter().filter(|(_, fate)| *fate != Fate::DeletingDependents);
+    ForegroundStep::Await(at_rest.map(|(uid, _)| Arc::clone(uid)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owner(uid: &str, blocks: bool) -> OwnerReference {
+        OwnerReference { uid: uid.to_owned(), block_owner_deletion: Some(blocks), ..OwnerReference::default() }
+    }
+
+    fn some(count: usize) -> Dependents {
+        Dependents { count, ..Dependents::default() }
+    }
+
+    fn delete(propagation: Propagation) -> Verdict {
+        Verdict::Delete { propagation, unblock: None }
+    }
+
+    #[test]
+    fn an_object_without_owners_or_with_solid_ones_stays() {
+        assert_eq!(judge(&some(0), &[], &[]), Verdict::Keep);
+        assert_eq!(judge(&some(3), &[], &[(owner("a", true), Standing::Solid)]), Verdict::Keep);
+    }
+
+    #[test]
+    fn one_solid_owner_is_enough_and_the_others_are_taken_away() {
+        let owners = [
+            (owner("gone", true), Standing::Dangling),
+            (owner("here", false), Standing::Solid),
+            (owner("going", true), Standing::Waiting),
+        ];
+        assert_eq!(judge(&some(0), &[], &owners), Verdict::Detach(vec![owner("here", false)]));
+    }
+
+    #[test]
+    fn an_object_whose_owners_are_gone_goes_as_its_finalizers_say() {
+        let owners = [(owner("gone", true), Standing::Dangling)];
+        for (finalizer, propagation) in [
+            (ORPHAN, Propagation::Orphan),
+            (FOREGROUND, Propagation::Foreground),
+            ("example.com/other", Propagation::Background),
+        ] {
+            assert_eq!(judge(&some(1), &[finalizer.to_owned()], &owners), delete(propagation));
+        }
+    }
+
+    #[test]
+    fn the_dependent_of_an_owner_that_waits_goes_in_the_foreground_if_it_has_dependents() {
+        let owners = [(owner("going", true), Standing::Waiting)];
+        assert_eq!(judge(&some(1), &[], &owners), delete(Propagation::Foreground));
+        assert_eq!(judge(&some(0), &[], &owners), delete(Propagation::Background));
+    }
+
+    #[test]
+    fn in_a_possible_circle_an_object_stops_blocking() {
+        let dependents = Dependents { count: 1, may_be_circular: true, ..Dependents::default() };
+        let verdict = judge(&dependents, &[], &[(owner("going", true), Standing::Waiting)]);
+        let unblock = Some(vec![owner("going", false)]);
+        assert_eq!(verdict, Verdict::Delete { propagation: Propagation::Foreground, unblock });
+        // Once it has, there is nothing to write.
+        let verdict = judge(&dependents, &[], &[(owner("going", false), Standing::Waiting)]);
+        assert_eq!(verdict, delete(Propagation::Foreground));
+    }
+
+    #[test]
+    fn an_owner_in_foreground_deletion_waits_for_those_that_block_it() {
+        assert_eq!(foreground_step(&some(5)), ForegroundStep::Finish);
+        let blocking = vec![("a".into(), Fate::Alive), ("b".into(), Fate::DeletingDependents), ("c".into(), Fate::Deleting)];
+        let dependents = Dependents { count: 5, blocking, may_be_circular: true };
+        assert_eq!(foreground_step(&dependents), ForegroundStep::Await(vec!["a".into(), "c".into()]));
+    }
+}

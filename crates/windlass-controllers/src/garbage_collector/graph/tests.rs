@@ -1,0 +1,184 @@
+use jiff::Timestamp;
+
+use super::*;
+
+fn identity(kind: &str, namespace: &str, name: &str) -> Identity {
+    Identity {
+        api_version: "v1".into(),
+        kind: kind.into(),
+        namespace: Some(namespace.into()).filter(|namespace: &Arc<str>| !namespace.is_empty()),
+        name: name.into(),
+        uid: name.into(),
+    }
+}
+
+fn owned_by(owners: &[&str]) -> Meta {
+    let reference = |uid: &&str| {
+        let (uid, block_owner_deletion) = uid.strip_suffix('!').map_or((*uid, false), |uid| (uid, true));
+        OwnerRef {
+            api_version: "v1".into(),
+            kind: "Set".into(),
+            name: uid.into(),
+            uid: uid.into(),
+            controller: false,
+            block_owner_deletion,
+        }
+    };
+    Meta { owner_references: owners.iter().map(reference).collect(), ..Meta::default() }
+}
+
+fn deleting(mut meta: Meta, finalizers: &[&str]) -> Meta {
+    meta.deletion_timestamp = Some(Timestamp::UNIX_EPOCH);
+    meta.finalizers = finalizers.iter().map(|finalizer| Arc::from(*finalizer)).collect();
+    meta
+}
+
+fn judge(uids: &[&str]) -> Vec<Job> {
+    uids.iter().map(|uid| Job::Judge((*uid).into())).collect()
+}
+
+/// A set `s` with the pods `a` and `b`, all in namespace `n`.
+fn set_with_two_pods() -> Graph {
+    let mut graph = Graph::default();
+    assert_eq!(graph.observe(identity("Set", "n", "s"), &owned_by(&[])), []);
+    for pod in ["a", "b"] {
+        assert_eq!(graph.observe(identity("Pod", "n", pod), &owned_by(&["s!"])), []);
+    }
+    graph
+}
+
+#[test]
+fn when_an_owner_is_gone_its_dependents_are_judged() {
+    let mut graph = set_with_two_pods();
+    assert_eq!(graph.remove("s"), judge(&["a", "b"]));
+    assert!(graph.is_absent(&identity("Set", "n", "s")));
+    assert_eq!(graph.remove("s"), []);
+    assert_eq!(graph.len(), 2);
+}
+
+#[test]
+fn a_dependent_that_comes_first_makes_a_virtual_owner_that_is_looked_for() {
+    let mut graph = Graph::default();
+    assert_eq!(graph.observe(identity("Pod", "n", "a"), &owned_by(&["s"])), judge(&["s"]));
+    assert_eq!(graph.case("s").unwrap().sight, Sight::Virtual);
+    // Seen under the name that the dependent has for it, nothing is in doubt.
+    assert_eq!(graph.observe(identity("Set", "n", "s"), &owned_by(&[])), []);
+    let case = graph.case("s").unwrap();
+    assert_eq!((case.sight, case.dependents.count), (Sight::Observed, 1));
+}
+
+#[test]
+fn a_virtual_owner_that_is_not_there_is_removed_and_its_dependents_are_judged() {
+    let mut graph = Graph::default();
+    graph.observe(identity("Pod", "n", "a"), &owned_by(&["s"]));
+    let absent = graph.case("s").unwrap().identity;
+    assert_eq!(graph.found_absent(&absent), judge(&["a"]));
+    assert!(graph.case("s").is_none() && graph.is_absent(&absent));
+}
+
+#[test]
+fn a_virtual_owner_without_dependents_vanishes() {
+    let mut graph = Graph::default();
+    graph.observe(identity("Pod", "n", "a"), &owned_by(&["s"]));
+    assert_eq!(graph.observe(identity("Pod", "n", "a"), &owned_by(&[])), []);
+    assert_eq!(graph.len(), 1);
+}
+
+#[test]
+fn a_reference_into_another_namespace_is_doubted() {
+    let mut graph = Graph::default();
+    graph.observe(identity("Set", "n", "s"), &owned_by(&[]));
+    assert_eq!(graph.observe(identity("Pod", "m", "a"), &owned_by(&["s"])), judge(&["a"]));
+    // A cluster-scoped owner is no other namespace.
+    graph.observe(identity("Set", "", "c"), &owned_by(&[]));
+    assert_eq!(graph.observe(identity("Pod", "m", "b"), &owned_by(&["c"])), []);
+}
+
+#[test]
+fn a_reference_to_a_virtual_owner_in_another_namespace_is_doubted_when_the_owner_appears() {
+    let mut graph = Graph::default();
+    graph.observe(identity("Pod", "m", "a"), &owned_by(&["s"]));
+    assert_eq!(graph.observe(identity("Pod", "n", "b"), &owned_by(&["s"])), judge(&["b"]));
+    assert_eq!(graph.observe(identity("Set", "n", "s"), &owned_by(&[])), judge(&["a"]));
+    // What the server says of the wrong coordinates does not touch those who mean the right ones.
+    let wrong = identity("Set", "m", "s");
+    assert_eq!(graph.found_absent(&wrong), judge(&["a"]));
+    assert!(graph.is_absent(&wrong) && !graph.is_absent(&identity("Set", "n", "s")));
+    assert_eq!(graph.case("s").unwrap().dependents.count, 2);
+}
+
+#[test]
+fn a_virtual_owner_is_looked_for_under_each_name_it_is_given() {
+    let mut graph = Graph::default();
+    graph.observe(identity("Pod", "m", "a"), &owned_by(&["s"]));
+    graph.observe(identity("Pod", "n", "b"), &owned_by(&["s"]));
+    let first = graph.case("s").unwrap().identity;
+    assert_eq!(graph.found_absent(&first), judge(&["a", "s"]));
+    let second = graph.case("s").unwrap().identity;
+    assert_eq!(second.namespace.as_deref(), Some("n"));
+    assert_eq!(graph.found_absent(&second), judge(&["a", "b"]));
+    assert!(graph.case("s").is_none());
+}
+
+#[test]
+fn a_cluster_scoped_virtual_owner_is_absent_for_all_at_once() {
+    let mut graph = Graph::default();
+    graph.observe(identity("Pod", "m", "a"), &owned_by(&["s"]));
+    graph.observe(identity("Pod", "n", "b"), &owned_by(&["s"]));
+    assert_eq!(graph.found_absent(&identity("Set", "", "s")), judge(&["a", "b"]));
+}
+
+#[test]
+fn foreground_deletion_starts_with_the_dependents() {
+    let mut graph = set_with_two_pods();
+    let going = deleting(owned_by(&[]), &[FOREGROUND]);
+    assert_eq!(graph.observe(identity("Set", "n", "s"), &going), judge(&["a", "b", "s"]));
+    assert_eq!(graph.observe(identity("Set", "n", "s"), &going), [], "it has started only once");
+    assert_eq!(graph.case("s").unwrap().dependents.blocking.len(), 2);
+    assert_eq!(graph.remove("a"), judge(&["s"]));
+    assert_eq!(graph.observe(identity("Pod", "n", "b"), &owned_by(&["s"])), judge(&["s"]), "b no longer blocks");
+    assert_eq!(graph.case("s").unwrap().dependents, Dependents { count: 1, ..Dependents::default() });
+}
+
+#[test]
+fn a_dependent_that_deletes_its_own_may_be_part_of_a_circle() {
+    let mut graph = set_with_two_pods();
+    graph.observe(identity("Set", "n", "s"), &deleting(owned_by(&["a!"]), &[FOREGROUND]));
+    graph.observe(identity("Pod", "n", "a"), &deleting(owned_by(&["s!"]), &[FOREGROUND]));
+    let dependents = graph.case("s").unwrap().dependents;
+    assert!(dependents.may_be_circular);
+    assert_eq!(dependents.blocking, [("a".into(), Fate::DeletingDependents), ("b".into(), Fate::Alive)]);
+}
+
+#[test]
+fn orphaning_is_one_job_for_all_dependents() {
+    let mut graph = set_with_two_pods();
+    let going = deleting(owned_by(&[]), &[ORPHAN]);
+    assert_eq!(graph.observe(identity("Set", "n", "s"), &going), [Job::Orphan("s".into())]);
+    assert_eq!(graph.observe(identity("Set", "n", "s"), &going), []);
+    let names: Vec<_> = graph.dependents("s").into_iter().map(|dependent| dependent.name).collect();
+    assert_eq!(names, ["a".into(), "b".into()]);
+}
+
+#[test]
+fn a_plain_deletion_is_nobodys_work_until_it_is_done() {
+    let mut graph = set_with_two_pods();
+    assert_eq!(graph.observe(identity("Set", "n", "s"), &deleting(owned_by(&[]), &["example.com/mine"])), []);
+    assert_eq!(graph.case("s").unwrap().fate, Fate::Deleting);
+}
+
+#[test]
+fn a_kind_that_is_no_longer_served_leaves_with_all_its_objects() {
+    let mut graph = set_with_two_pods();
+    graph.observe(identity("Set", "n", "t"), &owned_by(&[]));
+    assert_eq!(graph.remove_kind("v1", "Set"), judge(&["a", "b"]));
+    assert_eq!(graph.len(), 2);
+}
+
+#[test]
+fn an_object_that_owns_itself_is_only_an_object() {
+    let mut graph = Graph::default();
+    assert_eq!(graph.observe(identity("Set", "n", "s"), &owned_by(&["s"])), []);
+    assert_eq!(graph.remove("s"), judge(&["s"]));
+    assert_eq!(graph.len(), 0);
+}

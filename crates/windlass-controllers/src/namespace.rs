@@ -1,0 +1,136 @@
+//! Namespace: empties what is being deleted, and lets it go when nothing is left.
+//!
+//! Guaranteed: a namespace is finalized only after a pass that found nothing in it and could look at everything.
+//! Resources are discovered anew in each pass, so that custom ones count. Not guaranteed: an order, but that pods go first.
+
+mod conditions;
+mod content;
+
+use std::{sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Namespace;
+use windlass_api::ObjectExt;
+use windlass_cache::Cached;
+use windlass_runtime::{Action, Context, Controller, Manager, Predicate, Watch};
+
+use crate::error::ReconcileError;
+
+/// Namespaces emptied at the same time.
+const WORKERS: usize = 4;
+/// The finalizer in the spec that this controller answers for.
+const FINALIZER: &str = "kubernetes";
+/// The pauses between two passes over the same namespace.
+const PAUSES: std::ops::RangeInclusive<Duration> = Duration::from_millis(200)..=Duration::from_secs(10);
+
+/// Adds the controller to a manager.
+pub(crate) fn add_to(manager: &mut Manager) {
+    let terminating = Watch::<Namespace>::all().filter(Terminating);
+    manager.add(Controller::watching(terminating).named("namespace").concurrency(WORKERS).reconcile(reconcile));
+}
+
+/// Namespaces that are being deleted.
+#[derive(Debug)]
+struct Terminating;
+
+impl Predicate<Namespace> for Terminating {
+    fn added(&self, object: &Cached<Namespace>) -> bool {
+        object.meta().is_deleting()
+    }
+
+    fn updated(&self, _: &Cached<Namespace>, new: &Cached<Namespace>) -> bool {
+        new.meta().is_deleting()
+    }
+
+    fn deleted(&self, _: &Cached<Namespace>) -> bool {
+        false
+    }
+}
+
+async fn reconcile(namespace: Arc<Namespace>, cx: Context) -> Result<Action, ReconcileError> {
+    let client = cx.client();
+    let live = client.get_opt::<Namespace>(namespace.object_ref()).await?;
+    let Some(live) = live.filter(|live| live.uid() == namespace.uid() && is_ours(live)) else {
+        return Ok(Action::await_change());
+    };
+
+    let progress = content::delete(client, live.name()).await;
+
+    let now = cx.clock().now();
+    let before = live.status.clone().unwrap_or_default();
+    let mut after = before.clone();
+    after.conditions = Some(progress.conditions(before.conditions.as_deref().unwrap_or_default(), now));
+    let mut live = live;
+    if after != before {
+        live.status = Some(after);
+        live = match client.update_status(&live).await {
+            Ok(updated) => updated,
+            Err(error) => return after_write(error),
+        };
+    }
+    if !progress.is_complete() {
+        return Ok(Action::requeue_after(pause(&live, now)));
+    }
+    if let Some(finalizers) = live.spec.as_mut().and_then(|spec| spec.finalizers.as_mut()) {
+        finalizers.retain(|finalizer| finalizer != FINALIZER);
+    }
+    match client.resources::<Namespace>().update(&live).subresource("finalize").await {
+        Ok(_) => Ok(Action::await_change()),
+        Err(error) => after_write(error),
+    }
+}
+
+/// Somebody else has changed the namespace, or it is gone: neither is a failure.
+fn after_write(error: windlass_client::Error) -> Result<Action, ReconcileError> {
+    if error.is_conflict() {
+        Ok(Action::requeue_after(*PAUSES.start()))
+    } else if error.is_not_found() {
+        Ok(Action::await_change())
+    } else {
+        Err(error.into())
+    }
+}
+
+/// Whether the namespace is being deleted and waits for this controller.
+fn is_ours(namespace: &Namespace) -> bool {
+    let finalizers = namespace.spec.iter().flat_map(|spec| spec.finalizers.iter().flatten());
+    namespace.is_deleting() && finalizers.into_iter().any(|finalizer| finalizer == FINALIZER)
+}
+
+/// Until the next pass: a quarter of the time that it has taken already, within reason.
+fn pause(namespace: &Namespace, now: Timestamp) -> Duration {
+    let since = namespace.metadata.deletion_timestamp.as_ref().map_or(now, |at| at.0);
+    let elapsed = Duration::try_from(now.duration_since(since)).unwrap_or_default();
+    (elapsed / 4).clamp(*PAUSES.start(), *PAUSES.end())
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::{api::core::v1::NamespaceSpec, apimachinery::pkg::apis::meta::v1::Time};
+
+    use super::*;
+
+    fn namespace(deleted_at: Option<i64>, finalizers: &[&str]) -> Namespace {
+        let finalizers = finalizers.iter().map(|finalizer| (*finalizer).to_owned()).collect();
+        let mut namespace =
+            Namespace { spec: Some(NamespaceSpec { finalizers: Some(finalizers) }), ..Namespace::default() };
+        namespace.metadata.deletion_timestamp = deleted_at.map(|at| Time(Timestamp::from_second(at).unwrap()));
+        namespace
+    }
+
+    #[test]
+    fn only_a_namespace_that_is_being_deleted_and_waits_for_us_is_emptied() {
+        assert!(is_ours(&namespace(Some(1), &["example.com/x", FINALIZER])));
+        assert!(!is_ours(&namespace(Some(1), &["example.com/x"])));
+        assert!(!is_ours(&namespace(None, &[FINALIZER])));
+    }
+
+    #[test]
+    fn the_longer_it_takes_the_rarer_it_is_looked_at() {
+        let at = |second| pause(&namespace(Some(100), &[]), Timestamp::from_second(second).unwrap());
+        assert_eq!(at(90), Duration::from_millis(200), "a clock that is behind does no harm");
+        assert_eq!(at(100), Duration::from_millis(200));
+        assert_eq!(at(104), Duration::from_secs(1));
+        assert_eq!(at(1_000), Duration::from_secs(10));
+    }
+}

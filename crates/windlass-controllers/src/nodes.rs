@@ -1,0 +1,31 @@
+//! A simulator of nodes: Node objects that are ready, a scheduler that binds pods to nodes, and kubelets that walk their
+//! pods through life, without a container anywhere.
+//!
+//! Guaranteed: only pods on nodes that this simulator has created are touched by the kubelets, whatever else is in the
+//! cluster; each running pod has an address that no other running pod has. The scheduler binds to any node, as the
+//! default scheduler does.
+//!
+//! Not guaranteed, because not simulated: logs, exec, probes, images that cannot be pulled, containers that fail, volumes.
+
+mod addresses;
+mod demand;
+mod fit;
+mod fleet;
+mod kubelet;
+mod ledger;
+mod lifecycle;
+mod pace;
+mod quantity;
+mod residents;
+mod scheduler;
+
+use windlass_runtime::Manager;
+
+pub use pace::Pace;
+
+/// Adds `count` nodes (at most 3,072), their scheduler and their kubelets to a manager.
+pub(crate) fn add_to(manager: &mut Manager, count: u16, pace: Pace) {
+    fleet::add_to(manager, count);
+    scheduler::add_to(manager);
+    kubelet::add_to(manager, count, pace);
+}

@@ -1,0 +1,120 @@
+//! What a pod takes from its node.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::{
+    api::core::v1::{Container, Pod, PodSpec, ResourceRequirements},
+    apimachinery::pkg::api::resource::Quantity,
+};
+
+use super::quantity::Amount;
+
+/// Amounts by resource name: `cpu`, `memory`, …
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Demand(BTreeMap<String, Amount>);
+
+impl Demand {
+    /// What a pod requests: the larger of what its containers need together and what its initialisation needs at its
+    /// worst, and its overhead.
+    pub(crate) fn of(pod: &Pod) -> Self {
+        pod.spec.as_ref().map(Self::of_spec).unwrap_or_default()
+    }
+
+    /// Of a list of quantities.
+    pub(crate) fn of_list(list: Option<&BTreeMap<String, Quantity>>) -> Self {
+        Self(list.into_iter().flatten().map(|(name, quantity)| (name.clone(), quantity.into())).collect())
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Amount {
+        self.0.get(name).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, Amount)> {
+        self.0.iter().map(|(name, amount)| (name.as_str(), *amount))
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.combine(other, Amount::plus);
+    }
+
+    pub(crate) fn subtract(&mut self, other: &Self) {
+        self.combine(other, Amount::minus);
+    }
+
+    fn of_spec(spec: &PodSpec) -> Self {
+        let mut running = Self::default();
+        for container in &spec.containers {
+            running.add(&Self::of_container(container));
+        }
+        let (mut sidecars, mut worst) = (Self::default(), Self::default());
+        for container in spec.init_containers.iter().flatten() {
+            let own = Self::of_container(container);
+            if container.restart_policy.as_deref() == Some("Always") {
+                // It runs beside all that come after it.
+                sidecars.add(&own);
+                worst.combine(&sidecars, Amount::max);
+            } else {
+                let mut step = sidecars.clone();
+                step.add(&own);
+                worst.combine(&step, Amount::max);
+            }
+        }
+        running.add(&sidecars);
+        running.combine(&worst, Amount::max);
+        // What the pod as a whole requests counts instead.
+        let whole = Self::of_list(spec.resources.as_ref().and_then(|resources| resources.requests.as_ref()));
+        running.0.extend(whole.0);
+        running.add(&Self::of_list(spec.overhead.as_ref()));
+        running
+    }
+
+    fn of_container(container: &Container) -> Self {
+        let requests = |resources: &ResourceRequirements| Self::of_list(resources.requests.as_ref());
+        container.resources.as_ref().map(requests).unwrap_or_default()
+    }
+
+    fn combine(&mut self, other: &Self, with: impl Fn(Amount, Amount) -> Amount) {
+        for (name, amount) in &other.0 {
+            let own = self.0.entry(name.clone()).or_default();
+            *own = with(*own, *amount);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn container(cpu: &str, restart_policy: Option<&str>) -> Container {
+        let requests = BTreeMap::from([("cpu".to_owned(), Quantity(cpu.to_owned()))]);
+        Container {
+            resources: Some(ResourceRequirements { requests: Some(requests), ..ResourceRequirements::default() }),
+            restart_policy: restart_policy.map(str::to_owned),
+            ..Container::default()
+        }
+    }
+
+    fn cpu(spec: PodSpec) -> Amount {
+        Demand::of(&Pod { spec: Some(spec), ..Pod::default() }).get("cpu")
+    }
+
+    #[test]
+    fn containers_add_up_and_initialisation_counts_at_its_worst() {
+        let containers = vec![container("100m", None), container("200m", None)];
+        let spec = PodSpec { containers, ..PodSpec::default() };
+        assert_eq!(cpu(spec.clone()), Amount::parse("300m").unwrap());
+        let with = |init: Vec<Container>| PodSpec { init_containers: Some(init), ..spec.clone() };
+        assert_eq!(cpu(with(vec![container("250m", None)])), Amount::parse("300m").unwrap());
+        assert_eq!(cpu(with(vec![container("400m", None), container("100m", None)])), Amount::parse("400m").unwrap());
+        let sidecar = container("100m", Some("Always"));
+        assert_eq!(cpu(with(vec![sidecar.clone(), container("350m", None)])), Amount::parse("450m").unwrap());
+        assert_eq!(cpu(with(vec![container("350m", None), sidecar])), Amount::parse("400m").unwrap());
+    }
+
+    #[test]
+    fn overhead_comes_on_top() {
+        let overhead = Some(BTreeMap::from([("cpu".to_owned(), Quantity("50m".to_owned()))]));
+        let spec = PodSpec { containers: vec![container("1", None)], overhead, ..PodSpec::default() };
+        assert_eq!(cpu(spec), Amount::parse("1050m").unwrap());
+    }
+}

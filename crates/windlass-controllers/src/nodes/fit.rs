@@ -1,0 +1,160 @@
+//! Whether a pod may run on a node.
+
+use k8s_openapi::api::core::v1::{
+    Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, Taint, Toleration,
+};
+use windlass_api::ObjectExt;
+
+use super::{demand::Demand, quantity::Amount};
+
+/// Why a node is not for a pod. Displays as what the pod's condition says of it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Misfit {
+    /// The node is being taken out of service.
+    Unschedulable,
+    /// The node is not ready.
+    NotReady,
+    /// The pod does not tolerate a taint of the node.
+    Tainted,
+    /// The node's labels are not those that the pod asks for.
+    Unselected,
+    /// The node cannot hold as many pods.
+    TooManyPods,
+    /// The node has too little left of a resource.
+    Insufficient(String),
+}
+
+/// What is taken of a node already.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Usage {
+    pub(crate) pods: u32,
+    pub(crate) demand: Demand,
+}
+
+impl std::fmt::Display for Misfit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Unschedulable => "node(s) were unschedulable",
+            Self::NotReady => "node(s) were not ready",
+            Self::Tainted => "node(s) had untolerated taint(s)",
+            Self::Unselected => "node(s) didn't match Pod's node affinity/selector",
+            Self::TooManyPods => "Too many pods",
+            Self::Insufficient(resource) => return write!(f, "Insufficient {resource}"),
+        })
+    }
+}
+
+/// Tells why the pod, which demands `demand`, cannot run on the node; the first reason found.
+pub(crate) fn fit(pod: &Pod, demand: &Demand, node: &Node, usage: &Usage) -> Result<(), Misfit> {
+    let default = PodSpec::default();
+    let spec = pod.spec.as_ref().unwrap_or(&default);
+    let tolerations = spec.tolerations.as_deref().unwrap_or_default();
+    let node_spec = node.spec.as_ref();
+
+    let cordon = Taint {
+        key: "node.kubernetes.io/unschedulable".to_owned(),
+        effect: "NoSchedule".to_owned(),
+        ..Taint::default()
+    };
+    let cordoned = node_spec.and_then(|spec| spec.unschedulable) == Some(true);
+    if cordoned && !tolerations.iter().any(|toleration| tolerates(toleration, &cordon)) {
+        return Err(Misfit::Unschedulable);
+    }
+    if !is_ready(node) {
+        return Err(Misfit::NotReady);
+    }
+    let taints = node_spec.and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
+    let mut repelling = taints.iter().filter(|taint| matches!(&*taint.effect, "NoSchedule" | "NoExecute"));
+    if repelling.any(|taint| !tolerations.iter().any(|toleration| tolerates(toleration, taint))) {
+        return Err(Misfit::Tainted);
+    }
+    if !is_selected(spec, node) {
+        return Err(Misfit::Unselected);
+    }
+    room(demand, node, usage)
+}
+
+fn room(demand: &Demand, node: &Node, usage: &Usage) -> Result<(), Misfit> {
+    let status = node.status.as_ref();
+    let allocatable = Demand::of_list(status.and_then(|status| status.allocatable.as_ref().or(status.capacity.as_ref())));
+    if Amount::units(usage.pods + 1) > allocatable.get("pods") {
+        return Err(Misfit::TooManyPods);
+    }
+    for (resource, amount) in demand.iter() {
+        let taken = usage.demand.get(resource);
+        if amount > Amount::default() && taken.plus(amount) > allocatable.get(resource) {
+            return Err(Misfit::Insufficient(resource.to_owned()));
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn is_ready(node: &Node) -> bool {
+    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+/// Empty fields match everything of their sort.
+fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
+    fn given(field: Option<&String>) -> Option<&str> {
+        field.map(String::as_str).filter(|text| !text.is_empty())
+    }
+    let value_of = |taint: &Taint| taint.value.clone().unwrap_or_default();
+    given(toleration.effect.as_ref()).is_none_or(|effect| effect == taint.effect)
+        && given(toleration.key.as_ref()).is_none_or(|key| key == taint.key)
+        && match given(toleration.operator.as_ref()) {
+            None | Some("Equal") => toleration.value.clone().unwrap_or_default() == value_of(taint),
+            Some("Exists") => true,
+            Some(operator @ ("Gt" | "Lt")) => {
+                let number = |text: String| text.parse::<i64>().ok();
+                let pair = number(value_of(taint)).zip(number(toleration.value.clone().unwrap_or_default()));
+                pair.is_some_and(|(taint, bound)| if operator == "Gt" { taint > bound } else { taint < bound })
+            }
+            Some(_) => false,
+        }
+}
+
+/// The node selector and the required node affinity of a pod: both must hold.
+fn is_selected(spec: &PodSpec, node: &Node) -> bool {
+    let labels = node.labels();
+    let plain = spec.node_selector.iter().flatten().all(|(key, value)| labels.get(key) == Some(value));
+    let affinity = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
+    let required = affinity.and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
+    plain && required.is_none_or(|selector| matches(selector, node))
+}
+
+fn matches(selector: &NodeSelector, node: &Node) -> bool {
+    selector.node_selector_terms.iter().any(|term| term_matches(term, node))
+}
+
+/// A term without requirements matches nothing.
+fn term_matches(term: &NodeSelectorTerm, node: &Node) -> bool {
+    let expressions = term.match_expressions.as_deref().unwrap_or_default();
+    let fields = term.match_fields.as_deref().unwrap_or_default();
+    let field = |key: &str| (key == "metadata.name").then(|| node.name());
+    !(expressions.is_empty() && fields.is_empty())
+        && expressions.iter().all(|wanted| holds(wanted, node.labels().get(&wanted.key).map(String::as_str)))
+        && fields.iter().all(|wanted| holds(wanted, field(&wanted.key)))
+}
+
+fn holds(wanted: &NodeSelectorRequirement, value: Option<&str>) -> bool {
+    let values = wanted.values.as_deref().unwrap_or_default();
+    let among = |value: &str| values.iter().any(|wanted| wanted == value);
+    let compare = |holds: fn(&i64, &i64) -> bool| {
+        let number = value.and_then(|value| value.parse().ok());
+        let bound = values.first().and_then(|bound| bound.parse().ok());
+        number.zip(bound).is_some_and(|(number, bound)| holds(&number, &bound))
+    };
+    match wanted.operator.as_str() {
+        "In" => value.is_some_and(among),
+        "NotIn" => !value.is_some_and(among),
+        "Exists" => value.is_some(),
+        "DoesNotExist" => value.is_none(),
+        "Gt" => compare(i64::gt),
+        "Lt" => compare(i64::lt),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

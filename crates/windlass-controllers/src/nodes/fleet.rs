@@ -1,0 +1,295 @@
+//! The simulated nodes themselves: they exist, are ready, and say so by their leases.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::{
+        coordination::v1::{Lease, LeaseSpec},
+        core::v1::{Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus, NodeSystemInfo, Taint},
+    },
+    apimachinery::pkg::{
+        api::resource::Quantity,
+        apis::meta::v1::{MicroTime, OwnerReference, Time},
+    },
+};
+use serde_json::json;
+use tokio::time::sleep;
+use windlass_api::{Clock, Entropy, Meta, ObjectExt, ObjectRef, Patch, format_micro_time};
+use windlass_cache::{Cached, Lister};
+use windlass_client::{Client, Error};
+use windlass_runtime::{Action, Context, Controller, Group, Manager, Predicate, Result, Running, Task, Watch};
+
+use super::addresses::Host;
+use crate::error::ReconcileError;
+
+/// The label by which the simulator knows its own nodes.
+const SIMULATED: &str = "windlass.dev/simulated";
+/// The taint that an API server puts on new nodes, and a node lifecycle controller takes off those that are ready.
+const NOT_READY: &str = "node.kubernetes.io/not-ready";
+/// Where the leases are.
+const LEASES: &str = "kube-node-lease";
+/// How long a lease holds, in seconds.
+const LEASE_SECONDS: i32 = 40;
+/// How often leases are renewed.
+const HEARTBEAT: Duration = Duration::from_secs(20);
+/// How long to wait when a node could not be created.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// What every node has.
+const CAPACITY: [(&str, &str); 4] =
+    [("cpu", "32"), ("memory", "256Gi"), ("ephemeral-storage", "1Ti"), ("pods", "110")];
+
+/// Adds `nodes` nodes to a manager.
+pub(crate) fn add_to(manager: &mut Manager, nodes: u16) {
+    manager.add(
+        Controller::watching(Watch::<Node>::all().filter(Simulated))
+            .named("nodes")
+            .reconcile_keys(move |key, cx| reconcile(key, cx, nodes)),
+    );
+    let heartbeat = Task::new("node-heartbeat", move |running| run(running, nodes));
+    manager.add(heartbeat.in_group(Group::Controllers));
+}
+
+/// Whether a node is one of the simulator's.
+pub(crate) fn is_simulated(node: &Meta) -> bool {
+    node.label(SIMULATED) == Some("true")
+}
+
+/// Nodes of the simulator.
+#[derive(Debug)]
+struct Simulated;
+
+impl Predicate<Node> for Simulated {
+    fn added(&self, object: &Cached<Node>) -> bool {
+        is_simulated(object.meta())
+    }
+
+    fn updated(&self, _: &Cached<Node>, new: &Cached<Node>) -> bool {
+        is_simulated(new.meta())
+    }
+
+    fn deleted(&self, object: &Cached<Node>) -> bool {
+        is_simulated(object.meta())
+    }
+}
+
+/// Brings a node back that was deleted, and makes one ready that is not yet.
+async fn reconcile(key: ObjectRef<Node>, cx: Context, nodes: u16) -> Result<Action, ReconcileError> {
+    let Some(host) = Host::named(key.name(), nodes) else { return Ok(Action::await_change()) };
+    let outcome = match cx.store::<Node>().get(&key) {
+        None => create(cx.client(), host, cx.clock(), cx.entropy()).await,
+        Some(cached) => {
+            let found = cached.get()?;
+            if !has_condition(&found, "Ready") {
+                let mut node = (*found).clone();
+                node.status = Some(status(host, cx.clock().now(), cx.entropy()));
+                cx.client().update_status(&node).await.map(drop)
+            } else if let Some(node) = without_not_ready(&found) {
+                cx.client().update(&node).await.map(drop)
+            } else {
+                Ok(())
+            }
+        }
+    };
+    match outcome {
+        // Its next state comes by itself.
+        Err(error) if error.is_conflict() || error.is_not_found() => Ok(Action::await_change()),
+        other => Ok(other.map(|()| Action::await_change())?),
+    }
+}
+
+/// Creates the nodes, then renews their leases until the end.
+async fn run(running: Running, nodes: u16) -> Result<()> {
+    tokio::select! {
+        biased;
+        () = running.stop().requested() => {}
+        () = live(&running, nodes) => {}
+    }
+    Ok(())
+}
+
+async fn live(running: &Running, nodes: u16) {
+    let cluster = running.cluster();
+    let client = match cluster.client().field_owner() {
+        Some(_) => cluster.client().clone(),
+        None => cluster.client().clone().with_field_owner("nodes"),
+    };
+    let store = cluster.informer::<Node>(&Watch::all()).store();
+    for host in Host::first(nodes) {
+        while let Err(error) = create(&client, host, cluster.clock(), cluster.entropy()).await {
+            tracing::warn!(node = host.name(), error = error.chain(), "cannot create a node; trying again");
+            sleep(RETRY).await;
+        }
+    }
+    loop {
+        for host in Host::first(nodes) {
+            if let Err(error) = renew(&client, &store, host, cluster.clock().now()).await {
+                tracing::debug!(node = host.name(), error = error.chain(), "cannot renew a lease");
+            }
+        }
+        sleep(HEARTBEAT).await;
+    }
+}
+
+/// Creates a node, ready from the start, unless there is one of that name.
+async fn create(client: &Client, host: Host, clock: &Clock, entropy: &Entropy) -> Result<(), Error> {
+    match client.create(&node(host, clock.now(), entropy)).await {
+        Ok(_) => Ok(()),
+        Err(error) if error.is_already_exists() => {
+            let found = client.get_opt::<Node>(host.name()).await?;
+            if found.is_some_and(|node| node.labels().get(SIMULATED).is_none_or(|value| value != "true")) {
+                tracing::warn!(node = host.name(), "there is a node of that name that is not simulated; it is left alone");
+            }
+            Ok(())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+async fn renew(client: &Client, nodes: &Lister<Node>, host: Host, now: Timestamp) -> Result<(), Error> {
+    let name = host.name();
+    let node = nodes.get(&ObjectRef::new(name.as_str()));
+    let Some(node) = node.filter(|node| is_simulated(node.meta())) else { return Ok(()) };
+    let patch = Patch::Merge(json!({"spec": {"renewTime": format_micro_time(now)}}));
+    match client.patch::<Lease>(ObjectRef::new(name.as_str()).within(LEASES), patch).await {
+        Err(error) if error.is_not_found() => client.create(&lease(&name, &node.meta().uid, now)).await.map(drop),
+        other => other.map(drop),
+    }
+}
+
+fn lease(name: &str, node_uid: &Arc<str>, now: Timestamp) -> Lease {
+    let mut lease = Lease {
+        spec: Some(LeaseSpec {
+            holder_identity: Some(name.to_owned()),
+            lease_duration_seconds: Some(LEASE_SECONDS),
+            renew_time: Some(MicroTime(now)),
+            ..LeaseSpec::default()
+        }),
+        ..Lease::default()
+    };
+    lease.metadata.name = Some(name.to_owned());
+    lease.metadata.namespace = Some(LEASES.to_owned());
+    lease.metadata.owner_references = Some(vec![OwnerReference {
+        api_version: "v1".to_owned(),
+        kind: "Node".to_owned(),
+        name: name.to_owned(),
+        uid: node_uid.to_string(),
+        ..OwnerReference::default()
+    }]);
+    lease
+}
+
+fn node(host: Host, now: Timestamp, entropy: &Entropy) -> Node {
+    let name = host.name();
+    let mut node = Node {
+        spec: Some(NodeSpec {
+            pod_cidr: Some(host.pod_cidr()),
+            pod_cidrs: Some(vec![host.pod_cidr()]),
+            provider_id: Some(format!("windlass://{name}")),
+            ..NodeSpec::default()
+        }),
+        status: Some(status(host, now, entropy)),
+        ..Node::default()
+    };
+    let labels = [
+        (SIMULATED, "true"),
+        ("kubernetes.io/hostname", &*name),
+        ("kubernetes.io/os", "linux"),
+        ("kubernetes.io/arch", "amd64"),
+    ];
+    node.metadata.labels =
+        Some(labels.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect());
+    node.metadata.name = Some(name);
+    node
+}
+
+fn status(host: Host, now: Timestamp, entropy: &Entropy) -> NodeStatus {
+    let capacity: BTreeMap<_, _> =
+        CAPACITY.iter().map(|(name, amount)| ((*name).to_owned(), Quantity((*amount).to_owned()))).collect();
+    let address = |type_: &str, address: String| NodeAddress { type_: type_.to_owned(), address };
+    let condition = |type_: &str, status: &str, reason: &str, message: &str| NodeCondition {
+        type_: type_.to_owned(),
+        status: status.to_owned(),
+        reason: Some(reason.to_owned()),
+        message: Some(message.to_owned()),
+        last_heartbeat_time: Some(Time(now)),
+        last_transition_time: Some(Time(now)),
+    };
+    let version = concat!("v", env!("CARGO_PKG_VERSION"), "-windlass");
+    NodeStatus {
+        addresses: Some(vec![address("InternalIP", host.ip().to_string()), address("Hostname", host.name())]),
+        allocatable: Some(capacity.clone()),
+        capacity: Some(capacity),
+        conditions: Some(vec![
+            condition("MemoryPressure", "False", "KubeletHasSufficientMemory", "simulated memory is never short"),
+            condition("DiskPressure", "False", "KubeletHasNoDiskPressure", "simulated disks are never full"),
+            condition("PIDPressure", "False", "KubeletHasSufficientPID", "no processes are simulated"),
+            condition("Ready", "True", "KubeletReady", "the simulated node is ready"),
+        ]),
+        node_info: Some(NodeSystemInfo {
+            architecture: "amd64".to_owned(),
+            boot_id: entropy.uuid(),
+            container_runtime_version: concat!("windlass://", env!("CARGO_PKG_VERSION")).to_owned(),
+            kernel_version: "simulated".to_owned(),
+            kube_proxy_version: String::new(),
+            kubelet_version: version.to_owned(),
+            machine_id: entropy.uuid(),
+            operating_system: "linux".to_owned(),
+            os_image: "Windlass simulated node".to_owned(),
+            system_uuid: entropy.uuid(),
+            ..NodeSystemInfo::default()
+        }),
+        ..NodeStatus::default()
+    }
+}
+
+fn has_condition(node: &Node, type_: &str) -> bool {
+    let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.into_iter().any(|condition| condition.type_ == type_)
+}
+
+/// The node without the taint of nodes that are not ready, if it is and has it.
+fn without_not_ready(node: &Node) -> Option<Node> {
+    let is_wrong = |taint: &Taint| taint.key == NOT_READY;
+    let taints = node.spec.as_ref()?.taints.as_ref()?;
+    if !super::fit::is_ready(node) || !taints.iter().any(is_wrong) {
+        return None;
+    }
+    let mut changed = node.clone();
+    if let Some(taints) = changed.spec.as_mut().and_then(|spec| spec.taints.as_mut()) {
+        taints.retain(|taint| !is_wrong(taint));
+    }
+    Some(changed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn first() -> Node {
+        let host = Host::first(1).next().unwrap();
+        node(host, Timestamp::UNIX_EPOCH, &Entropy::seeded(1))
+    }
+
+    #[test]
+    fn a_new_node_is_ready_and_can_be_known_again() {
+        let node = first();
+        assert_eq!(node.name(), "node-0");
+        assert!(super::super::fit::is_ready(&node));
+        let meta = Meta::parse(&serde_json::to_vec(&node).unwrap()).unwrap();
+        assert!(is_simulated(&meta) && !is_simulated(&Meta::default()));
+        assert_eq!(without_not_ready(&node), None);
+    }
+
+    #[test]
+    fn the_taint_of_new_nodes_is_taken_off_and_others_stay() {
+        let taint = |key: &str| Taint { key: key.to_owned(), effect: "NoSchedule".to_owned(), ..Taint::default() };
+        let mut node = first();
+        node.spec.get_or_insert_default().taints = Some(vec![taint(NOT_READY), taint("example.com/gpu")]);
+        let taints = without_not_ready(&node).unwrap().spec.unwrap().taints.unwrap();
+        assert_eq!(taints, [taint("example.com/gpu")]);
+        node.status.get_or_insert_default().conditions = None;
+        assert_eq!(without_not_ready(&node), None, "one that is not ready keeps it");
+    }
+}

@@ -1,0 +1,187 @@
+//! Kubelet: walks the pods of the simulated nodes through their lives. The steps are decided in [`super::lifecycle`].
+
+use std::{sync::Arc, time::Duration};
+
+use k8s_openapi::api::core::v1::{Node, Pod};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use windlass_api::{ObjectExt, ObjectRef};
+use windlass_cache::{Cached, Lister};
+use windlass_client::Error;
+use windlass_runtime::{Action, Context, Controller, Manager, Predicate, Watch};
+
+use super::{
+    addresses::Host,
+    fleet::is_simulated,
+    lifecycle::{Place, Step, next_step},
+    pace::Pace,
+    residents::Residents,
+};
+use crate::{error::ReconcileError, pods};
+
+/// Pods walked at the same time.
+const WORKERS: usize = 8;
+/// How long a pod waits for an address when its node has none left.
+const ADDRESS_RETRY: Duration = Duration::from_secs(5);
+
+/// The kubelets of all simulated nodes.
+#[derive(Debug)]
+struct Kubelets {
+    nodes: u16,
+    pace: Pace,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    residents: Residents,
+    /// Whether the addresses of pods that were there at the start are known.
+    seeded: bool,
+}
+
+/// Adds the controller to a manager.
+pub(crate) fn add_to(manager: &mut Manager, nodes: u16, pace: Pace) {
+    let kubelets = Arc::new(Kubelets { nodes, pace, state: Mutex::default() });
+    let pods = manager.cluster().informer::<Pod>(&Watch::all()).store();
+    manager.add(
+        Controller::watching(Watch::<Pod>::all().filter(OnSimulatedNode { nodes }))
+            .named("kubelet")
+            // A node that comes back finds its pods.
+            .watches_with(Watch::<Node>::all().filter(Appeared), move |node| pods_on(&pods, node))
+            .concurrency(WORKERS)
+            .reconcile_keys(move |key, cx| reconcile(key, cx, Arc::clone(&kubelets))),
+    );
+}
+
+/// Pods whose node has the name of a simulated one. What cannot be decoded passes: the reconcile says why.
+#[derive(Debug)]
+struct OnSimulatedNode {
+    nodes: u16,
+}
+
+impl OnSimulatedNode {
+    fn is_on(&self, pod: &Cached<Pod>) -> bool {
+        pod.get().map_or(true, |pod| Host::named(pods::node_name(&pod), self.nodes).is_some())
+    }
+}
+
+impl Predicate<Pod> for OnSimulatedNode {
+    fn added(&self, object: &Cached<Pod>) -> bool {
+        self.is_on(object)
+    }
+
+    fn updated(&self, _: &Cached<Pod>, new: &Cached<Pod>) -> bool {
+        self.is_on(new)
+    }
+
+    fn deleted(&self, object: &Cached<Pod>) -> bool {
+        self.is_on(object)
+    }
+}
+
+/// Nodes that come to be.
+#[derive(Debug)]
+struct Appeared;
+
+impl Predicate<Node> for Appeared {
+    fn updated(&self, _: &Cached<Node>, _: &Cached<Node>) -> bool {
+        false
+    }
+
+    fn deleted(&self, _: &Cached<Node>) -> bool {
+        false
+    }
+}
+
+fn pods_on(pods: &Lister<Pod>, node: &Cached<Node>) -> Vec<ObjectRef<Pod>> {
+    if !is_simulated(node.meta()) {
+        return Vec::new();
+    }
+    let name = &*node.meta().name;
+    let is_on = |pod: &Cached<Pod>| pod.get().is_ok_and(|pod| pods::node_name(&pod) == name);
+    pods.list().iter().filter(|pod| is_on(pod)).map(Cached::object_ref).collect()
+}
+
+async fn reconcile(key: ObjectRef<Pod>, cx: Context, kubelets: Arc<Kubelets>) -> Result<Action, ReconcileError> {
+    let store = cx.store::<Pod>();
+    let pod = store.get(&key).map(|pod| pod.get()).transpose()?;
+    let Some((pod, host)) = pod.and_then(|pod| Some((Arc::clone(&pod), kubelets.host_of(&pod)?))) else {
+        kubelets.state.lock().residents.forget(key.key());
+        return Ok(Action::await_change());
+    };
+    // A node of that name that somebody else runs is not ours; one that is missing comes back, and its pods with it.
+    let node = cx.store::<Node>().get(&ObjectRef::new(host.name()));
+    if !node.is_some_and(|node| is_simulated(node.meta())) {
+        return Ok(Action::await_change());
+    }
+
+    let uid = pod.uid().unwrap_or_default();
+    let (step, place) = {
+        let mut state = kubelets.state.lock();
+        state.seed(&store, &kubelets);
+        let residents = &mut state.residents;
+        residents.settle(key.key(), uid, host);
+        let pod_ip = if needs_address(&pod) { residents.addresses().assign(host, uid) } else { None };
+        let place = Place { host_ip: host.ip(), pod_ip };
+        let due = |stage| residents.due_at(key.key(), stage, &kubelets.pace, cx.entropy()) <= Instant::now();
+        (next_step(&pod, place, due, cx.clock().now()), place)
+    };
+    let outcome = match step {
+        Step::Rest if pods::is_finished(&pod) => {
+            kubelets.state.lock().residents.addresses().release(host, uid);
+            return Ok(Action::await_change());
+        }
+        Step::Rest if place.pod_ip.is_none() && needs_address(&pod) => {
+            return Ok(Action::requeue_after(ADDRESS_RETRY));
+        }
+        Step::Rest => return Ok(Action::await_change()),
+        Step::Wait(stage) => {
+            let due = kubelets.state.lock().residents.due_at(key.key(), stage, &kubelets.pace, cx.entropy());
+            return Ok(Action::requeue_after(due.saturating_duration_since(Instant::now())));
+        }
+        Step::Report(status) => {
+            let mut changed = (*pod).clone();
+            changed.status = Some(*status);
+            cx.client().update_status(&changed).await.map(drop)
+        }
+        Step::Remove => cx.client().delete::<Pod>(key).grace_period(Duration::ZERO).uid(uid).await.map(drop),
+    };
+    settle(outcome)
+}
+
+/// A pod that has changed meanwhile, or is gone, comes by again by itself.
+fn settle(outcome: Result<(), Error>) -> Result<Action, ReconcileError> {
+    match outcome {
+        Ok(()) => Ok(Action::await_change()),
+        Err(error) if error.is_not_found() || error.is_conflict() => Ok(Action::await_change()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn needs_address(pod: &Pod) -> bool {
+    !pods::is_finished(pod) && !pod.is_deleting()
+}
+
+impl Kubelets {
+    fn host_of(&self, pod: &Pod) -> Option<Host> {
+        Host::named(pods::node_name(pod), self.nodes)
+    }
+}
+
+impl State {
+    /// Before the first address is given out: those that are in use already.
+    fn seed(&mut self, store: &Lister<Pod>, kubelets: &Kubelets) {
+        if std::mem::replace(&mut self.seeded, true) {
+            return;
+        }
+        for cached in store.list() {
+            let Ok(pod) = cached.get() else { continue };
+            let ip = pod.status.as_ref().and_then(|status| status.pod_ip.as_deref());
+            if let (Some(host), Some(ip), false) = (kubelets.host_of(&pod), ip, pods::is_finished(&pod)) {
+                let uid = pod.uid().unwrap_or_default();
+                self.residents.settle(cached.key(), uid, host);
+                self.residents.addresses().adopt(host, uid, ip);
+            }
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! Which pods are where, and where to put the next one.
+
+use std::{collections::BTreeSet, fmt};
+
+use hashbrown::HashMap;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use windlass_api::{ObjectExt, ObjectKey};
+
+use super::{
+    demand::Demand,
+    fit::{Misfit, Usage, fit},
+};
+use crate::pods;
+
+/// The scheduler's memory. It knows of its own bindings before the cache does.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    places: HashMap<ObjectKey, Place>,
+    /// The sums over `places`.
+    usage: HashMap<String, Usage>,
+    /// Pods that fit nowhere, to be tried again when something changes. In the order of their keys, so that one history
+    /// leads to one order.
+    waiting: BTreeSet<ObjectKey>,
+}
+
+#[derive(Debug)]
+struct Place {
+    uid: Option<String>,
+    node: String,
+    demand: Demand,
+}
+
+/// What a look at a pod has shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// It wants a node.
+    Unscheduled,
+    /// It has one, or wants none, or wants none of ours; nothing became free.
+    Settled,
+    /// It has left its node.
+    Left,
+}
+
+/// Why a pod fits on no node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unschedulable {
+    nodes: usize,
+    /// Each misfit once, with the number of nodes.
+    misfits: Vec<(Misfit, usize)>,
+}
+
+impl Ledger {
+    /// Takes note of the newest state of a pod; `None` when it is gone.
+    pub(crate) fn look(&mut self, key: &ObjectKey, pod: Option<&Pod>) -> Look {
+        let Some(pod) = pod.filter(|pod| !pods::is_finished(pod)) else {
+            self.waiting.remove(key);
+            return if self.clear(key) { Look::Left } else { Look::Settled };
+        };
+        let node = pods::node_name(pod);
+        if !node.is_empty() {
+            self.waiting.remove(key);
+            if !self.places.get(key).is_some_and(|place| place.uid.as_deref() == pod.uid() && place.node == node) {
+                self.place(key, pod, node);
+            }
+            return Look::Settled;
+        }
+        match self.places.get(key) {
+            // The cache does not show our binding yet.
+            Some(place) if place.uid.as_deref() == pod.uid() => Look::Settled,
+            Some(_) => {
+                self.clear(key);
+                if wants_node(pod) { Look::Unscheduled } else { Look::Left }
+            }
+            None if wants_node(pod) => Look::Unscheduled,
+            None => Look::Settled,
+        }
+    }
+
+    /// A pod is on a node, or will be once its binding is through.
+    pub(crate) fn place(&mut self, key: &ObjectKey, pod: &Pod, node: &str) {
+        self.clear(key);
+        self.waiting.remove(key);
+        let demand = Demand::of(pod);
+        let usage = self.usage.entry_ref(node).or_default();
+        usage.pods += 1;
+        usage.demand.add(&demand);
+        let place = Place { uid: pod.uid().map(str::to_owned), node: node.to_owned(), demand };
+        self.places.insert(key.clone(), place);
+    }
+
+    /// A pod has no place. Tells whether it had one.
+    pub(crate) fn clear(&mut self, key: &ObjectKey) -> bool {
+        let Some(place) = self.places.remove(key) else { return false };
+        if let Some(usage) = self.usage.get_mut(&place.node) {
+            usage.pods -= 1;
+            usage.demand.subtract(&place.demand);
+            if usage.pods == 0 {
+                self.usage.remove(&place.node);
+            }
+        }
+        true
+    }
+
+    /// A pod fits nowhere for now.
+    pub(crate) fn wait(&mut self, key: &ObjectKey) {
+        self.waiting.insert(key.clone());
+    }
+
+    /// The pods that fitted nowhere.
+    pub(crate) fn waiting(&self) -> Vec<ObjectKey> {
+        self.waiting.iter().cloned().collect()
+    }
+
+    /// The best node for a pod: of those that it fits on, the one with the fewest pods; of several, the first by name.
+    pub(crate) fn choose<'n>(
+        &self,
+        pod: &Pod,
+        nodes: impl IntoIterator<Item = &'n Node>,
+    ) -> Result<&'n Node, Unschedulable> {
+        let demand = Demand::of(pod);
+        let unused = Usage::default();
+        let mut best: Option<(u32, &Node)> = None;
+        let mut unschedulable = Unschedulable { nodes: 0, misfits: Vec::new() };
+        for node in nodes {
+            unschedulable.nodes += 1;
+            let usage = self.usage.get(node.name()).unwrap_or(&unused);
+            match fit(pod, &demand, node, usage) {
+                Ok(()) => {
+                    let rank = |pods: u32, node: &Node| (pods, node.name().len(), node.name().to_owned());
+                    if best.is_none_or(|(pods, other)| rank(usage.pods, node) < rank(pods, other)) {
+                        best = Some((usage.pods, node));
+                    }
+                }
+                Err(misfit) => unschedulable.count(misfit),
+            }
+        }
+        best.map(|(_, node)| node).ok_or(unschedulable)
+    }
+}
+
+impl Unschedulable {
+    fn count(&mut self, misfit: Misfit) {
+        match self.misfits.iter_mut().find(|(known, _)| *known == misfit) {
+            Some((_, count)) => *count += 1,
+            None => self.misfits.push((misfit, 1)),
+        }
+    }
+}
+
+impl fmt::Display for Unschedulable {
+    /// As the default scheduler words it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.nodes == 0 {
+            return f.write_str("no nodes available to schedule pods");
+        }
+        let mut reasons: Vec<_> = self.misfits.iter().map(|(misfit, count)| format!("{count} {misfit}")).collect();
+        reasons.sort_unstable();
+        write!(f, "0/{} nodes are available: {}.", self.nodes, reasons.join(", "))
+    }
+}
+
+/// Whether it is for the default scheduler to find it a node.
+fn wants_node(pod: &Pod) -> bool {
+    let Some(spec) = &pod.spec else { return false };
+    let ours = spec.scheduler_name.as_deref().is_none_or(|name| name.is_empty() || name == "default-scheduler");
+    let gated = spec.scheduling_gates.as_ref().is_some_and(|gates| !gates.is_empty());
+    ours && !gated && !pod.is_deleting()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn node(name: &str) -> Node {
+        serde_json::from_value(json!({
+            "metadata": {"name": name},
+            "status": {"allocatable": {"cpu": "1", "pods": "5"}, "conditions": [{"type": "Ready", "status": "True"}]},
+        }))
+        .unwrap()
+    }
+
+    fn pod(name: &str, uid: &str, node: &str) -> (ObjectKey, Pod) {
+        let pod = json!({
+            "metadata": {"name": name, "namespace": "n", "uid": uid},
+            "spec": {"nodeName": node, "containers": [{"name": "c", "resources": {"requests": {"cpu": "600m"}}}]},
+        });
+        (ObjectKey::new(name).within("n"), serde_json::from_value(pod).unwrap())
+    }
+
+    fn chosen(ledger: &Ledger, pod: &Pod, nodes: &[Node]) -> String {
+        ledger.choose(pod, nodes).map_or_else(|why| why.to_string(), |node| node.name().to_owned())
+    }
+
+    #[test]
+    fn pods_spread_over_the_nodes_and_stop_where_they_are_full() {
+        let nodes = [node("node-10"), node("node-2")];
+        let mut ledger = Ledger::default();
+        let mut places = Vec::new();
+        for name in ["a", "b", "c"] {
+            let (key, pod) = pod(name, name, "");
+            assert_eq!(ledger.look(&key, Some(&pod)), Look::Unscheduled);
+            let node = chosen(&ledger, &pod, &nodes);
+            if nodes.iter().any(|known| known.name() == node) {
+                ledger.place(&key, &pod, &node);
+            } else {
+                ledger.wait(&key);
+            }
+            places.push(node);
+        }
+        assert_eq!(places, ["node-2", "node-10", "0/2 nodes are available: 2 Insufficient cpu."]);
+        assert_eq!(ledger.waiting(), [ObjectKey::new("c").within("n")]);
+
+        // One of them goes, and its place is free.
+        let (key, _) = pod("a", "a", "");
+        assert_eq!(ledger.look(&key, None), Look::Left);
+        assert_eq!(chosen(&ledger, &pod("c", "c", "").1, &nodes), "node-2");
+        assert_eq!(ledger.look(&key, None), Look::Settled);
+    }
+
+    #[test]
+    fn without_nodes_there_is_nothing_to_count() {
+        let (_, pod) = pod("a", "1", "");
+        assert_eq!(chosen(&Ledger::default(), &pod, &[]), "no nodes available to schedule pods");
+    }
+
+    #[test]
+    fn a_binding_is_remembered_until_the_cache_shows_it() {
+        let (key, unscheduled) = pod("a", "1", "");
+        let mut ledger = Ledger::default();
+        ledger.place(&key, &unscheduled, "node-0");
+        assert_eq!(ledger.look(&key, Some(&unscheduled)), Look::Settled, "it is not bound twice");
+        assert_eq!(ledger.look(&key, Some(&pod("a", "1", "node-0").1)), Look::Settled);
+        // Another pod of the same name is another pod.
+        assert_eq!(ledger.look(&key, Some(&pod("a", "2", "").1)), Look::Unscheduled);
+        assert!(ledger.usage.is_empty());
+    }
+
+    #[test]
+    fn a_pod_that_was_bound_by_somebody_else_takes_its_place() {
+        let mut ledger = Ledger::default();
+        let (key, bound) = pod("a", "1", "node-0");
+        ledger.wait(&key);
+        assert_eq!(ledger.look(&key, Some(&bound)), Look::Settled);
+        assert_eq!((ledger.usage["node-0"].pods, ledger.waiting().len()), (1, 0));
+        let mut finished = bound;
+        finished.status.get_or_insert_default().phase = Some("Succeeded".to_owned());
+        assert_eq!(ledger.look(&key, Some(&finished)), Look::Left);
+        assert!(ledger.usage.is_empty());
+    }
+
+    #[test]
+    fn some_pods_are_not_for_this_scheduler() {
+        let mut ledger = Ledger::default();
+        for spec in [
+            json!({"schedulerName": "mine", "containers": []}),
+            json!({"schedulingGates": [{"name": "example.com/quota"}], "containers": []}),
+        ] {
+            let (key, mut pod) = pod("a", "1", "");
+            pod.spec = serde_json::from_value(spec).unwrap();
+            assert_eq!(ledger.look(&key, Some(&pod)), Look::Settled);
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! What a kubelet does next with a pod, as a function of the pod.
+//!
+//! A pod goes Pending (nothing known), Pending (containers being created), Running; pods that are meant to end go on to
+//! Succeeded; deleted pods stop their containers and are removed.
+
+use std::net::Ipv4Addr;
+
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::core::v1::{
+        Container, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting,
+        ContainerStatus, HostIP, Pod, PodCondition, PodIP, PodStatus,
+    },
+    apimachinery::pkg::apis::meta::v1::Time,
+};
+use windlass_api::ObjectExt;
+
+use crate::pods;
+
+/// What is to be done with a pod.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Step {
+    /// Nothing, until the pod changes.
+    Rest,
+    /// Wait until this stage is due.
+    Wait(Stage),
+    /// This is the pod's status now.
+    Report(Box<PodStatus>),
+    /// Nothing of the pod is left: it can be removed from the API.
+    Remove,
+}
+
+/// What takes its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Stage {
+    /// Pulling images, creating containers.
+    Start,
+    /// What the containers are there to do, in pods that are meant to end.
+    Work,
+    /// Stopping containers.
+    Stop,
+}
+
+/// What a pod gets from its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) host_ip: Ipv4Addr,
+    /// `None` when the node's range is used up: the pod stays pending.
+    pub(crate) pod_ip: Option<Ipv4Addr>,
+}
+
+/// Decides. `due` tells whether the pod has been in a stage for as long as that takes.
+pub(crate) fn next_step(pod: &Pod, place: Place, mut due: impl FnMut(Stage) -> bool, now: Timestamp) -> Step {
+    let report = Report { pod, place, now };
+    if pod.is_deleting() {
+        return match (has_stopped(pod), pod.metadata.deletion_grace_period_seconds) {
+            // Removed already, but for the finalizers of others.
+            (true, Some(0)) => Step::Rest,
+            (true, _) => Step::Remove,
+            (false, _) if !due(Stage::Stop) => Step::Wait(Stage::Stop),
+            (false, _) => report.changed(report.ended()),
+        };
+    }
+    match pods::phase(pod) {
+        "Succeeded" | "Failed" => Step::Rest,
+        "Running" => match report.changed(report.running()) {
+            Step::Rest if !is_meant_to_end(pod) => Step::Rest,
+            Step::Rest if due(Stage::Work) => report.changed(report.ended()),
+            Step::Rest => Step::Wait(Stage::Work),
+            step => step,
+        },
+        _ if !is_being_created(pod) => report.changed(report.creating()),
+        _ if place.pod_ip.is_none() => Step::Rest,
+        _ if due(Stage::Start) => report.changed(report.running()),
+        _ => Step::Wait(Stage::Start),
+    }
+}
+
+/// Whether the containers end by themselves: whoever wants them restarted for ever says so.
+fn is_meant_to_end(pod: &Pod) -> bool {
+    let policy = pod.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref());
+    matches!(policy, Some("Never" | "OnFailure"))
+}
+
+fn is_being_created(pod: &Pod) -> bool {
+    pod.status.as_ref().is_some_and(|status| status.start_time.is_some() && status.container_statuses.is_some())
+}
+
+/// Whether no container of the pod runs: all have ended, or none was ever begun.
+fn has_stopped(pod: &Pod) -> bool {
+    let Some(status) = &pod.status else { return true };
+    let mut states = status.container_statuses.iter().flatten().filter_map(|status| status.state.as_ref());
+    pods::is_finished(pod) || states.all(|state| state.running.is_none())
+}
+
+/// Makes statuses for a pod out of the one it has.
+struct Report<'p> {
+    pod: &'p Pod,
+    place: Place,
+    now: Timestamp,
+}
+
+/// What is true of a pod, in the order in which it becomes so.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    Creating,
+    Running,
+    Ended,
+}
+
+impl Report<'_> {
+    fn changed(&self, status: PodStatus) -> Step {
+        if self.pod.status.as_ref() == Some(&status) { Step::Rest } else { Step::Report(Box::new(status)) }
+    }
+
+    fn creating(&self) -> PodStatus {
+        let mut status = self.base();
+        status.phase = Some("Pending".to_owned());
+        status.container_statuses = Some(self.containers(self.main(), |_, container| Self::waiting(container, "ContainerCreating")));
+        status.init_container_statuses =
+            self.init().map(|init| self.containers(init, |_, container| Self::waiting(container, "PodInitializing")));
+        self.conditions(&mut status, Progress::Creating);
+        status
+    }
+
+    fn running(&self) -> PodStatus {
+        let mut status = self.base();
+        status.phase = Some("Running".to_owned());
+        if let Some(ip) = self.pod_ip() {
+            status.pod_ips = Some(vec![PodIP { ip: ip.clone() }]);
+            status.pod_ip = Some(ip);
+        }
+        status.container_statuses = Some(self.containers(self.main(), |old, container| self.started(old, container)));
+        status.init_container_statuses = self.init().map(|init| {
+            self.containers(init, |old, container| {
+                if is_sidecar(container) { self.started(old, container) } else { self.terminated(old, container) }
+            })
+        });
+        self.conditions(&mut status, Progress::Running);
+        status
+    }
+
+    fn ended(&self) -> PodStatus {
+        let mut status = self.base();
+        status.phase = Some("Succeeded".to_owned());
+        status.container_statuses = Some(self.containers(self.main(), |old, container| self.terminated(old, container)));
+        status.init_container_statuses =
+            self.init().map(|init| self.containers(init, |old, container| self.terminated(old, container)));
+        self.conditions(&mut status, Progress::Ended);
+        status
+    }
+
+    /// What holds of every pod on the node.
+    fn base(&self) -> PodStatus {
+        let mut status = self.pod.status.clone().unwrap_or_default();
+        let ip = self.place.host_ip.to_string();
+        status.host_ips = Some(vec![HostIP { ip: ip.clone() }]);
+        status.host_ip = Some(ip);
+        status.start_time.get_or_insert(Time(self.now));
+        status.observed_generation = self.pod.metadata.generation;
+        status
+    }
+
+    /// Pods in the network of their node have its address.
+    fn pod_ip(&self) -> Option<String> {
+        let on_host = self.pod.spec.as_ref().and_then(|spec| spec.host_network) == Some(true);
+        let ip = if on_host { Some(self.place.host_ip) } else { self.place.pod_ip };
+        ip.map(|ip| ip.to_string())
+    }
+
+    fn main(&self) -> &[Container] {
+        self.pod.spec.as_ref().map(|spec| &*spec.containers).unwrap_or_default()
+    }
+
+    fn init(&self) -> Option<&[Container]> {
+        self.pod.spec.as_ref().and_then(|spec| spec.init_containers.as_deref()).filter(|init| !init.is_empty())
+    }
+
+    fn containers(
+        &self,
+        containers: &[Container],
+        make: impl Fn(Option<&ContainerStatus>, &Container) -> ContainerStatus,
+    ) -> Vec<ContainerStatus> {
+        let status = self.pod.status.as_ref();
+        let known = |name: &str| {
+            let main = status.and_then(|status| status.container_statuses.as_ref());
+            let init = status.and_then(|status| status.init_container_statuses.as_ref());
+            main.into_iter().chain(init).flatten().find(|status| status.name == name)
+        };
+        containers.iter().map(|container| make(known(&container.name), container)).collect()
+    }
+
+    fn waiting(container: &Container, reason: &str) -> ContainerStatus {
+        let waiting = ContainerStateWaiting { reason: Some(reason.to_owned()), message: None };
+        ContainerStatus {
+            name: container.name.clone(),
+            image: container.image.clone().unwrap_or_default(),
+            started: Some(false),
+            state: Some(ContainerState { waiting: Some(waiting), ..ContainerState::default() }),
+            ..ContainerStatus::default()
+        }
+    }
+
+    /// A container that runs goes on; another image is another container.
+    fn started(&self, old: Option<&ContainerStatus>, container: &Container) -> ContainerStatus {
+        let image = container.image.clone().unwrap_or_default();
+        let before = old.filter(|old| old.state.as_ref().is_some_and(|state| state.running.is_some()));
+        if let Some(before) = before.filter(|before| before.image == image) {
+            return before.clone();
+        }
+        let running = ContainerStateRunning { started_at: Some(Time(self.now)) };
+        let restart_count = before.map_or(0, |before| before.restart_count + 1);
+        ContainerStatus {
+            name: container.name.clone(),
+            image_id: image.clone(),
+            image,
+            container_id: Some(self.container_id(&container.name, restart_count)),
+            ready: true,
+            started: Some(true),
+            restart_count,
+            state: Some(ContainerState { running: Some(running), ..ContainerState::default() }),
+            last_state: before.map(|before| ContainerState {
+                terminated: Some(self.termination(before)),
+                ..ContainerState::default()
+            }),
+            ..ContainerStatus::default()
+        }
+    }
+
+    fn terminated(&self, old: Option<&ContainerStatus>, container: &Container) -> ContainerStatus {
+        let running = match old {
+            Some(old) if old.state.as_ref().is_some_and(|state| state.terminated.is_some()) => return old.clone(),
+            Some(old) if old.state.as_ref().is_some_and(|state| state.running.is_some()) => old.clone(),
+            _ => self.started(None, container),
+        };
+        let terminated = Some(self.termination(&running));
+        ContainerStatus {
+            ready: false,
+            started: Some(false),
+            state: Some(ContainerState { terminated, ..ContainerState::default() }),
+            ..running
+        }
+    }
+
+    fn termination(&self, running: &ContainerStatus) -> ContainerStateTerminated {
+        let since = running.state.as_ref().and_then(|state| state.running.as_ref()).and_then(|run| run.started_at.clone());
+        ContainerStateTerminated {
+            container_id: running.container_id.clone(),
+            exit_code: 0,
+            reason: Some("Completed".to_owned()),
+            started_at: since,
+            finished_at: Some(Time(self.now)),
+            ..ContainerStateTerminated::default()
+        }
+    }
+
+    fn container_id(&self, name: &str, restart: i32) -> String {
+        format!("windlass://{}/{name}/{restart}", self.pod.uid().unwrap_or_default())
+    }
+
+    fn conditions(&self, status: &mut PodStatus, progress: Progress) {
+        let began = progress != Progress::Creating;
+        let runs = progress == Progress::Running;
+        let names: Vec<_> = self.main().iter().map(|container| &*container.name).collect();
+        let unready = match progress {
+            Progress::Creating => {
+                Some(("ContainersNotReady", format!("containers with unready status: [{}]", names.join(" "))))
+            }
+            Progress::Running => None,
+            Progress::Ended => Some(("PodCompleted", String::new())),
+        };
+        let gate = self.pod.spec.iter().flat_map(|spec| spec.readiness_gates.iter().flatten()).find(|gate| {
+            let mut conditions = status.conditions.iter().flatten();
+            !conditions.any(|condition| condition.type_ == gate.condition_type && condition.status == "True")
+        });
+        let not_ready = unready.clone().or_else(|| {
+            let gate = gate?;
+            let message = format!("corresponding condition of pod readiness gate {:?} does not exist or is not \"True\".", gate.condition_type);
+            Some(("ReadinessGatesNotReady", message))
+        });
+        let uninitialized = (!began && self.init().is_some())
+            .then(|| ("ContainersNotInitialized", "init containers have not completed yet".to_owned()));
+
+        self.condition(status, "PodReadyToStartContainers", runs, None);
+        self.condition(status, "Initialized", uninitialized.is_none(), uninitialized);
+        self.condition(status, "Ready", not_ready.is_none(), not_ready);
+        self.condition(status, "ContainersReady", unready.is_none(), unready);
+        self.condition(status, "PodScheduled", true, None);
+    }
+
+    /// The time of a condition is that of its last change of status.
+    fn condition(&self, status: &mut PodStatus, type_: &str, holds: bool, why: Option<(&str, String)>) {
+        let (reason, message) = why.unzip();
+        let value = if holds { "True" } else { "False" };
+        let conditions = status.conditions.get_or_insert_default();
+        let known = conditions.iter().position(|condition| condition.type_ == type_);
+        let since = known.map(|index| &conditions[index]).filter(|condition| condition.status == value);
+        let condition = PodCondition {
+            type_: type_.to_owned(),
+            status: value.to_owned(),
+            reason: reason.map(str::to_owned),
+            message: message.filter(|message| !message.is_empty()),
+            last_transition_time: since.map_or(Some(Time(self.now)), |since| since.last_transition_time.clone()),
+            observed_generation: self.pod.metadata.generation,
+            last_probe_time: None,
+        };
+        match known {
+            Some(index) => conditions[index] = condition,
+            None => conditions.push(condition),
+        }
+    }
+}
+
+fn is_sidecar(container: &Container) -> bool {
+    container.restart_policy.as_deref() == Some("Always")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,167 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+const PLACE: Place =
+    Place { host_ip: Ipv4Addr::new(172, 18, 0, 2), pod_ip: Some(Ipv4Addr::new(10, 244, 0, 2)) };
+
+fn pod(spec: &Value) -> Pod {
+    let mut pod = json!({
+        "metadata": {"name": "p", "namespace": "n", "uid": "u", "generation": 1},
+        "spec": {"nodeName": "node-0", "restartPolicy": "Always", "containers": [{"name": "c", "image": "web:1"}]},
+        "status": {"phase": "Pending", "qosClass": "BestEffort", "conditions": [{"type": "PodScheduled", "status": "True"}]},
+    });
+    for (field, value) in spec.as_object().unwrap() {
+        pod["spec"][field] = value.clone();
+    }
+    serde_json::from_value(pod).unwrap()
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+/// Takes a step that reports, and returns the pod with that status.
+fn reported(mut pod: Pod, second: i64) -> Pod {
+    match next_step(&pod, PLACE, |_| true, at(second)) {
+        Step::Report(status) => pod.status = Some(*status),
+        other => panic!("{other:?}"),
+    }
+    pod
+}
+
+fn running(spec: &Value) -> Pod {
+    reported(reported(pod(spec), 1), 2)
+}
+
+fn deleted(mut pod: Pod, grace: i64) -> Pod {
+    pod.metadata.deletion_timestamp = Some(Time(at(100)));
+    pod.metadata.deletion_grace_period_seconds = Some(grace);
+    pod
+}
+
+fn condition(pod: &Pod, type_: &str) -> String {
+    let conditions = pod.status.as_ref().unwrap().conditions.as_ref().unwrap();
+    let found = conditions.iter().find(|condition| condition.type_ == type_).unwrap();
+    let since = found.last_transition_time.as_ref().map(|time| time.0.as_second());
+    format!("{} {:?} {since:?}", found.status, found.reason.as_deref().unwrap_or_default())
+}
+
+fn state(pod: &Pod) -> Value {
+    serde_json::to_value(pod.status.as_ref().unwrap().container_statuses.as_ref().unwrap()[0].state.as_ref()).unwrap()
+}
+
+#[test]
+fn a_pod_is_created_then_runs_then_rests() {
+    let creating = reported(pod(&json!({})), 1);
+    let status = creating.status.as_ref().unwrap();
+    assert_eq!(status.phase.as_deref(), Some("Pending"));
+    assert_eq!(status.start_time, Some(Time(at(1))));
+    assert_eq!(status.qos_class.as_deref(), Some("BestEffort"), "what others have written stays");
+    assert_eq!(status.pod_ip, None);
+    assert_eq!(state(&creating), json!({"waiting": {"reason": "ContainerCreating"}}));
+    assert_eq!(condition(&creating, "Ready"), r#"False "ContainersNotReady" Some(1)"#);
+    assert_eq!(condition(&creating, "PodScheduled"), r#"True "" None"#);
+
+    assert_eq!(next_step(&creating, PLACE, |_| false, at(2)), Step::Wait(Stage::Start));
+    let running = reported(creating, 2);
+    let status = running.status.as_ref().unwrap();
+    assert_eq!(status.phase.as_deref(), Some("Running"));
+    assert_eq!((status.pod_ip.as_deref(), status.host_ip.as_deref()), (Some("10.244.0.2"), Some("172.18.0.2")));
+    assert_eq!(status.pod_ips.as_ref().unwrap()[0].ip, "10.244.0.2");
+    assert_eq!(status.start_time, Some(Time(at(1))));
+    assert_eq!(state(&running), json!({"running": {"startedAt": "1970-01-01T00:00:02Z"}}));
+    assert_eq!(condition(&running, "Ready"), r#"True "" Some(2)"#);
+    assert_eq!(condition(&running, "ContainersReady"), r#"True "" Some(2)"#);
+    assert_eq!(condition(&running, "Initialized"), r#"True "" Some(1)"#);
+    assert!(pods::is_ready(&running));
+
+    assert_eq!(next_step(&running, PLACE, |_| true, at(9)), Step::Rest);
+}
+
+#[test]
+fn a_pod_without_an_address_stays_pending() {
+    let creating = reported(pod(&json!({})), 1);
+    assert_eq!(next_step(&creating, Place { pod_ip: None, ..PLACE }, |_| true, at(2)), Step::Rest);
+}
+
+#[test]
+fn a_pod_in_the_network_of_its_node_has_its_address() {
+    let running = running(&json!({"hostNetwork": true}));
+    assert_eq!(running.status.unwrap().pod_ip.as_deref(), Some("172.18.0.2"));
+}
+
+#[test]
+fn a_pod_that_is_meant_to_end_succeeds_when_its_work_is_done() {
+    for policy in ["Never", "OnFailure"] {
+        let running = running(&json!({"restartPolicy": policy}));
+        assert_eq!(next_step(&running, PLACE, |_| false, at(3)), Step::Wait(Stage::Work));
+        let ended = reported(running, 3);
+        assert_eq!(ended.status.as_ref().unwrap().phase.as_deref(), Some("Succeeded"));
+        assert_eq!(state(&ended)["terminated"]["exitCode"], 0);
+        assert_eq!(state(&ended)["terminated"]["startedAt"], "1970-01-01T00:00:02Z");
+        assert_eq!(state(&ended)["terminated"]["finishedAt"], "1970-01-01T00:00:03Z");
+        assert_eq!(condition(&ended, "Ready"), r#"False "PodCompleted" Some(3)"#);
+        assert_eq!(next_step(&ended, PLACE, |_| true, at(4)), Step::Rest);
+    }
+}
+
+#[test]
+fn a_deleted_pod_stops_then_is_removed() {
+    let going = deleted(running(&json!({})), 30);
+    assert_eq!(next_step(&going, PLACE, |_| false, at(5)), Step::Wait(Stage::Stop));
+    let stopped = reported(going, 5);
+    assert!(!pods::is_ready(&stopped) && pods::is_finished(&stopped));
+    assert_eq!(next_step(&stopped, PLACE, |_| true, at(6)), Step::Remove);
+    // Removed, but for the finalizers of others.
+    assert_eq!(next_step(&deleted(stopped, 0), PLACE, |_| true, at(7)), Step::Rest);
+}
+
+#[test]
+fn a_pod_that_never_ran_is_removed_at_once() {
+    assert_eq!(next_step(&deleted(pod(&json!({})), 30), PLACE, |_| false, at(1)), Step::Remove);
+    let creating = reported(pod(&json!({})), 1);
+    assert_eq!(next_step(&deleted(creating, 30), PLACE, |_| false, at(1)), Step::Remove);
+}
+
+#[test]
+fn init_containers_end_before_the_others_run_and_sidecars_go_on() {
+    let init = json!({"initContainers": [
+        {"name": "setup", "image": "a"},
+        {"name": "proxy", "image": "b", "restartPolicy": "Always"},
+    ]});
+    let creating = reported(pod(&init), 1);
+    assert_eq!(condition(&creating, "Initialized"), r#"False "ContainersNotInitialized" Some(1)"#);
+    let running = reported(creating, 2);
+    let statuses = running.status.as_ref().unwrap().init_container_statuses.clone().unwrap();
+    assert!(statuses[0].state.as_ref().unwrap().terminated.is_some() && !statuses[0].ready);
+    assert!(statuses[1].state.as_ref().unwrap().running.is_some() && statuses[1].ready);
+    assert_eq!(condition(&running, "Initialized"), r#"True "" Some(2)"#);
+    assert_eq!(next_step(&running, PLACE, |_| true, at(3)), Step::Rest);
+}
+
+#[test]
+fn another_image_is_another_container() {
+    let mut pod = running(&json!({}));
+    pod.metadata.generation = Some(2);
+    pod.spec.as_mut().unwrap().containers[0].image = Some("web:2".to_owned());
+    let restarted = reported(pod, 7);
+    let status = &restarted.status.as_ref().unwrap().container_statuses.as_ref().unwrap()[0];
+    assert_eq!((status.image.as_str(), status.restart_count), ("web:2", 1));
+    assert!(status.last_state.as_ref().unwrap().terminated.is_some());
+    assert_eq!(restarted.status.as_ref().unwrap().observed_generation, Some(2));
+    assert_eq!(next_step(&restarted, PLACE, |_| true, at(8)), Step::Rest);
+}
+
+#[test]
+fn readiness_gates_hold_readiness_back_until_somebody_opens_them() {
+    let mut pod = running(&json!({"readinessGates": [{"conditionType": "example.com/lb"}]}));
+    assert_eq!(condition(&pod, "Ready"), r#"False "ReadinessGatesNotReady" Some(1)"#);
+    assert_eq!(condition(&pod, "ContainersReady"), r#"True "" Some(2)"#);
+    pod.status.as_mut().unwrap().conditions.as_mut().unwrap().push(PodCondition {
+        type_: "example.com/lb".to_owned(),
+        status: "True".to_owned(),
+        ..PodCondition::default()
+    });
+    assert_eq!(condition(&reported(pod, 5), "Ready"), r#"True "" Some(5)"#);
+}
