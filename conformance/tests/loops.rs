@@ -44,7 +44,7 @@ impl Observed {
             let (client, watched) = (client.clone(), watched.clone());
             move |resource: &windlass_api::ApiResource, namespace: Option<&str>| {
                 watched.lock().insert(resource.plural.clone().into_owned());
-                client.list_watch(resource, namespace) as Arc<dyn ListWatch>
+                Arc::new(client.list_watch(resource, namespace)) as Arc<dyn ListWatch>
             }
         };
         let mut manager = Manager::builder(client.clone()).list_watch(source).build();
