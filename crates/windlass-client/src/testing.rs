@@ -16,10 +16,12 @@ use tower::Service;
 
 use crate::{Body, Client};
 
+type Answer = dyn Fn(&Request<Bytes>) -> Response<Body> + Send + Sync;
+
 /// Answers each request by a closure, and keeps the requests.
 #[derive(Clone)]
 pub(crate) struct Fake {
-    answer: Arc<dyn Fn(&Request<Bytes>) -> Response<Body> + Send + Sync>,
+    answer: Arc<Answer>,
     seen: Arc<Mutex<Vec<Request<Bytes>>>>,
 }
 

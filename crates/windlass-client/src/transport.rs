@@ -2,11 +2,12 @@
 //! nowhere else.
 //!
 //! Over the network it is, from the outside in: credentials ([`crate::auth`]), the server's address, the connection
-//! pool of hyper-util, and [`connector`] with TLS below it. (A layer that retries belongs between the first two.)
+//! [`pools`] of hyper-util, and [`connector`] with TLS below them. (A layer that retries belongs between the first two.)
 
 mod address;
 mod body;
 mod connector;
+mod pools;
 mod tls;
 
 use std::time::Duration;
@@ -25,6 +26,7 @@ pub use body::Body;
 use crate::{Config, ConfigError, auth::Authenticated};
 use address::Addressed;
 use connector::Connector;
+use pools::Pools;
 
 /// The erased service.
 pub(crate) type Transport = BoxCloneSyncService<Request<Body>, Response<Body>, BoxError>;
@@ -42,7 +44,8 @@ const STREAM_WINDOW: u32 = 4 << 20;
 /// Carries requests to the server that a configuration names.
 pub(crate) fn connect(config: &Config) -> Result<Transport, ConfigError> {
     let connector = Connector::new(config)?;
-    let client = legacy::Client::builder(TokioExecutor::new())
+    let mut builder = legacy::Client::builder(TokioExecutor::new());
+    builder
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(IDLE_TIMEOUT)
@@ -50,9 +53,9 @@ pub(crate) fn connect(config: &Config) -> Result<Transport, ConfigError> {
         .http2_keep_alive_interval(PING_INTERVAL)
         .http2_keep_alive_timeout(PING_TIMEOUT)
         .http2_initial_connection_window_size(CONNECTION_WINDOW)
-        .http2_initial_stream_window_size(STREAM_WINDOW)
-        .build::<_, Body>(connector);
-    Ok(erase(Authenticated::new(Addressed::new(client, config)?, config)?))
+        .http2_initial_stream_window_size(STREAM_WINDOW);
+    let pools = Pools::new(builder, connector);
+    Ok(erase(Authenticated::new(Addressed::new(pools, config)?, config)?))
 }
 
 /// Carries requests to any service.

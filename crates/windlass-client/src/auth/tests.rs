@@ -63,7 +63,7 @@ async fn a_token_file_is_read_again_after_a_minute() {
     assert_eq!(header().await, "Bearer two");
     // While the file is empty or gone, the last token stands.
     folder.write("token", "");
-    tokio::time::advance(Duration::from_secs(60)).await;
+    tokio::time::advance(Duration::from_mins(1)).await;
     assert_eq!(header().await, "Bearer two");
 }
 

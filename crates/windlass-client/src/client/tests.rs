@@ -55,7 +55,7 @@ fn calls_are_send(client: &'static Client) {
     send(client.list::<Pod>().into_future());
     send(client.apply(&Pod::default()).into_future());
     send(client.discovery());
-    send(async move { client.watch::<Pod>().await.map(|stream| stream.boxed()) });
+    send(async move { client.watch::<Pod>().await.map(StreamExt::boxed) });
 }
 
 use std::future::IntoFuture;
@@ -288,7 +288,7 @@ async fn a_watch_gives_decoded_events_and_ends_with_an_error_event() {
         ))
     });
     let watch = fake.client().watch::<Pod>().within("a").labels("l").fields("f").resource_version("5").initial_events();
-    let mut stream = watch.timeout(Duration::from_secs(60)).await.unwrap();
+    let mut stream = watch.timeout(Duration::from_mins(1)).await.unwrap();
     assert!(matches!(stream.next().await, Some(Ok(WatchEvent::Added(pod))) if pod.name() == "p"));
     let bookmark = Bookmark { resource_version: "9".into(), initial_events_end: true };
     assert_eq!(stream.next().await.unwrap().unwrap(), WatchEvent::Bookmark(bookmark));

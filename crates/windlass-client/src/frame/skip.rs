@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn strings_and_escapes_hide_brackets() {
         for text in [
-            r#"{}"#,
+            "{}",
             r#"{"a":"}"}"#,
             r#"{"a":"\"}"}"#,
             r#"{"a":"\\"}"#,

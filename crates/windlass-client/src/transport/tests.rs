@@ -1,6 +1,6 @@
 //! Against a server on a socket of this machine.
 
-use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
+use std::{convert::Infallible, future::IntoFuture as _, net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::StreamExt as _;
@@ -101,7 +101,10 @@ async fn serve(socket: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, cer
         });
         Ok(Response::new(BoxBody::new(http_body_util::Full::from(seen.to_string()))))
     });
-    let _ = auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(socket), service).await;
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    // As the real API server.
+    builder.http2().max_concurrent_streams(100);
+    let _ = builder.serve_connection(TokioIo::new(socket), service).await;
 }
 
 /// An authority and what it has issued.
@@ -285,6 +288,26 @@ async fn no_connection_outlives_its_client() {
         let closed = server.open.wait_for(|open| *open == 0);
         tokio::time::timeout(Duration::from_secs(10), closed).await.expect("all connections end").unwrap();
     }
+}
+
+#[tokio::test]
+async fn more_watches_than_a_connection_carries_take_another() {
+    let pki = Pki::new();
+    let server = Server::start(Some(pki.server("127.0.0.1", &["h2"], Clients::Any))).await;
+    let config = Config::new(server.url("https")).with_tls(TlsOptions::trusting(pki.pem()));
+    let client = Client::new(config).unwrap();
+    let mut watches = Vec::new();
+    for _ in 0..150 {
+        let watch = tokio::time::timeout(Duration::from_secs(10), client.watch::<Pod>().into_future());
+        watches.push(watch.await.expect("no watch waits for another").unwrap());
+    }
+    assert_eq!(*server.open.borrow(), 2);
+    // Those that have ended make room.
+    watches.truncate(50);
+    for _ in 0..20 {
+        let _: Value = client.request_json(Request::get("/x").body(()).unwrap()).await.unwrap();
+    }
+    assert_eq!(*server.open.borrow(), 2);
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use crate::{
     testing::Folder,
 };
 
-const WHOLE: &str = r#"
+const WHOLE: &str = r"
 apiVersion: v1
 kind: Config
 preferences: {colors: true}
@@ -33,7 +33,7 @@ users:
   user:
     client-certificate-data: Q0VSVA==
     client-key-data: S0VZ
-"#;
+";
 
 fn resolved(text: &str) -> Result<Config, ConfigError> {
     Config::from_kubeconfig(&Kubeconfig::parse(text)?, &Selection::default())
