@@ -1,0 +1,195 @@
+//! The OpenAPI documents: version 3, one per group version behind an index of hashes, and version 2, one for all.
+//!
+//! Nothing is kept: a document is written when it is asked for, from the recorded schemas (`data/openapi.tsv`, without
+//! descriptions), the schemas of custom resources, and paths that follow from the resource table. Clients cache by hash;
+//! the hash of a document is made from what the document would be made from, so the index costs next to nothing.
+//!
+//! Not described: the paths of subresources that connect to something (exec, proxy, log …).
+
+mod custom;
+mod operations;
+mod schemas;
+mod v2;
+mod v3;
+
+use std::{collections::BTreeMap, sync::OnceLock};
+
+use jiff::Timestamp;
+use serde_json::json;
+use windlass_api::Scope;
+
+use crate::{
+    discovery::{Document, Group, Version, document_hash, groups},
+    registry::{ResourceTable, Shape},
+};
+
+/// As the real server's documents name it.
+const VERSION: &str = "1.36";
+
+/// What one document of version 3 is about.
+#[derive(Debug)]
+enum Subject<'a> {
+    /// `/version`
+    ServerVersion,
+    /// `/api`, the versions of the core group.
+    CoreVersions,
+    /// `/apis`, the list of groups.
+    Groups,
+    /// `/apis/{group}`
+    Group(&'a str),
+    /// `/api/v1`, `/apis/{group}/{version}`
+    Version(&'a str, &'a Version<'a>),
+}
+
+/// Answers `/openapi/v2`, `/openapi/v3` and what is below it; `None` when there is no such document (404, no body).
+/// `query` is the request's, percent-encoded as it came.
+pub(crate) fn answer(
+    table: &ResourceTable,
+    path: &str,
+    query: Option<&str>,
+    accept: Option<&str>,
+    if_none_match: Option<&str>,
+    now: Timestamp,
+) -> Option<Document> {
+    let path = path.trim_end_matches('/');
+    let groups = groups(table);
+    if path == "/openapi/v2" {
+        if !accepts_json(accept) {
+            return Some(not_acceptable());
+        }
+        let etag = format!("\"{}\"", hash_all(&groups));
+        let fresh = Document::new("application/json", Vec::new()).tagged(etag, if_none_match);
+        let body = if fresh.status == 304 { Vec::new() } else { v2::document(&groups) };
+        return Some(Document { body, ..fresh }.with("vary", "Accept"));
+    }
+    let below = path.strip_prefix("/openapi/v3")?;
+    if below.is_empty() {
+        return Some(index(&groups));
+    }
+    let subjects = subjects(&groups);
+    let subject = subjects.get(below.strip_prefix('/')?)?;
+    if !accepts_json(accept) {
+        return Some(not_acceptable());
+    }
+    let hash = hash(subject);
+    let wanted = query.into_iter().flat_map(|query| query.split('&')).find_map(|pair| pair.strip_prefix("hash="));
+    let document = Document::new("application/json", Vec::new()).with("vary", "Accept");
+    if wanted.is_some_and(|wanted| !wanted.is_empty() && wanted != hash) {
+        let location = format!("{path}?hash={hash}");
+        let document = Document { status: 301, ..document }.with("etag", format!("\"{hash}\""));
+        return Some(document.with("location", location));
+    }
+    let mut document = document.tagged(format!("\"{hash}\""), if_none_match);
+    if document.status == 200 {
+        document.body = v3::document(subject).into_bytes();
+    }
+    Some(match wanted {
+        Some(wanted) if !wanted.is_empty() => {
+            let document = document.with("cache-control", "public, immutable");
+            match in_a_year(now) {
+                Some(expires) => document.with("expires", expires),
+                None => document,
+            }
+        }
+        _ => document,
+    })
+}
+
+fn index(groups: &[Group<'_>]) -> Document {
+    let mut paths = serde_json::Map::new();
+    for (path, subject) in subjects(groups) {
+        let url = format!("/openapi/v3/{path}?hash={}", hash(&subject));
+        paths.insert(path, json!({"serverRelativeURL": url}));
+    }
+    Document::new("text/plain; charset=utf-8", json!({"paths": paths}).to_string().into_bytes())
+}
+
+/// All documents of version 3, by path. Groups of custom resources have none of their own, only their versions do.
+fn subjects<'a>(groups: &'a [Group<'a>]) -> BTreeMap<String, Subject<'a>> {
+    let mut all = BTreeMap::from([
+        ("api".to_owned(), Subject::CoreVersions),
+        ("apis".to_owned(), Subject::Groups),
+        ("version".to_owned(), Subject::ServerVersion),
+    ]);
+    for group in groups {
+        let built_in = group.versions.iter().any(|version| !is_custom(version));
+        if built_in && !group.name.is_empty() {
+            all.insert(format!("apis/{}", group.name), Subject::Group(group.name));
+        }
+        for version in &group.versions {
+            all.insert(root(group.name, version.name), Subject::Version(group.name, version));
+        }
+    }
+    all
+}
+
+fn is_custom(version: &Version<'_>) -> bool {
+    version.resources.iter().all(|resource| matches!(resource.shape, Shape::Custom(_)))
+}
+
+/// `api/v1`, `apis/apps/v1`
+fn root(group: &str, version: &str) -> String {
+    if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
+}
+
+// === hashes ===
+
+fn hash(subject: &Subject<'_>) -> String {
+    document_hash(&[data_hash().as_bytes(), fingerprint(subject).as_bytes()])
+}
+
+fn hash_all(groups: &[Group<'_>]) -> String {
+    let all = subjects(groups).values().map(fingerprint).collect::<Vec<_>>();
+    document_hash(&[data_hash().as_bytes(), all.join("\n").as_bytes()])
+}
+
+/// Of the recorded schemas, and of the code that makes documents from them.
+fn data_hash() -> &'static str {
+    static HASH: OnceLock<String> = OnceLock::new();
+    HASH.get_or_init(|| document_hash(&[schemas::TEXT.as_bytes(), env!("CARGO_PKG_VERSION").as_bytes()]))
+}
+
+/// All that the document depends on, beside the data.
+fn fingerprint(subject: &Subject<'_>) -> String {
+    let Subject::Version(group, version) = subject else { return format!("{subject:?}") };
+    let mut text = format!("{group}/{}", version.name);
+    for resource in &version.resources {
+        let scope = if resource.scope == Scope::Namespaced { "N" } else { "C" };
+        let subresources = resource.subresources.iter().map(|subresource| subresource.name.as_str());
+        let parts: [&str; 5] = [
+            &resource.plural,
+            &resource.kind,
+            scope,
+            &resource.verbs.join(","),
+            &subresources.collect::<Vec<_>>().join(","),
+        ];
+        text.push('\n');
+        text.push_str(&parts.join(" "));
+        if let Shape::Custom(custom) = &resource.shape {
+            text.push_str(&custom.schema().to_string());
+        }
+    }
+    text
+}
+
+// === negotiation ===
+
+fn accepts_json(accept: Option<&str>) -> bool {
+    let Some(accept) = accept.filter(|accept| !accept.trim().is_empty()) else { return true };
+    accept.split(',').any(|clause| {
+        let media = clause.split(';').next().unwrap_or_default().trim();
+        matches!(media, "application/json" | "application/*" | "*/*")
+    })
+}
+
+fn not_acceptable() -> Document {
+    Document { status: 406, ..Document::new("", Vec::new()) }.with("vary", "Accept")
+}
+
+fn in_a_year(now: Timestamp) -> Option<String> {
+    let then = now.checked_add(jiff::SignedDuration::from_hours(365 * 24)).ok()?;
+    Some(then.strftime("%a, %d %b %Y %H:%M:%S UTC").to_string())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,414 @@
+//! What can be done at the paths of a resource: one model for both versions of OpenAPI.
+
+use std::collections::BTreeMap;
+
+use super::{
+    custom, root,
+    schemas::{META, of_kind},
+};
+use crate::registry::{ResourceInfo, Shape, SubresourceInfo};
+
+/// One path and what can be done there.
+#[derive(Debug)]
+pub(super) struct PathItem {
+    /// `/apis/apps/v1/namespaces/{namespace}/deployments`
+    pub(super) path: String,
+    /// In the order in which documents list them.
+    pub(super) operations: Vec<Operation>,
+}
+
+/// One method of a path.
+#[derive(Debug)]
+pub(super) struct Operation {
+    pub(super) method: &'static str,
+    /// `apps_v1`
+    pub(super) tag: String,
+    /// `listAppsV1NamespacedDeployment`
+    pub(super) id: String,
+    /// `list`; none for discovery.
+    pub(super) action: Option<&'static str>,
+    /// Group, version and kind, where there is an action.
+    pub(super) kind: [String; 3],
+    /// By name.
+    pub(super) parameters: Vec<Parameter>,
+    pub(super) body: Option<Body>,
+    pub(super) responses: Vec<Response>,
+}
+
+/// A parameter in the path or the query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Parameter {
+    pub(super) name: &'static str,
+    /// `string`, `integer` or `boolean`.
+    pub(super) kind: &'static str,
+    pub(super) in_path: bool,
+}
+
+/// What is sent.
+#[derive(Debug)]
+pub(super) struct Body {
+    pub(super) media: &'static [&'static str],
+    pub(super) schema: String,
+    pub(super) required: bool,
+}
+
+/// What comes back.
+#[derive(Debug)]
+pub(super) struct Response {
+    pub(super) code: u16,
+    pub(super) media: &'static [&'static str],
+    pub(super) schema: String,
+}
+
+const ANY: &[&str] = &["*/*"];
+const JSON: &[&str] = &["application/json"];
+const JSON_YAML: &[&str] = &["application/json", "application/yaml"];
+const ALL: &[&str] = &["application/json", "application/vnd.kubernetes.protobuf", "application/yaml"];
+const ALL_STREAMED: &[&str] = &[
+    "application/json",
+    "application/json;stream=watch",
+    "application/vnd.kubernetes.protobuf",
+    "application/vnd.kubernetes.protobuf;stream=watch",
+    "application/yaml",
+];
+const PATCHES: &[&str] = &[
+    "application/apply-patch+yaml",
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+];
+
+const LIST: &[Parameter] = &[
+    query("allowWatchBookmarks", "boolean"),
+    query("continue", "string"),
+    query("fieldSelector", "string"),
+    query("labelSelector", "string"),
+    query("limit", "integer"),
+    query("resourceVersion", "string"),
+    query("resourceVersionMatch", "string"),
+    query("sendInitialEvents", "boolean"),
+    query("shardSelector", "string"),
+    query("timeoutSeconds", "integer"),
+    query("watch", "boolean"),
+];
+const DELETE: &[Parameter] = &[
+    query("dryRun", "string"),
+    query("gracePeriodSeconds", "integer"),
+    query("ignoreStoreReadErrorWithClusterBreakingPotential", "boolean"),
+    query("orphanDependents", "boolean"),
+    query("propagationPolicy", "string"),
+];
+const WRITE: &[Parameter] =
+    &[query("dryRun", "string"), query("fieldManager", "string"), query("fieldValidation", "string")];
+const FORCE: Parameter = query("force", "boolean");
+const PRETTY: Parameter = query("pretty", "string");
+const NAME: Parameter = Parameter { name: "name", kind: "string", in_path: true };
+const NAMESPACE: Parameter = Parameter { name: "namespace", kind: "string", in_path: true };
+
+/// Kinds whose deletion is answered with the object.
+const RETURNED: [&str; 16] = [
+    "csidrivers",
+    "csinodes",
+    "deviceclasses",
+    "persistentvolumeclaims",
+    "persistentvolumes",
+    "pods",
+    "podtemplates",
+    "resourceclaims",
+    "resourceclaimtemplates",
+    "resourcequotas",
+    "resourceslices",
+    "serviceaccounts",
+    "services",
+    "storageclasses",
+    "volumeattachments",
+    "volumeattributesclasses",
+];
+
+const fn query(name: &'static str, kind: &'static str) -> Parameter {
+    Parameter { name, kind, in_path: false }
+}
+
+/// The one path of a document about discovery itself.
+pub(super) fn discovery(path: String, tag: &str, id: String, schema: String) -> PathItem {
+    let media = if tag == "version" { JSON } else { ALL };
+    let operation = Operation {
+        method: "get",
+        tag: tag.to_owned(),
+        id,
+        action: None,
+        kind: Default::default(),
+        parameters: Vec::new(),
+        body: None,
+        responses: vec![Response { code: 200, media, schema }],
+    };
+    PathItem { path, operations: vec![operation] }
+}
+
+/// All paths of a resource and of its subresources.
+pub(super) fn paths(resource: &ResourceInfo) -> Vec<PathItem> {
+    let maker = Maker::new(resource);
+    let base = format!("/{}", root(&resource.group, &resource.version));
+    let plural = &resource.plural;
+    let (collection, scope) = if resource.is_namespaced() {
+        (format!("{base}/namespaces/{{namespace}}/{plural}"), "Namespaced")
+    } else {
+        (format!("{base}/{plural}"), "")
+    };
+    let item = format!("{collection}/{{name}}");
+    let mut all = vec![
+        maker.collection(collection.clone(), scope),
+        maker.item(item.clone(), scope),
+    ];
+    if resource.is_namespaced() && resource.has_verb("list") {
+        let everywhere = maker.list(format!("{}ForAllNamespaces", resource.kind), &[]);
+        all.push(PathItem { path: format!("{base}/{plural}"), operations: vec![everywhere] });
+    }
+    if resource.has_verb("watch") && !maker.custom {
+        all.extend(maker.watches(&base, scope));
+    }
+    all.extend(resource.subresources.iter().map(|subresource| maker.subresource(&item, subresource, scope)));
+    all.retain(|item| !item.operations.is_empty());
+    all
+}
+
+/// `AppsV1`, `RbacAuthorizationV1`
+pub(super) fn camel_group(group: &str) -> String {
+    if group.is_empty() {
+        return "Core".to_owned();
+    }
+    group.trim_end_matches(".k8s.io").split(['.', '-']).map(title).collect()
+}
+
+/// `apps`, `rbacAuthorization`
+pub(super) fn tag_group(group: &str) -> String {
+    let camel = camel_group(group);
+    let mut letters = camel.chars();
+    letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
+}
+
+pub(super) fn title(word: &str) -> String {
+    let mut letters = word.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// Makes the operations of one resource.
+struct Maker<'a> {
+    resource: &'a ResourceInfo,
+    custom: bool,
+    /// `AppsV1`
+    version: String,
+    tag: String,
+    schema: String,
+    list_schema: String,
+    path_parameters: &'static [Parameter],
+}
+
+impl<'a> Maker<'a> {
+    fn new(resource: &'a ResourceInfo) -> Self {
+        let custom = matches!(resource.shape, Shape::Custom(_));
+        let name = |kind: &str| match of_kind(&resource.group, &resource.version, kind) {
+            Some(name) if !custom => name.to_owned(),
+            _ => custom::schema_name(&resource.group, &resource.version, kind),
+        };
+        Self {
+            resource,
+            custom,
+            version: format!("{}{}", camel_group(&resource.group), title(&resource.version)),
+            tag: format!("{}_{}", tag_group(&resource.group), resource.version),
+            schema: name(&resource.kind),
+            list_schema: name(&resource.list_kind),
+            path_parameters: if resource.is_namespaced() { &[NAMESPACE] } else { &[] },
+        }
+    }
+
+    fn media(&self) -> &'static [&'static str] {
+        if self.custom { JSON_YAML } else { ALL }
+    }
+
+    fn sent(&self) -> &'static [&'static str] {
+        if self.custom { JSON_YAML } else { ANY }
+    }
+
+    fn operation(&self, method: &'static str, action: &'static str, id: String, parameters: &[&[Parameter]]) -> Operation {
+        let mut parameters = parameters.iter().copied().flatten().copied().chain([PRETTY]).collect::<Vec<_>>();
+        parameters.sort_by_key(|parameter| parameter.name);
+        let ResourceInfo { group, version, kind, .. } = self.resource;
+        Operation {
+            method,
+            tag: self.tag.clone(),
+            id,
+            action: Some(action),
+            kind: [group.clone(), version.clone(), kind.clone()],
+            parameters,
+            body: None,
+            responses: Vec::new(),
+        }
+    }
+
+    /// The same answer for several codes.
+    fn answers(&self, codes: &[u16], schema: &str) -> Vec<Response> {
+        let response = |code: &u16| Response { code: *code, media: self.media(), schema: schema.to_owned() };
+        codes.iter().map(response).collect()
+    }
+
+    fn list(&self, what: String, path_parameters: &[Parameter]) -> Operation {
+        let id = format!("list{}{what}", self.version);
+        let mut operation = self.operation("get", "list", id, &[path_parameters, LIST]);
+        let media = if self.custom { JSON_YAML } else { ALL_STREAMED };
+        operation.responses.push(Response { code: 200, media, schema: self.list_schema.clone() });
+        operation
+    }
+
+    fn collection(&self, path: String, scope: &str) -> PathItem {
+        let (kind, version) = (&self.resource.kind, &self.version);
+        let mut operations = Vec::new();
+        if self.resource.has_verb("list") {
+            operations.push(self.list(format!("{scope}{kind}"), self.path_parameters));
+        }
+        if self.resource.has_verb("create") {
+            let id = format!("create{version}{scope}{kind}");
+            let mut create = self.operation("post", "post", id, &[self.path_parameters, WRITE]);
+            create.body = Some(Body { media: self.sent(), schema: self.schema.clone(), required: true });
+            create.responses = self.answers(&[200, 201, 202], &self.schema);
+            operations.push(create);
+        }
+        if self.resource.has_verb("deletecollection") {
+            let id = format!("delete{version}Collection{scope}{kind}");
+            // Custom resources' documents leave out how to delete and offer to watch instead.
+            let list = LIST.iter().filter(|p| self.custom || !matches!(p.name, "watch" | "allowWatchBookmarks"));
+            let list = list.copied().collect::<Vec<_>>();
+            let delete = if self.custom { &[] } else { DELETE };
+            let mut all = self.operation("delete", "deletecollection", id, &[self.path_parameters, &list, delete]);
+            if !self.custom {
+                all.body = Some(self.delete_options());
+            }
+            all.responses = self.answers(&[200], &format!("{META}Status"));
+            operations.push(all);
+        }
+        PathItem { path, operations }
+    }
+
+    fn delete_options(&self) -> Body {
+        Body { media: self.sent(), schema: format!("{META}DeleteOptions"), required: false }
+    }
+
+    fn item(&self, path: String, scope: &str) -> PathItem {
+        let what = format!("{}{scope}{}", self.version, self.resource.kind);
+        let verbs = |verb: &str| self.resource.has_verb(verb);
+        let mut operations = self.read_and_write(&what, verbs, &self.schema);
+        if self.resource.has_verb("delete") {
+            let parameters: [&[Parameter]; 3] = [self.path_parameters, &[NAME], DELETE];
+            let mut delete = self.operation("delete", "delete", format!("delete{what}"), &parameters);
+            delete.body = Some(self.delete_options());
+            let returned = !self.custom && RETURNED.contains(&self.resource.plural.as_str());
+            let status = format!("{META}Status");
+            delete.responses = self.answers(&[200, 202], if returned { &self.schema } else { &status });
+            operations.push(delete);
+        }
+        operations.sort_by_key(|operation| ["get", "put", "delete", "patch"].iter().position(|m| *m == operation.method));
+        PathItem { path, operations }
+    }
+
+    /// Get, update and patch, of an object or a subresource.
+    fn read_and_write(&self, what: &str, has: impl Fn(&str) -> bool, schema: &str) -> Vec<Operation> {
+        let path: [&[Parameter]; 2] = [self.path_parameters, &[NAME]];
+        let mut operations = Vec::new();
+        if has("get") {
+            let version: &[Parameter] = if self.custom { &[query("resourceVersion", "string")] } else { &[] };
+            let mut get = self.operation("get", "get", format!("read{what}"), &[path[0], path[1], version]);
+            get.responses = self.answers(&[200], schema);
+            operations.push(get);
+        }
+        if has("update") {
+            let mut put = self.operation("put", "put", format!("replace{what}"), &[path[0], path[1], WRITE]);
+            put.body = Some(Body { media: self.sent(), schema: schema.to_owned(), required: true });
+            put.responses = self.answers(&[200, 201], schema);
+            operations.push(put);
+        }
+        if has("patch") {
+            let parameters: [&[Parameter]; 4] = [path[0], path[1], WRITE, &[FORCE]];
+            let mut patch = self.operation("patch", "patch", format!("patch{what}"), &parameters);
+            let media = if self.custom { &PATCHES[..3] } else { PATCHES };
+            patch.body = Some(Body { media, schema: format!("{META}Patch"), required: true });
+            patch.responses = self.answers(if self.custom { &[200] } else { &[200, 201] }, schema);
+            operations.push(patch);
+        }
+        operations
+    }
+
+    fn watches(&self, base: &str, scope: &str) -> Vec<PathItem> {
+        let (plural, kind, version) = (&self.resource.plural, &self.resource.kind, &self.version);
+        let watch = |path: String, action: &'static str, id: String, parameters: &[&[Parameter]]| {
+            let mut watch = self.operation("get", action, id, &[parameters, &[LIST]].concat());
+            let schema = format!("{META}WatchEvent");
+            watch.responses.push(Response { code: 200, media: ALL_STREAMED, schema });
+            PathItem { path, operations: vec![watch] }
+        };
+        let namespace = if scope.is_empty() { "" } else { "namespaces/{namespace}/" };
+        let collection = format!("{base}/watch/{namespace}{plural}");
+        let mut all = vec![
+            watch(
+                format!("{collection}/{{name}}"),
+                "watch",
+                format!("watch{version}{scope}{kind}"),
+                &[self.path_parameters, &[NAME]],
+            ),
+            watch(collection, "watchlist", format!("watch{version}{scope}{kind}List"), &[self.path_parameters]),
+        ];
+        if !scope.is_empty() {
+            let id = format!("watch{version}{kind}ListForAllNamespaces");
+            all.push(watch(format!("{base}/watch/{plural}"), "watchlist", id, &[]));
+        }
+        all
+    }
+
+    fn subresource(&self, item: &str, subresource: &SubresourceInfo, scope: &str) -> PathItem {
+        let path = format!("{item}/{}", subresource.name);
+        let what = format!("{}{scope}{}{}", self.version, self.resource.kind, title(&subresource.name));
+        let SubresourceInfo { group, version, kind, .. } = subresource;
+        let has = |verb: &str| subresource.verbs.iter().any(|own| own == verb);
+        let schema = match of_kind(group, version, kind) {
+            Some(name) => name.to_owned(),
+            None if self.custom => self.schema.clone(),
+            // Its kind is the options of a connection.
+            None => return PathItem { path, operations: Vec::new() },
+        };
+        let mut operations = match subresource.name.as_str() {
+            "log" | "exec" | "attach" | "portforward" | "proxy" => Vec::new(),
+            _ => self.read_and_write(&what, has, &schema),
+        };
+        if has("create") && !has("get") {
+            let parameters: [&[Parameter]; 3] = [self.path_parameters, &[NAME], WRITE];
+            let mut create = self.operation("post", "post", format!("create{what}"), &parameters);
+            create.body = Some(Body { media: self.sent(), schema: schema.clone(), required: true });
+            create.responses = self.answers(&[200, 201, 202], &schema);
+            operations.push(create);
+        }
+        if !self.custom {
+            for operation in &mut operations {
+                operation.kind = [group.clone(), version.clone(), kind.clone()];
+            }
+        }
+        PathItem { path, operations }
+    }
+}
+
+// === impl PathItem ===
+
+impl PathItem {
+    /// The parameters that all operations share, and what is left of each operation's own.
+    pub(super) fn shared_parameters(&self) -> (Vec<Parameter>, Vec<Vec<Parameter>>) {
+        let mut counts = BTreeMap::<(&str, bool), (Parameter, usize)>::new();
+        for parameter in self.operations.iter().flat_map(|operation| &operation.parameters) {
+            counts.entry((parameter.name, parameter.in_path)).or_insert((*parameter, 0)).1 += 1;
+        }
+        let all = self.operations.len();
+        let shared = counts.values().filter(|(_, count)| *count == all).map(|(p, _)| *p).collect::<Vec<_>>();
+        let own = self.operations.iter().map(|operation| {
+            operation.parameters.iter().copied().filter(|parameter| !shared.contains(parameter)).collect()
+        });
+        let own = own.collect();
+        (shared, own)
+    }
+}
