@@ -3,6 +3,8 @@
 //! `WINDLASS_TEST_KUBECONFIG=PATH cargo test -p windlass-client --test cluster -- --ignored`. Everything happens in a
 //! namespace of its own, which is deleted again.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking, too")]
+
 use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt};

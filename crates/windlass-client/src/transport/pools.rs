@@ -30,7 +30,7 @@ pub(super) struct Pools {
     builder: Builder,
     connector: Connector,
     /// Grows only. Pools beyond the first lose their idle connections with time; what stays is small.
-    pools: Arc<Mutex<Vec<Pool>>>,
+    grown: Arc<Mutex<Vec<Pool>>>,
 }
 
 struct Pool {
@@ -49,11 +49,11 @@ pub(super) struct Counted {
 
 impl Pools {
     pub(super) fn new(builder: Builder, connector: Connector) -> Self {
-        Self { builder, connector, pools: Arc::default() }
+        Self { builder, connector, grown: Arc::default() }
     }
 
     fn with_room(&self) -> (Client<Connector, Body>, Stream) {
-        let mut pools = self.pools.lock();
+        let mut pools = self.grown.lock();
         let room = pools.iter().position(|pool| Arc::strong_count(&pool.streams) <= STREAMS_PER_POOL);
         let index = room.unwrap_or_else(|| {
             let client = self.builder.build(self.connector.clone());
