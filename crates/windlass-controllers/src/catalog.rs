@@ -1,11 +1,14 @@
 //! Which controllers there are, and which of them to run.
 
-use std::{collections::BTreeSet, fmt, str::FromStr};
+use std::{collections::BTreeSet, fmt, str::FromStr, sync::Arc};
 
 use thiserror::Error;
 use windlass_runtime::Manager;
 
-use crate::{deployment, replicaset};
+use crate::{Pace, deployment, garbage_collector, namespace, nodes, replicaset, service_account};
+
+/// How many nodes are simulated unless it is said.
+const NODES: usize = 3;
 
 /// A built-in controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -15,6 +18,14 @@ pub enum BuiltIn {
     Deployment,
     /// So many pods of a template.
     ReplicaSet,
+    /// The end of namespaces.
+    Namespace,
+    /// What every namespace has: its default account, the certificate authority.
+    ServiceAccount,
+    /// The end of what has lost its owners.
+    GarbageCollector,
+    /// Simulated nodes, with their scheduler and kubelets.
+    Nodes,
 }
 
 /// The controllers of a control plane, and what they need to know of it.
@@ -22,6 +33,9 @@ pub enum BuiltIn {
 #[must_use = "controllers do nothing until they are added to a manager"]
 pub struct Controllers {
     chosen: BTreeSet<BuiltIn>,
+    nodes: usize,
+    pace: Pace,
+    root_ca: Option<Arc<str>>,
 }
 
 /// A name that is no built-in controller's.
@@ -34,7 +48,14 @@ pub struct UnknownController {
 
 impl BuiltIn {
     /// All of them, in the order in which they are shown.
-    pub const ALL: &[Self] = &[Self::Deployment, Self::ReplicaSet];
+    pub const ALL: &[Self] = &[
+        Self::Deployment,
+        Self::ReplicaSet,
+        Self::Namespace,
+        Self::ServiceAccount,
+        Self::GarbageCollector,
+        Self::Nodes,
+    ];
 
     /// The name in flags and logs.
     #[must_use]
@@ -42,6 +63,10 @@ impl BuiltIn {
         match self {
             Self::Deployment => "deployment",
             Self::ReplicaSet => "replicaset",
+            Self::Namespace => "namespace",
+            Self::ServiceAccount => "serviceaccount",
+            Self::GarbageCollector => "garbagecollector",
+            Self::Nodes => "nodes",
         }
     }
 }
@@ -60,7 +85,25 @@ impl Controllers {
 
     /// Some controllers.
     pub fn of(chosen: impl IntoIterator<Item = BuiltIn>) -> Self {
-        Self { chosen: chosen.into_iter().collect() }
+        Self { chosen: chosen.into_iter().collect(), nodes: NODES, pace: Pace::default(), root_ca: None }
+    }
+
+    /// How many nodes are simulated, `node-0` and on; 3 by default.
+    pub fn nodes(mut self, nodes: usize) -> Self {
+        self.nodes = nodes;
+        self
+    }
+
+    /// How long things take on the simulated nodes.
+    pub fn pace(mut self, pace: Pace) -> Self {
+        self.pace = pace;
+        self
+    }
+
+    /// The certificate authority of the API server, as PEM. Without it, namespaces get no ConfigMap that holds it.
+    pub fn root_ca(mut self, pem: impl Into<Arc<str>>) -> Self {
+        self.root_ca = Some(pem.into());
+        self
     }
 
     /// Whether there are none.
@@ -69,11 +112,18 @@ impl Controllers {
     }
 
     /// Adds them to a manager.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
     pub fn add_to(&self, manager: &mut Manager) {
         for controller in &self.chosen {
             match controller {
                 BuiltIn::Deployment => deployment::add_to(manager),
                 BuiltIn::ReplicaSet => replicaset::add_to(manager),
+                BuiltIn::Namespace => namespace::add_to(manager),
+                BuiltIn::ServiceAccount => service_account::add_to(manager, self.root_ca.clone()),
+                BuiltIn::GarbageCollector => garbage_collector::add_to(manager),
+                BuiltIn::Nodes => nodes::add_to(manager, self.nodes, self.pace.clone()),
             }
         }
     }
@@ -96,7 +146,7 @@ impl FromStr for Controllers {
             let known = BuiltIn::ALL.iter().find(|controller| controller.name() == name);
             chosen.insert(*known.ok_or_else(|| UnknownController { name: name.to_owned() })?);
         }
-        Ok(Self { chosen })
+        Ok(Self::of(chosen))
     }
 }
 

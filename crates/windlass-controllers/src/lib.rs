@@ -12,9 +12,14 @@ mod ownership;
 mod pods;
 
 mod deployment;
+mod garbage_collector;
+mod namespace;
+mod nodes;
 mod replicaset;
+mod service_account;
 
 mod catalog;
 
 pub use catalog::{BuiltIn, Controllers, UnknownController};
 pub use error::ReconcileError;
+pub use nodes::Pace;

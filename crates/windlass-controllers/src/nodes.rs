@@ -21,11 +21,16 @@ mod scheduler;
 
 use windlass_runtime::Manager;
 
+use self::addresses::MOST_NODES;
 pub use pace::Pace;
 
-/// Adds `count` nodes (at most 3,072), their scheduler and their kubelets to a manager.
-pub(crate) fn add_to(manager: &mut Manager, count: u16, pace: Pace) {
-    fleet::add_to(manager, count);
+/// Adds `count` nodes, their scheduler and their kubelets to a manager. There are addresses for 3,072 nodes.
+pub(crate) fn add_to(manager: &mut Manager, count: usize, pace: Pace) {
+    let nodes = u16::try_from(count).unwrap_or(u16::MAX).min(MOST_NODES);
+    if usize::from(nodes) < count {
+        tracing::warn!(asked = count, simulated = nodes, "there are no addresses for so many nodes");
+    }
+    fleet::add_to(manager, nodes);
     scheduler::add_to(manager);
-    kubelet::add_to(manager, count, pace);
+    kubelet::add_to(manager, nodes, pace);
 }

@@ -25,11 +25,10 @@ const CA_FILE: &str = "ca.crt";
 /// ConfigMap is kept.
 pub(crate) fn add_to(manager: &mut Manager, root_ca: Option<Arc<str>>) {
     let accounts = Watch::<ServiceAccount>::all().fields(format!("metadata.name={ACCOUNT}"));
-    let mut controller =
-        Controller::<Namespace>::new().named("serviceaccount").watches_with(accounts, |account| home_of(account));
+    let mut controller = Controller::<Namespace>::new().named("serviceaccount").watches_with(accounts, home_of);
     if root_ca.is_some() {
         let config_maps = Watch::<ConfigMap>::all().fields(format!("metadata.name={ROOT_CA}"));
-        controller = controller.watches_with(config_maps, |config_map| home_of(config_map));
+        controller = controller.watches_with(config_maps, home_of);
     }
     manager.add(controller.reconcile(move |namespace, cx| reconcile(namespace, cx, root_ca.clone())));
 }

@@ -50,11 +50,7 @@ pub(crate) fn is_settled(case: &Case) -> bool {
 }
 
 /// Decides about an object by the standing of each of its owners. `finalizers` are those of the object.
-pub(crate) fn judge(
-    dependents: &Dependents,
-    finalizers: &[String],
-    owners: &[(OwnerReference, Standing)],
-) -> Verdict {
+pub(crate) fn judge(dependents: &Dependents, finalizers: &[String], owners: &[(OwnerReference, Standing)]) -> Verdict {
     let count = |standing| owners.iter().filter(|(_, other)| *other == standing).count();
     let (solid, waiting) = (count(Standing::Solid), count(Standing::Waiting));
     if owners.is_empty() || solid == owners.len() {
@@ -161,7 +157,8 @@ mod tests {
     #[test]
     fn an_owner_in_foreground_deletion_waits_for_those_that_block_it() {
         assert_eq!(foreground_step(&some(5)), ForegroundStep::Finish);
-        let blocking = vec![("a".into(), Fate::Alive), ("b".into(), Fate::DeletingDependents), ("c".into(), Fate::Deleting)];
+        let blocking =
+            vec![("a".into(), Fate::Alive), ("b".into(), Fate::DeletingDependents), ("c".into(), Fate::Deleting)];
         let dependents = Dependents { count: 5, blocking, may_be_circular: true };
         assert_eq!(foreground_step(&dependents), ForegroundStep::Await(vec!["a".into(), "c".into()]));
     }

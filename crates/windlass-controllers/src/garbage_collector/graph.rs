@@ -101,21 +101,18 @@ impl Graph {
     pub(crate) fn observe(&mut self, identity: Identity, meta: &Meta) -> Vec<Job> {
         let mut jobs = Vec::new();
         let uid = Arc::clone(&identity.uid);
-        let before = match self.nodes.get_mut(&uid) {
-            Some(node) => {
-                let was_virtual = std::mem::replace(&mut node.sight, Sight::Observed) == Sight::Virtual;
-                let before = node.fate;
-                node.identity = identity;
-                if was_virtual {
-                    // Whoever meant another object by this uid has an owner that does not exist.
-                    jobs.extend(self.misled_dependents(&uid).into_iter().map(Job::Judge));
-                }
-                before
+        let before = if let Some(node) = self.nodes.get_mut(&uid) {
+            let was_virtual = std::mem::replace(&mut node.sight, Sight::Observed) == Sight::Virtual;
+            let before = node.fate;
+            node.identity = identity;
+            if was_virtual {
+                // Whoever meant another object by this uid has an owner that does not exist.
+                jobs.extend(self.misled_dependents(&uid).into_iter().map(Job::Judge));
             }
-            None => {
-                self.nodes.insert(Arc::clone(&uid), Node::new(identity, Sight::Observed));
-                Fate::Alive
-            }
+            before
+        } else {
+            self.nodes.insert(Arc::clone(&uid), Node::new(identity, Sight::Observed));
+            Fate::Alive
         };
         self.link(&uid, &meta.owner_references, &mut jobs);
 

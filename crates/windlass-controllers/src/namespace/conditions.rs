@@ -64,7 +64,11 @@ impl Progress {
             Told {
                 type_: "NamespaceDeletionContentFailure",
                 problem: (!failures.is_empty()).then(|| {
-                    format!("Failed to delete all resource types, {} remaining: {}", failures.len(), failures.join(", "))
+                    format!(
+                        "Failed to delete all resource types, {} remaining: {}",
+                        failures.len(),
+                        failures.join(", ")
+                    )
                 }),
                 reasons: ("ContentDeletionFailed", "ContentDeleted"),
                 fine: "All content successfully deleted, may be waiting on finalization",

@@ -37,7 +37,10 @@ pub(crate) async fn delete(client: &Client, namespace: &str) -> Progress {
 fn deletable(discovery: &Discovery) -> impl Iterator<Item = &DiscoveredResource> {
     let namespaced = |found: &&DiscoveredResource| found.resource.scope == Scope::Namespaced;
     // What cannot be listed cannot be found, and so cannot hold the namespace back.
-    discovery.preferred_resources().filter(namespaced).filter(|found| found.supports("delete") && found.supports("list"))
+    discovery
+        .preferred_resources()
+        .filter(namespaced)
+        .filter(|found| found.supports("delete") && found.supports("list"))
 }
 
 fn is_pods(resource: &ApiResource) -> bool {

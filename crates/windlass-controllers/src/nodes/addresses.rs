@@ -38,7 +38,8 @@ impl Host {
     /// The node of this name among the first `count`.
     pub(crate) fn named(name: &str, count: u16) -> Option<Self> {
         let number = name.strip_prefix("node-")?;
-        let index = number.parse().ok().filter(|index: &u16| *index < count.min(MOST_NODES) && index.to_string() == number);
+        let index =
+            number.parse().ok().filter(|index: &u16| *index < count.min(MOST_NODES) && index.to_string() == number);
         index.map(Self)
     }
 

@@ -76,7 +76,8 @@ pub(crate) fn fit(pod: &Pod, demand: &Demand, node: &Node, usage: &Usage) -> Res
 
 fn room(demand: &Demand, node: &Node, usage: &Usage) -> Result<(), Misfit> {
     let status = node.status.as_ref();
-    let allocatable = Demand::of_list(status.and_then(|status| status.allocatable.as_ref().or(status.capacity.as_ref())));
+    let allocatable =
+        Demand::of_list(status.and_then(|status| status.allocatable.as_ref().or(status.capacity.as_ref())));
     if Amount::units(usage.pods + 1) > allocatable.get("pods") {
         return Err(Misfit::TooManyPods);
     }

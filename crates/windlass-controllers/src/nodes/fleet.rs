@@ -37,8 +37,7 @@ const HEARTBEAT: Duration = Duration::from_secs(20);
 const RETRY: Duration = Duration::from_secs(1);
 
 /// What every node has.
-const CAPACITY: [(&str, &str); 4] =
-    [("cpu", "32"), ("memory", "256Gi"), ("ephemeral-storage", "1Ti"), ("pods", "110")];
+const CAPACITY: [(&str, &str); 4] = [("cpu", "32"), ("memory", "256Gi"), ("ephemeral-storage", "1Ti"), ("pods", "110")];
 
 /// Adds `nodes` nodes to a manager.
 pub(crate) fn add_to(manager: &mut Manager, nodes: u16) {
@@ -139,7 +138,10 @@ async fn create(client: &Client, host: Host, clock: &Clock, entropy: &Entropy) -
         Err(error) if error.is_already_exists() => {
             let found = client.get_opt::<Node>(host.name()).await?;
             if found.is_some_and(|node| node.labels().get(SIMULATED).is_none_or(|value| value != "true")) {
-                tracing::warn!(node = host.name(), "there is a node of that name that is not simulated; it is left alone");
+                tracing::warn!(
+                    node = host.name(),
+                    "there is a node of that name that is not simulated; it is left alone"
+                );
             }
             Ok(())
         }
@@ -198,8 +200,7 @@ fn node(host: Host, now: Timestamp, entropy: &Entropy) -> Node {
         ("kubernetes.io/os", "linux"),
         ("kubernetes.io/arch", "amd64"),
     ];
-    node.metadata.labels =
-        Some(labels.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect());
+    node.metadata.labels = Some(labels.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect());
     node.metadata.name = Some(name);
     node
 }

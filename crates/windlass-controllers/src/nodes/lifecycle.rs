@@ -89,8 +89,8 @@ fn is_being_created(pod: &Pod) -> bool {
 /// Whether no container of the pod runs: all have ended, or none was ever begun.
 fn has_stopped(pod: &Pod) -> bool {
     let Some(status) = &pod.status else { return true };
-    let mut states = status.container_statuses.iter().flatten().filter_map(|status| status.state.as_ref());
-    pods::is_finished(pod) || states.all(|state| state.running.is_none())
+    let mut containers = status.container_statuses.iter().flatten().filter_map(|container| container.state.as_ref());
+    pods::is_finished(pod) || containers.all(|state| state.running.is_none())
 }
 
 /// Makes statuses for a pod out of the one it has.
@@ -116,7 +116,8 @@ impl Report<'_> {
     fn creating(&self) -> PodStatus {
         let mut status = self.base();
         status.phase = Some("Pending".to_owned());
-        status.container_statuses = Some(self.containers(self.main(), |_, container| Self::waiting(container, "ContainerCreating")));
+        status.container_statuses =
+            Some(self.containers(self.main(), |_, container| Self::waiting(container, "ContainerCreating")));
         status.init_container_statuses =
             self.init().map(|init| self.containers(init, |_, container| Self::waiting(container, "PodInitializing")));
         self.conditions(&mut status, Progress::Creating);
@@ -143,7 +144,8 @@ impl Report<'_> {
     fn ended(&self) -> PodStatus {
         let mut status = self.base();
         status.phase = Some("Succeeded".to_owned());
-        status.container_statuses = Some(self.containers(self.main(), |old, container| self.terminated(old, container)));
+        status.container_statuses =
+            Some(self.containers(self.main(), |old, container| self.terminated(old, container)));
         status.init_container_statuses =
             self.init().map(|init| self.containers(init, |old, container| self.terminated(old, container)));
         self.conditions(&mut status, Progress::Ended);
@@ -243,7 +245,8 @@ impl Report<'_> {
     }
 
     fn termination(&self, running: &ContainerStatus) -> ContainerStateTerminated {
-        let since = running.state.as_ref().and_then(|state| state.running.as_ref()).and_then(|run| run.started_at.clone());
+        let since =
+            running.state.as_ref().and_then(|state| state.running.as_ref()).and_then(|run| run.started_at.clone());
         ContainerStateTerminated {
             container_id: running.container_id.clone(),
             exit_code: 0,
@@ -275,7 +278,10 @@ impl Report<'_> {
         });
         let not_ready = unready.clone().or_else(|| {
             let gate = gate?;
-            let message = format!("corresponding condition of pod readiness gate {:?} does not exist or is not \"True\".", gate.condition_type);
+            let message = format!(
+                "corresponding condition of pod readiness gate {:?} does not exist or is not \"True\".",
+                gate.condition_type
+            );
             Some(("ReadinessGatesNotReady", message))
         });
         let uninitialized = (!began && self.init().is_some())

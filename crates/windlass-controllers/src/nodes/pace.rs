@@ -18,26 +18,20 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Everything at once; for tests.
-    pub const fn immediate() -> Self {
-        Self { start: Duration::ZERO, work: Duration::ZERO, stop: Duration::ZERO, jitter: 0.0 }
+    /// How long containers take to start and to stop. Those that are meant to end work three times as long as it takes
+    /// to start them. Each takes up to half as long again, at random.
+    pub const fn new(start: Duration, stop: Duration) -> Self {
+        Self { start, work: start.saturating_mul(3), stop, jitter: 0.5 }
     }
 
-    /// How long containers take to start.
-    pub const fn start(mut self, start: Duration) -> Self {
-        self.start = start;
-        self
+    /// Everything at once; for tests.
+    pub const fn immediate() -> Self {
+        Self::new(Duration::ZERO, Duration::ZERO)
     }
 
     /// How long the containers of pods that are meant to end take for it: those whose restart policy is not `Always`.
     pub const fn work(mut self, work: Duration) -> Self {
         self.work = work;
-        self
-    }
-
-    /// How long containers take to stop.
-    pub const fn stop(mut self, stop: Duration) -> Self {
-        self.stop = stop;
         self
     }
 
@@ -58,13 +52,8 @@ impl Pace {
 }
 
 impl Default for Pace {
-    /// A second to start, three to work, half of one to stop, each up to half as long again.
+    /// A second to start, half of one to stop.
     fn default() -> Self {
-        Self {
-            start: Duration::from_secs(1),
-            work: Duration::from_secs(3),
-            stop: Duration::from_millis(500),
-            jitter: 0.5,
-        }
+        Self::new(Duration::from_secs(1), Duration::from_millis(500))
     }
 }

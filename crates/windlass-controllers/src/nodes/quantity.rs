@@ -28,7 +28,8 @@ impl Amount {
         }
         let (numerator, denominator) = scale(suffix)?;
         let denominator = 10_i128.checked_pow(fraction.len().try_into().ok()?)?.checked_mul(denominator)?;
-        let amount = match all.parse::<i128>().ok().and_then(|number| number.checked_mul(numerator)?.checked_mul(NANO)) {
+        let amount = match all.parse::<i128>().ok().and_then(|number| number.checked_mul(numerator)?.checked_mul(NANO))
+        {
             Some(product) => (product / denominator + i128::from(product % denominator != 0)).min(MOST),
             None => MOST,
         };

@@ -70,7 +70,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_stage_lasts_from_the_first_question() {
         let (mut residents, entropy) = (Residents::default(), Entropy::seeded(1));
-        let pace = Pace::immediate().start(Duration::from_secs(2)).stop(Duration::from_secs(3));
+        let pace = Pace::new(Duration::from_secs(2), Duration::from_secs(3)).jitter(0.0);
         let (key, host) = (ObjectKey::new("a").within("n"), Host::first(1).next().unwrap());
         residents.settle(&key, "1", host);
         let start = Instant::now();

@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn node(spec: Value, labels: Value) -> Node {
+fn node(spec: &Value, labels: &Value) -> Node {
     serde_json::from_value(json!({
         "metadata": {"name": "node-0", "labels": labels},
         "spec": spec,
@@ -24,22 +24,22 @@ fn try_fit(pod: &Pod, node: &Node) -> Result<(), Misfit> {
     fit(pod, &Demand::of(pod), node, &Usage::default())
 }
 
-fn affinity(requirements: Value) -> Pod {
+fn affinity(requirements: &Value) -> Pod {
     pod(json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
         {"nodeSelectorTerms": [{"matchExpressions": requirements}]}}}}))
 }
 
 #[test]
 fn an_undemanding_pod_fits_on_a_ready_node() {
-    assert_eq!(try_fit(&pod(json!({})), &node(json!({}), json!({}))), Ok(()));
-    let mut unready = node(json!({}), json!({}));
+    assert_eq!(try_fit(&pod(json!({})), &node(&json!({}), &json!({}))), Ok(()));
+    let mut unready = node(&json!({}), &json!({}));
     unready.status.as_mut().unwrap().conditions = None;
     assert_eq!(try_fit(&pod(json!({})), &unready), Err(Misfit::NotReady));
 }
 
 #[test]
 fn a_cordoned_node_takes_only_what_tolerates_that() {
-    let cordoned = node(json!({"unschedulable": true}), json!({}));
+    let cordoned = node(&json!({"unschedulable": true}), &json!({}));
     assert_eq!(try_fit(&pod(json!({})), &cordoned), Err(Misfit::Unschedulable));
     let daemon = pod(json!({"tolerations": [{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}]}));
     assert_eq!(try_fit(&daemon, &cordoned), Ok(()));
@@ -47,7 +47,7 @@ fn a_cordoned_node_takes_only_what_tolerates_that() {
 
 #[test]
 fn each_repelling_taint_needs_a_toleration() {
-    let tainted = |effect: &str| node(json!({"taints": [{"key": "gpu", "value": "a", "effect": effect}]}), json!({}));
+    let tainted = |effect: &str| node(&json!({"taints": [{"key": "gpu", "value": "a", "effect": effect}]}), &json!({}));
     let with = |toleration: Value| pod(json!({"tolerations": [toleration]}));
     assert_eq!(try_fit(&pod(json!({})), &tainted("NoSchedule")), Err(Misfit::Tainted));
     assert_eq!(try_fit(&pod(json!({})), &tainted("NoExecute")), Err(Misfit::Tainted));
@@ -71,7 +71,7 @@ fn each_repelling_taint_needs_a_toleration() {
 
 #[test]
 fn the_node_must_have_the_labels_that_the_pod_selects() {
-    let labelled = node(json!({}), json!({"zone": "a", "cores": "8"}));
+    let labelled = node(&json!({}), &json!({"zone": "a", "cores": "8"}));
     assert_eq!(try_fit(&pod(json!({"nodeSelector": {"zone": "a"}})), &labelled), Ok(()));
     assert_eq!(try_fit(&pod(json!({"nodeSelector": {"zone": "b"}})), &labelled), Err(Misfit::Unselected));
     for (operator, key, values, fits) in [
@@ -85,25 +85,27 @@ fn the_node_must_have_the_labels_that_the_pod_selects() {
         ("Lt", "cores", json!(["8"]), false),
         ("Gt", "zone", json!(["1"]), false),
     ] {
-        let pod = affinity(json!([{"key": key, "operator": operator, "values": values}]));
+        let pod = affinity(&json!([{"key": key, "operator": operator, "values": values}]));
         assert_eq!(try_fit(&pod, &labelled).is_ok(), fits, "{operator} {key}");
     }
-    assert_eq!(try_fit(&affinity(json!([])), &labelled), Err(Misfit::Unselected), "an empty term matches nothing");
+    assert_eq!(try_fit(&affinity(&json!([])), &labelled), Err(Misfit::Unselected), "an empty term matches nothing");
 }
 
 #[test]
 fn a_node_can_be_named_by_its_field() {
     let by_name = |name: &str| {
-        pod(json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms":
-            [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}]}}}}))
+        pod(
+            json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms":
+            [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}]}}}}),
+        )
     };
-    assert_eq!(try_fit(&by_name("node-0"), &node(json!({}), json!({}))), Ok(()));
-    assert_eq!(try_fit(&by_name("node-1"), &node(json!({}), json!({}))), Err(Misfit::Unselected));
+    assert_eq!(try_fit(&by_name("node-0"), &node(&json!({}), &json!({}))), Ok(()));
+    assert_eq!(try_fit(&by_name("node-1"), &node(&json!({}), &json!({}))), Err(Misfit::Unselected));
 }
 
 #[test]
 fn what_is_taken_already_counts() {
-    let (pod, node) = (pod(json!({})), node(json!({}), json!({})));
+    let (pod, node) = (pod(json!({})), node(&json!({}), &json!({})));
     let demand = Demand::of(&pod);
     let usage = |pods: u32| {
         let mut usage = Usage { pods, ..Usage::default() };

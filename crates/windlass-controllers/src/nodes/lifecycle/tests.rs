@@ -2,8 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-const PLACE: Place =
-    Place { host_ip: Ipv4Addr::new(172, 18, 0, 2), pod_ip: Some(Ipv4Addr::new(10, 244, 0, 2)) };
+const PLACE: Place = Place { host_ip: Ipv4Addr::new(172, 18, 0, 2), pod_ip: Some(Ipv4Addr::new(10, 244, 0, 2)) };
 
 fn pod(spec: &Value) -> Pod {
     let mut pod = json!({
