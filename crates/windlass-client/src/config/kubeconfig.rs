@@ -1,4 +1,4 @@
-//! The kubeconfig document: read, merged, resolved to a [`Config`], written back. Fields that are not known here survive.
+//! The kubeconfig document: read, merged, resolved to a [`Config`](super::Config), written back. Fields that are not known here survive.
 //!
 //! A path in an entry is relative to the file that the entry came from. Where several files are merged, the first one
 //! that names a cluster, a context or a user has it, and the first `current-context` holds.
