@@ -11,7 +11,7 @@ use windlass_api::{Clock, Entropy, Status};
 use crate::{
     admission,
     kinds::{self, KindOptions, service::ServiceCidr},
-    registry::{Body, Registry, Target, WriteParams},
+    registry::{Body, Registry, Target, Tree, WriteParams},
     storage::Storage,
 };
 
@@ -83,8 +83,13 @@ async fn ensure(
 ) -> Result<(), Status> {
     let resources = registry.resources();
     let Some(resource) = resources.get(group, "v1", plural) else { return Ok(()) };
+    let name = object.text(&["metadata", "name"]);
+    if registry.peek(&Target::object(resource, namespace, name)).await?.is_some() {
+        return Ok(());
+    }
     let target = Target::collection(resource, namespace);
     match registry.create(&target, Body::Value(object), WriteParams::default()).await {
+        // Another server over the same storage may start at the same time.
         Err(status) if !status.is_already_exists() => Err(status),
         _ => Ok(()),
     }

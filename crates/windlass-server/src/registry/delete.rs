@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     admission::{Attributes, Operation},
+    apiextensions,
     encoded::Encoded,
     storage::{Change, CommitError, Expect, StoredValue},
 };
@@ -74,6 +75,7 @@ impl Registry {
             let old = self.admit_deletion(target, old, params.dry_run).await?;
             let step = match rules.deletion {
                 Deletion::Namespace => self.namespace_step(&params, &old),
+                Deletion::Definition => self.definition_step(&old),
                 deletion => self.step(target, deletion, &params, &old),
             };
             let outcome = match step {
@@ -161,7 +163,7 @@ impl Registry {
         let mut new = old.clone();
         let grace = match deletion {
             Deletion::Graceful => self.grace(params.grace_period, &mut new),
-            Deletion::Plain | Deletion::Namespace => Grace::None,
+            Deletion::Plain | Deletion::Namespace | Deletion::Definition => Grace::None,
         };
         if matches!(grace, Grace::Pending) {
             return Step::Nothing;
@@ -242,6 +244,27 @@ impl Registry {
         object_mut(&mut new, "status").insert("phase".to_owned(), "Terminating".into());
         let finalizers = finalizers(Dependents::Background, params, old);
         set_finalizers(&mut new, finalizers);
+        Step::Mark(new)
+    }
+
+    /// What a deletion does to a definition of custom resources in this state.
+    fn definition_step(&self, old: &Value) -> Step {
+        if old.at(&["metadata", "deletionTimestamp"]).is_some() {
+            return if old.items(&["metadata", "finalizers"]).is_empty() { Step::Remove(None) } else { Step::Nothing };
+        }
+        let mut new = old.clone();
+        let now = format_time(self.clock().now());
+        metadata_mut(&mut new).insert("deletionTimestamp".to_owned(), now.clone().into());
+        let mut finalizers = old.items(&["metadata", "finalizers"]).to_vec();
+        if !finalizers.iter().any(|finalizer| finalizer == apiextensions::FINALIZER) {
+            finalizers.push(apiextensions::FINALIZER.into());
+        }
+        metadata_mut(&mut new).insert("finalizers".to_owned(), finalizers.into());
+        let why = (
+            "InstanceDeletionPending",
+            "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+        );
+        apiextensions::set_condition(&mut new, "Terminating", true, why, &now);
         Step::Mark(new)
     }
 

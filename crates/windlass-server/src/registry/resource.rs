@@ -78,6 +78,11 @@ pub(crate) trait CustomShape: fmt::Debug + Send + Sync + 'static {
 
     /// The columns that the definition adds to tables.
     fn columns(&self) -> &[CustomColumn];
+
+    /// Whether the definition is being deleted.
+    fn is_terminating(&self) -> bool {
+        false
+    }
 }
 
 /// From the stored version to another one and back.

@@ -143,6 +143,8 @@ pub(crate) enum Deletion {
     Graceful,
     /// As of namespaces: once their content is gone.
     Namespace,
+    /// As of definitions of custom resources: once their objects are gone.
+    Definition,
 }
 
 /// Where the scale subresource finds its fields.

@@ -1,0 +1,124 @@
+use super::*;
+
+async fn three() -> Fixture {
+    let f = Fixture::new().await;
+    for name in ["a", "b", "c"] {
+        f.create("pods", pod(name)).await.unwrap();
+    }
+    f
+}
+
+#[tokio::test(start_paused = true)]
+async fn pages_show_one_state() {
+    let f = three().await;
+    let page = ListParams { limit: 2, ..ListParams::default() };
+    let first = f.list("pods", page.clone()).await.unwrap();
+    assert_eq!((names(&first.items), first.remaining), (vec!["a".to_owned(), "b".to_owned()], Some(1)));
+    f.create("pods", pod("d")).await.unwrap();
+    let next = ListParams { continue_token: first.continue_token.clone(), ..page.clone() };
+    let second = f.list("pods", next.clone()).await.unwrap();
+    assert_eq!((names(&second.items), second.revision), (vec!["c".to_owned()], first.revision));
+    assert_eq!((second.continue_token, second.remaining), (None, None));
+    let error = f.list("pods", ListParams { resource_version: Some("3".to_owned()), ..next.clone() }).await.unwrap_err();
+    assert_eq!(error.message, "specifying resource version is not allowed when using continue");
+    let now = f.storage.revision().await.unwrap();
+    f.storage.compact(now).await.unwrap();
+    let expired = f.list("pods", next).await.unwrap_err();
+    assert_eq!(expired.code, 410);
+    let token = expired.metadata.continue_token;
+    let rest = f.list("pods", ListParams { continue_token: token, ..page }).await.unwrap();
+    assert_eq!(names(&rest.items), ["c", "d"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn selectors_select() {
+    let f = three().await;
+    f.merge(&f.object("pods", "b").subresource("status"), json!({"status": {"phase": "Running"}})).await.unwrap();
+    for (labels, fields, expected) in [
+        (Some("app=a"), None, vec!["a"]),
+        (Some("app!=a"), Some("status.phase=Pending"), vec!["c"]),
+        (None, Some("status.phase=Running"), vec!["b"]),
+        (None, Some("metadata.name=c"), vec!["c"]),
+        (None, Some("metadata.name=c,metadata.namespace=other"), vec![]),
+        (None, Some("spec.hostNetwork=false,metadata.name!=a"), vec!["b", "c"]),
+    ] {
+        let params = ListParams {
+            labels: labels.map(str::to_owned),
+            fields: fields.map(str::to_owned),
+            ..ListParams::default()
+        };
+        assert_eq!(names(&f.list("pods", params).await.unwrap().items), expected, "{labels:?} {fields:?}");
+    }
+    for (plural, fields, message) in [
+        ("pods", "spec.x=1", "field label not supported: spec.x"),
+        ("configmaps", "data.x=1", r#""data.x" is not a known field selector: only "metadata.name", "metadata.namespace""#),
+        ("pods", "a", "invalid selector: 'a'; can't understand 'a'"),
+    ] {
+        let params = ListParams { fields: Some(fields.to_owned()), ..ListParams::default() };
+        let error = f.list(plural, params).await.unwrap_err();
+        assert_eq!((error.code, error.message.as_str()), (400, message));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_counts_what_is_selected() {
+    let f = three().await;
+    let page = ListParams { limit: 1, labels: Some("app!=a".to_owned()), ..ListParams::default() };
+    let first = f.list("pods", page.clone()).await.unwrap();
+    assert_eq!((names(&first.items), first.remaining), (vec!["b".to_owned()], None));
+    let second = f.list("pods", ListParams { continue_token: first.continue_token, ..page.clone() }).await.unwrap();
+    assert_eq!(names(&second.items), ["c"]);
+    assert_eq!(second.continue_token, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn versions_ask_for_freshness() {
+    let f = three().await;
+    let now = f.storage.revision().await.unwrap().0;
+    let at = |version: u64, kind: Option<&str>| ListParams {
+        resource_version: Some(version.to_string()),
+        version_match: kind.map(str::to_owned),
+        ..ListParams::default()
+    };
+    assert_eq!(f.list("pods", at(now - 1, Some("Exact"))).await.unwrap().items.len(), 2);
+    assert_eq!(f.list("pods", at(now - 1, Some("NotOlderThan"))).await.unwrap().items.len(), 3);
+    assert_eq!(f.list("pods", at(now - 1, None)).await.unwrap().items.len(), 3);
+    let error = f.list("pods", at(now + 9, None)).await.unwrap_err();
+    assert_eq!(
+        (error.code, error.message),
+        (504, format!("Timeout: Too large resource version: {}, current: {now}", now + 9))
+    );
+    let (later, _) = tokio::join!(f.list("pods", at(now + 1, None)), async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        f.create("pods", pod("d")).await.unwrap();
+    });
+    assert_eq!(later.unwrap().items.len(), 4);
+    let error = f.list("pods", at(0, Some("Exact"))).await.unwrap_err();
+    assert_eq!(
+        error.message,
+        "ListOptions.meta.k8s.io \"\" is invalid: resourceVersionMatch: Forbidden: resourceVersionMatch \"exact\" is forbidden for \
+         resourceVersion \"0\""
+    );
+    let params = ListParams { resource_version: Some("abc".to_owned()), ..ListParams::default() };
+    let error = f.list("pods", params).await.unwrap_err();
+    assert_eq!(
+        error.message,
+        "invalid resource version: resourceVersion: Invalid value: \"abc\": strconv.ParseUint: parsing \"abc\": invalid syntax"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rendered_list_leaves_out_the_types_of_its_items() {
+    let f = Fixture::new().await;
+    f.create("configmaps", config_map("a")).await.unwrap();
+    let list = f.list("configmaps", ListParams::default()).await.unwrap();
+    let mut out = Vec::new();
+    list.render(&mut out);
+    let text = String::from_utf8(out).unwrap();
+    let head = format!(
+        r#"{{"kind":"ConfigMapList","apiVersion":"v1","metadata":{{"resourceVersion":"{}"}},"items":[{{"metadata":{{"name":"a","#,
+        list.revision
+    );
+    assert!(text.starts_with(&head), "{text}");
+    serde_json::from_str::<Value>(&text).unwrap();
+}
