@@ -245,13 +245,17 @@ impl<'t> Parser<'t> {
     }
 
     fn requirement(&mut self) -> Result<Requirement, SelectorError> {
-        let negated = self.peek() == Some(&Token::Symbol("!"));
+        let negated = match self.peek() {
+            Some(Token::Symbol("!")) => true,
+            Some(Token::Symbol(_)) => return Err(found(self.peek(), "!, identifier, or 'end of string'")),
+            _ => false,
+        };
         if negated {
             self.next();
         }
         let key = match self.next() {
             Some(Token::Word(word)) => word,
-            other => return Err(unable(&found(other.as_ref(), "!, identifier, or 'end of string'"))),
+            other => return Err(unable(&found(other.as_ref(), "identifier"))),
         };
         validate_key(key).map_err(|reason| unable(&reason))?;
         if negated {
@@ -293,7 +297,8 @@ impl<'t> Parser<'t> {
     fn values(&mut self) -> Result<Vec<&'t str>, SelectorError> {
         match self.next() {
             Some(Token::Symbol("(")) => {}
-            other => return Err(found(other.as_ref(), "'('")),
+            // The one message without a comma.
+            other => return Err(SelectorError(format!("found '{}' expected: '('", text_of(other.as_ref())))),
         }
         let mut values = Vec::new();
         loop {
@@ -331,12 +336,15 @@ impl<'t> Parser<'t> {
 }
 
 fn found(token: Option<&Token<'_>>, expected: &str) -> SelectorError {
-    let text = match token {
+    SelectorError(format!("found '{}', expected: {expected}", text_of(token)))
+}
+
+fn text_of<'t>(token: Option<&Token<'t>>) -> &'t str {
+    match token {
         None => "",
         Some(Token::Word(word)) => word,
         Some(Token::Symbol(symbol)) => symbol,
-    };
-    SelectorError(format!("found '{text}', expected: {expected}"))
+    }
 }
 
 fn unable(reason: &SelectorError) -> SelectorError {
@@ -487,18 +495,17 @@ fn unescape(text: &str) -> Result<String, SelectorError> {
                 Some(escaped @ ('\\' | ',' | '=')) => value.push(escaped),
                 Some(other) => {
                     return Err(SelectorError(format!(
-                        "invalid field selector: invalid escape sequence: \\{other} in {text}"
+                        "invalid field selector: invalid escape sequence: \\{other}"
                     )));
                 }
                 None => {
-                    return Err(SelectorError(format!(
-                        "invalid field selector: invalid escape sequence: \\ in {text}"
-                    )));
+                    return Err(SelectorError("invalid field selector: invalid escape sequence: \\".to_owned()));
                 }
             },
             ',' | '=' => {
                 return Err(SelectorError(format!(
-                    "invalid field selector: unescaped character in value: {c} in {text}"
+                    "invalid field selector: unescaped character in value: {}",
+                    u32::from(c)
                 )));
             }
             other => value.push(other),

@@ -19,7 +19,10 @@ use windlass_api::Status;
 use crate::{
     authn::User,
     codec::go_quote,
-    discovery, health, openapi,
+    discovery,
+    encoded::Style,
+    health, openapi,
+    registry::{ResourceInfo, ResourceTable},
     server::Inner,
     warning::Warnings,
 };
@@ -39,7 +42,7 @@ mod watch;
 pub use self::body::Body;
 pub(crate) use self::{read::RequestBody, respond::text, route::RequestInfo};
 use self::{
-    media::{Encoding, ErrorEncoding},
+    media::{Encoding, Endpoint, ErrorEncoding},
     query::Query,
     read::ReadError,
     route::Unroutable,
@@ -88,6 +91,8 @@ pub(crate) struct Exchange {
 #[derive(Debug)]
 pub(crate) enum Failure {
     Status(Status),
+    /// Whoever asks may not.
+    Unauthorized(Status),
     /// No such path: plain text.
     NotFound,
     /// The body did not come.
@@ -129,6 +134,7 @@ impl Failure {
     fn response(&self, encoding: ErrorEncoding) -> Response<Body> {
         match self {
             Self::Status(status) => respond::status(status, encoding),
+            Self::Unauthorized(status) => respond::unauthorized(status, encoding),
             Self::NotFound => respond::text(StatusCode::NOT_FOUND, "404 page not found\n"),
             Self::Incomplete => respond::respond(StatusCode::GATEWAY_TIMEOUT, respond::TEXT, Body::whole(INCOMPLETE)),
             Self::Unroutable(path) => {
@@ -166,8 +172,8 @@ pub(crate) async fn handle(
             warnings: warnings.clone(),
             stopping: origin.stopping.clone(),
         };
-        let user = authenticate(&server, origin.trust, &exchange)?;
-        user.authorize(&exchange.info)?;
+        let user = authenticate(&server, origin.trust, &exchange).map_err(Failure::Unauthorized)?;
+        user.authorize(&exchange.info).map_err(Failure::Unauthorized)?;
         answer(&server, exchange, body).await
     };
     let mut response = match AssertUnwindSafe(answer).catch_unwind().await {
@@ -220,14 +226,12 @@ async fn answer(server: &Arc<Inner>, exchange: Exchange, body: RequestBody) -> R
     }
     let accept = exchange.header(header::ACCEPT);
     let known = exchange.header(header::IF_NONE_MATCH);
+    if is_route(path, &table) {
+        exchange.only_get()?;
+        media::route_accepts(accept.unwrap_or_default(), Endpoint::Object)?;
+    }
     let document = match discovery::answer(&table, path, accept, known, &server.address().to_string()) {
-        Some(document) => {
-            // `/apis` and `/apis/{group}` take any method; the others are routes of their own.
-            if !path.starts_with("/apis") || path.trim_matches('/').split('/').count() == 3 {
-                exchange.only_get()?;
-            }
-            document
-        }
+        Some(document) => document,
         None => {
             let now = server.clock().now();
             Ok(openapi::answer(&table, path, exchange.raw_query.as_deref(), accept, known, now).ok_or(Failure::NotFound)?)
@@ -238,6 +242,21 @@ async fn answer(server: &Arc<Inner>, exchange: Exchange, body: RequestBody) -> R
         ErrorEncoding::Forced => Encoding::Json,
     };
     Ok(respond::generated(document?, encoding))
+}
+
+/// Whether a path of discovery is a route of its own in the real server, with one method and types of its own: `/api` and
+/// the versions of built-in groups. The others (lists of groups, groups, versions of custom resources) take any method.
+fn is_route(path: &str, table: &ResourceTable) -> bool {
+    let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+    match parts[..] {
+        ["api"] => true,
+        ["api", version] => table.has_version("", version),
+        ["apis", group, version] => {
+            let found = |resource: &ResourceInfo| resource.group == group && resource.version == version;
+            table.iter().any(|resource| found(resource) && resource.shape.style() == Style::BuiltIn)
+        }
+        _ => false,
+    }
 }
 
 impl Exchange {

@@ -42,10 +42,11 @@ fn requirements_print_by_key_with_sorted_values() {
 #[test]
 fn bad_label_selectors_say_what_the_server_says() {
     for (selector, message) in [
-        ("a in", "unable to parse requirement: found '', expected: '('"),
+        ("a in", "unable to parse requirement: found '' expected: '('"),
         ("a in (b", "unable to parse requirement: found '', expected: ',' or ')'"),
         ("a,", "found '', expected: identifier after ','"),
-        ("=b", "unable to parse requirement: found '=', expected: !, identifier, or 'end of string'"),
+        ("=b", "found '=', expected: !, identifier, or 'end of string'"),
+        ("!", "unable to parse requirement: found '', expected: identifier"),
         ("a b", "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt"),
         ("a=b c", "found 'c', expected: ',' or 'end of string'"),
     ] {

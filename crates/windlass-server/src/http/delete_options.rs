@@ -5,6 +5,12 @@ use windlass_api::{FieldValidation, Status};
 
 use crate::codec::{Format, check_json, plan};
 
+/// The struct that Go reads kind and version into, as Go prints it.
+const FIND_KIND: &str = concat!(
+    r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; "#,
+    r#"Kind string "json:\"kind,omitempty\"" }"#
+);
+
 /// Decodes the body of a deletion.
 pub(super) fn decode(body: &[u8], format: Format) -> Result<Value, Status> {
     let plan = plan("meta.k8s.io", "v1", "DeleteOptions").expect("the type table has the options of meta/v1");
@@ -14,6 +20,17 @@ pub(super) fn decode(body: &[u8], format: Format) -> Result<Value, Status> {
     check_json(body)
         .map_err(|error| Status::bad_request(format!("couldn't get version/kind; json parse error: {error}")))?;
     let mut value: Value = serde_json::from_slice(body).map_err(|error| Status::bad_request(error.to_string()))?;
+    if !value.is_object() && !value.is_null() {
+        let found = match value {
+            Value::Array(_) => "array",
+            Value::String(_) => "string",
+            Value::Bool(_) => "bool",
+            _ => "number",
+        };
+        return Err(Status::bad_request(format!(
+            "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go value of type {FIND_KIND}"
+        )));
+    }
     if let Some(object) = value.as_object_mut() {
         let text = |value: Option<Value>| value.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned();
         let kind = text(object.shift_remove("kind"));

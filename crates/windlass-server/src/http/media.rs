@@ -178,7 +178,7 @@ fn accept(headers: &HeaderMap) -> &str {
 }
 
 /// The router's own look at Accept: exact types or `*/*`, parameters aside.
-fn route_accepts(accept: &str, endpoint: Endpoint) -> Result<(), Status> {
+pub(crate) fn route_accepts(accept: &str, endpoint: Endpoint) -> Result<(), Status> {
     let offered: &[&str] = match endpoint {
         Endpoint::Object => &OFFERED,
         Endpoint::Collection => &OFFERED_LISTS,

@@ -10,7 +10,7 @@ use super::{
     Exchange, Failure,
     body::Body,
     delete_options,
-    media::{self, Encoding, Endpoint, Representation},
+    media::{self, Encoding, Endpoint, Representation, View},
     options::{WriteOptions, delete_params, delete_params_of, list_params, watch_params},
     read::{self, RequestBody},
     respond::{self, Showing},
@@ -171,7 +171,7 @@ impl Request<'_> {
         let Exchange { headers, query, .. } = self.exchange;
         let params = watch_params(query, name)?;
         let view = media::negotiate_watch(headers, query, self.endpoint)?;
-        let include = self.include()?;
+        let include = self.include(view)?;
         let session = self.registry.watch(&self.target, params).await?;
         let representation = Representation { encoding: Encoding::Json, view };
         let clock = self.registry.clock().clone();
@@ -236,11 +236,14 @@ impl Request<'_> {
         let Exchange { headers, query, .. } = self.exchange;
         let representation = media::negotiate(headers, query, self.endpoint)?;
         let now = self.registry.clock().now();
-        Ok(Showing { resource: &self.target.resource, representation, include: self.include()?, now })
+        Ok(Showing { resource: &self.target.resource, representation, include: self.include(representation.view)?, now })
     }
 
-    fn include(&self) -> Result<IncludeObject, Status> {
-        IncludeObject::parse(self.exchange.query.get("includeObject").unwrap_or_default())
+    fn include(&self, view: View) -> Result<IncludeObject, Status> {
+        match view {
+            View::Table(_) => IncludeObject::parse(self.exchange.query.get("includeObject").unwrap_or_default()),
+            _ => Ok(IncludeObject::default()),
+        }
     }
 
     fn user_agent(&self) -> &str {

@@ -291,8 +291,14 @@ pub(super) fn status(status: &Status, encoding: ErrorEncoding) -> Response<Body>
     if let Some(seconds) = status.details.as_ref().map(|details| details.retry_after_seconds).filter(|seconds| *seconds > 0) {
         headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
-    if code == StatusCode::FORBIDDEN {
-        headers.insert(header::X_CONTENT_TYPE_OPTIONS, NO_SNIFF);
+    response
+}
+
+/// A refusal before anything was looked at.
+pub(super) fn unauthorized(refusal: &Status, encoding: ErrorEncoding) -> Response<Body> {
+    let mut response = status(refusal, encoding);
+    if response.status() == StatusCode::FORBIDDEN {
+        response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, NO_SNIFF);
     }
     response
 }

@@ -1,8 +1,10 @@
 //! The token that continues a list where a page ended.
 
-use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use base64::{DecodeError, Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 use windlass_api::Status;
+
+use crate::codec::check_json;
 
 /// Where a page ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +41,8 @@ impl ContinueToken {
     /// Reads what a client sends.
     pub(super) fn decode(text: &str, prefix: &str) -> Result<Self, Status> {
         let bad = |why: &str| Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
-        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|error| bad(&error.to_string()))?;
+        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|error| bad(&illegal_base64(error)))?;
+        check_json(&bytes).map_err(|error| bad(&error))?;
         let wire: Wire = serde_json::from_slice(&bytes).map_err(|error| bad(&error.to_string()))?;
         if wire.v != VERSION {
             return Err(bad(&format!("server does not recognize this encoded version {}", wire.v)));
@@ -56,6 +59,16 @@ impl ContinueToken {
         }
         Ok(Self { revision: u64::try_from(wire.rv).ok(), start: format!("{prefix}{start}") })
     }
+}
+
+/// Go's words for it.
+fn illegal_base64(error: DecodeError) -> String {
+    let offset = match error {
+        DecodeError::InvalidByte(offset, _) | DecodeError::InvalidLastSymbol(offset, _) => offset,
+        DecodeError::InvalidLength(length) => length,
+        DecodeError::InvalidPadding => 0,
+    };
+    format!("illegal base64 data at input byte {offset}")
 }
 
 #[cfg(test)]

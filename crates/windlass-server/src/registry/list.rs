@@ -88,12 +88,13 @@ impl Registry {
 
     /// Where a list starts, and the revision that it is read at if it is a particular one.
     async fn place(&self, params: &ListParams, prefix: &str) -> Result<(Option<String>, Option<Revision>), Status> {
+        let token = params.continue_token.as_deref().filter(|token| !token.is_empty());
+        let token = token.map(|token| ContinueToken::decode(token, prefix)).transpose()?;
         let version = parse_version(params.resource_version.as_deref())?;
-        if let Some(token) = params.continue_token.as_deref().filter(|token| !token.is_empty()) {
+        if let Some(token) = token {
             if version.is_some() || params.resource_version.as_deref() == Some("0") {
                 return Err(Status::bad_request("specifying resource version is not allowed when using continue"));
             }
-            let token = ContinueToken::decode(token, prefix)?;
             return Ok((Some(token.start), token.revision.map(Revision)));
         }
         let Some(revision) = version else { return Ok((None, None)) };
@@ -233,7 +234,9 @@ fn check(params: &ListParams) -> Result<(), Status> {
             errors.forbidden(&path, "resourceVersionMatch is forbidden when continue is provided");
         }
         if !matches!(given, "Exact" | "NotOlderThan") {
-            errors.unsupported(&path, given, &["Exact", "NotOlderThan", ""]);
+            // These are listed in an order of their own.
+            let message = format!("Unsupported value: {given:?}: supported values: \"Exact\", \"NotOlderThan\", \"\"");
+            errors.add(&path, "FieldValueNotSupported", message);
         }
         if given == "Exact" && version == "0" {
             errors.forbidden(&path, "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"");

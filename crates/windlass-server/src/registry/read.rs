@@ -13,8 +13,12 @@ const FRESHNESS_WAIT: Duration = Duration::from_secs(3);
 impl Registry {
     /// Reads one object.
     pub(crate) async fn get(&self, target: &Target, params: GetParams) -> Result<Item, Status> {
-        if let Some(revision) = parse_version(params.resource_version.as_deref())? {
-            self.wait_for(revision).await?;
+        if let Some(text) = params.resource_version.as_deref().filter(|text| !matches!(*text, "" | "0")) {
+            // Unlike of lists, this is not the client's fault to the real server.
+            let revision = parse_uint(text).map_err(|why| {
+                Status::unclassified(format!("resourceVersion: Invalid value: {text:?}: {why}"))
+            })?;
+            self.wait_for(Revision(revision)).await?;
         }
         let item = self.get_stored(target).await?;
         match target.subresource.as_deref() {

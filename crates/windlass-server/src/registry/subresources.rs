@@ -26,7 +26,9 @@ impl Registry {
         let decoded = super::Shape::BuiltIn(plan).decode(body, params.field_validation)?;
         let mut object = decoded.value;
         super::meta::settle_namespace(target, &mut object)?;
-        super::meta::settle_name(target, &mut object)?;
+        if object.text(&["metadata", "name"]) != target.name() {
+            return Err(Status::bad_request(format!("name in URL does not match name in {} object", info.kind)));
+        }
         match subresource {
             "binding" => self.bind(target, &object, params).await?,
             "eviction" => self.evict(target, &object, params).await?,

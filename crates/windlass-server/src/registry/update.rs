@@ -158,7 +158,7 @@ impl Registry {
         }
         let mut new = attributes.object.take();
         let old = attributes.old.take().unwrap_or_default();
-        check_version(target, &new, &old, current)?;
+        check_version(target, &new, current)?;
         let effect = prepare(resource, aspect, &mut new, &old)?;
         let new = resource.stored_shape().normalise(new, FieldValidation::Ignore)?.value;
         let new = count_generation(resource, aspect, new, &old);
@@ -283,13 +283,23 @@ fn propose(
         return scale::scaled(target, old, &scale);
     }
     match edit {
-        Edit::Replace(object) => Ok(object.clone()),
+        Edit::Replace(object) => {
+            // Of patches a changed uid is a change that is not allowed, like any other.
+            let uid = object.text(&["metadata", "uid"]);
+            let old_uid = old.map_or(uid, |old| old.text(&["metadata", "uid"]));
+            if !uid.is_empty() && uid != old_uid {
+                return Err(uid_mismatch(target, uid, old_uid));
+            }
+            Ok(object.clone())
+        }
         Edit::Patch { kind, body } => {
             let old = old.ok_or_else(|| Status::not_found(&target.group_resource(), target.name()))?;
             let current = resource.convert_from_stored(old.clone());
             let patched =
                 patch::patched(*kind, body, &current, &resource.shape, params.field_validation, warnings)?;
             let mut object = resource.convert_to_stored(patched);
+            meta::settle_namespace(target, &mut object)?;
+            meta::settle_name(target, &mut object)?;
             warnings.extend(meta::deduplicate_owners(&mut object));
             resource.strategy.default(&mut object);
             Ok(object)
@@ -298,12 +308,7 @@ fn propose(
 }
 
 /// Whether the client has seen the state that it changes, as far as it says so.
-fn check_version(target: &Target, new: &Value, old: &Value, current: &StoredValue) -> Result<(), Status> {
-    let uid = new.text(&["metadata", "uid"]);
-    let old_uid = old.text(&["metadata", "uid"]);
-    if !uid.is_empty() && uid != old_uid {
-        return Err(uid_mismatch(target, uid, old_uid));
-    }
+fn check_version(target: &Target, new: &Value, current: &StoredValue) -> Result<(), Status> {
     match new.text(&["metadata", "resourceVersion"]) {
         "" if target.resource.strategy.rules().unconditional_update => Ok(()),
         "" => {

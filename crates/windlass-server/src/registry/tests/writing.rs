@@ -189,7 +189,9 @@ async fn immutable_fields_stay() {
     let patch = f.registry.patch(&target, PatchType::Strategic, image.to_string().into(), WriteParams::default());
     assert_eq!(value(&patch.await.unwrap())["spec"]["containers"][0]["image"], "nginx:2");
     let error = f.merge(&target, json!({"metadata": {"name": "q"}})).await.unwrap_err();
-    assert!(error.message.contains("metadata.name: Invalid value: \"q\": field is immutable"), "{}", error.message);
+    assert_eq!(error.message, "the name of the object (q) does not match the name on the URL (p)");
+    let error = f.merge(&target, json!({"metadata": {"uid": "u"}})).await.unwrap_err();
+    assert!(error.message.contains("metadata.uid: Invalid value: \"u\": field is immutable"), "{}", error.message);
 }
 
 #[tokio::test(start_paused = true)]
