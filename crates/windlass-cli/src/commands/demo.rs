@@ -14,7 +14,7 @@ use clap::Args;
 use tokio::sync::oneshot;
 use windlass_client::Client;
 use windlass_controllers::{Controllers, Pace};
-use windlass_runtime::Manager;
+use windlass_runtime::{Manager, ReconcileEvent};
 use windlass_server::Server;
 
 use self::{
@@ -57,7 +57,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
     let mut manager = Manager::new(client.clone());
     manager.on_reconcile({
         let story = story.clone();
-        move |event: &_| story.reconciled(event)
+        move |event: &ReconcileEvent<'_>| story.reconciled(event)
     });
     let pace = Pace::new(POD_START.div_f64(options.speed), POD_STOP.div_f64(options.speed));
     Controllers::all().nodes(NODES).pace(pace).add_to(&mut manager);

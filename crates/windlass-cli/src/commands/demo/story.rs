@@ -73,7 +73,7 @@ impl Story {
                     Outcome::Done(action) if action.delay().is_some() => "done for now".to_owned(),
                     Outcome::Done(_) => "done".to_owned(),
                     Outcome::Gone => "gone, nothing to do".to_owned(),
-                    Outcome::Failed { message, .. } => format!("again, because: {message}"),
+                    Outcome::Failed { message, .. } => format!("again, because {}", headline(message)),
                     other => format!("{other:?}"),
                 };
                 let key = key(finished.controller, finished.key);
@@ -162,6 +162,23 @@ fn named(resource: &ApiResource, object: &ObjectKey) -> String {
     format!("{} {}", resource.kind, object.name)
 }
 
+/// What failed and how, without the causes: a conflict explains itself.
+fn headline(message: &str) -> String {
+    message.splitn(3, ": ").take(2).collect::<Vec<_>>().join(": ")
+}
+
 fn key(controller: &str, key: &ObjectKey) -> String {
     format!("{controller} {key}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_told_in_one_short_line() {
+        let message = "update pods \"p\": the server answered 409 Conflict: Operation cannot be fulfilled: and so on";
+        assert_eq!(headline(message), "update pods \"p\": the server answered 409 Conflict");
+        assert_eq!(headline("timed out"), "timed out");
+    }
 }
