@@ -37,6 +37,7 @@ pub(crate) async fn start(
     let registry =
         Registry::new(storage, kinds::built_ins(&options), admission::chain(), clock, entropy).await?;
     bootstrap(&registry, service_cidr, Endpoint { address: address.ip(), port: address.port() }).await?;
+    registry.serve_custom_resources().await?;
     Ok(registry)
 }
 

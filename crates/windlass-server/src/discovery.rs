@@ -261,7 +261,7 @@ fn resource_list(table: &ResourceTable, group: &str, version: &str) -> Option<Va
         entry.insert("singularName".into(), (*resource.singular).into());
         entry.insert("namespaced".into(), (resource.scope == Scope::Namespaced).into());
         entry.insert("kind".into(), (*resource.kind).into());
-        entry.insert("verbs".into(), texts(&resource.verbs));
+        entry.insert("verbs".into(), verbs(resource));
         insert_unless_empty(&mut entry, "shortNames", texts(&resource.short_names));
         insert_unless_empty(&mut entry, "categories", texts(&resource.categories));
         if let Some(hash) = storage_hash(resource) {
@@ -365,6 +365,17 @@ fn response_kind(resource: &ResourceInfo, subresource: Option<&SubresourceInfo>)
 
 fn is_foreign(resource: &ResourceInfo, subresource: &SubresourceInfo) -> bool {
     *subresource.group != *resource.group || *subresource.version != *resource.version
+}
+
+/// What can be done to objects whose definition is being deleted, discovery says with some omissions.
+fn verbs(resource: &ResourceInfo) -> Value {
+    match &resource.shape {
+        Shape::Custom(custom) if custom.is_terminating() => {
+            let kept = resource.verbs.iter().filter(|verb| !matches!(verb.as_str(), "create" | "patch" | "update"));
+            texts(&kept.collect::<Vec<_>>())
+        }
+        _ => texts(&resource.verbs),
+    }
 }
 
 fn texts<T: AsRef<str>>(all: &[T]) -> Value {

@@ -13,7 +13,7 @@ use self::{
     service::{Addresses, ServiceCidr},
 };
 use crate::{
-    codec,
+    apiextensions, codec,
     discovery::catalog::{CatalogResource, catalog},
     registry::{
         Conversion, Deletion, Dependents, Effect, Errors, FieldRule, Generation, NameRule, ResourceInfo, Rules,
@@ -372,8 +372,14 @@ static KINDS: &[Kind] = &[
             generation: Generation::Spec,
             unconditional_update: false,
             returns_deleted: true,
+            deletion: Deletion::Definition,
             ..Rules::COMMON
         },
+        default: apiextensions::default_definition,
+        prepare_create: apiextensions::prepare_definition,
+        prepare_update: apiextensions::prepare_definition_update,
+        validate: apiextensions::validate_definition,
+        validate_update: apiextensions::validate_definition_update,
         ..BASE
     },
 ];

@@ -44,6 +44,8 @@ mod encoded;
 mod kinds;
 mod registry;
 
+mod apiextensions;
+
 mod discovery;
 mod openapi;
 mod table;

@@ -10,7 +10,10 @@
 //!
 //! Not done here: authentication and authorization, media types, tables, managedFields (dropped from what clients send).
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock, Weak},
+};
 
 use bytes::Bytes;
 use parking_lot::RwLock;
@@ -19,6 +22,7 @@ use windlass_api::{Clock, DryRun, Entropy, FieldValidation, GroupResource, Statu
 
 use crate::{
     admission::Admission,
+    apiextensions,
     codec::Format,
     encoded::Encoded,
     storage::{CommitError, Revision, Storage, StorageError, StoredValue},
@@ -49,11 +53,11 @@ mod tests;
 
 pub(crate) use self::{
     delete::DeleteParams,
-    field::{Errors, Path},
+    field::{Errors, Path, Shown},
     list::{ItemList, ListParams},
     meta::{validate_annotations, validate_labels},
     scale::requirement,
-    names::{NameRule, config_key, dns_label, dns_subdomain, label_value, port_name, qualified_name},
+    names::{NameRule, config_key, dns_label, dns_label_1035, dns_subdomain, label_value, port_name, qualified_name},
     resource::{CustomShape, Conversion, ResourceInfo, ResourceTable, Shape, SubresourceInfo},
     select::Derived,
     strategy::{Deletion, Dependents, Effect, FieldRule, Generation, Rules, ScaleRule, StatusRule, Strategy, field_text},
@@ -68,6 +72,17 @@ pub(crate) use self::{patch::PatchType, select::Selection};
 #[derive(Clone)]
 pub(crate) struct Registry(Arc<Inner>);
 
+/// A [`Registry`] that may be gone.
+#[derive(Clone)]
+pub(crate) struct WeakRegistry(Weak<Inner>);
+
+impl WeakRegistry {
+    /// The registry, if it is still there.
+    pub(crate) fn upgrade(&self) -> Option<Registry> {
+        self.0.upgrade().map(Registry)
+    }
+}
+
 struct Inner {
     storage: Arc<dyn Storage>,
     watches: WatchCache<Derived>,
@@ -77,6 +92,8 @@ struct Inner {
     admission: Vec<Arc<dyn Admission>>,
     clock: Clock,
     entropy: Entropy,
+    /// Follows the definitions of custom resources, once it is started.
+    definitions: OnceLock<apiextensions::Task>,
 }
 
 /// What a request is about.
@@ -251,6 +268,7 @@ impl Registry {
             admission,
             clock,
             entropy,
+            definitions: OnceLock::new(),
         }));
         for resource in registry.resources().iter() {
             if resource.strategy.rules().restores {
@@ -258,6 +276,19 @@ impl Registry {
             }
         }
         Ok(registry)
+    }
+
+    /// Serves custom resources from now on: those whose definitions are stored, and those to come.
+    pub(crate) async fn serve_custom_resources(&self) -> Result<(), Status> {
+        let task = apiextensions::start(self).await?;
+        // A second task would do no more than the first, and ends here.
+        let _ = self.0.definitions.set(task);
+        Ok(())
+    }
+
+    /// A handle that does not keep the registry alive.
+    pub(crate) fn downgrade(&self) -> WeakRegistry {
+        WeakRegistry(Arc::downgrade(&self.0))
     }
 
     /// What is served at the moment.

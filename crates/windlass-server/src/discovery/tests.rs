@@ -1,0 +1,98 @@
+use windlass_api::Entropy;
+
+use super::*;
+use crate::kinds::{KindOptions, built_ins};
+
+const AGGREGATED_ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
+    application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
+
+fn table() -> ResourceTable {
+    let options = KindOptions { service_cidr: "10.0.0.0/24".parse().unwrap(), entropy: Entropy::seeded(1) };
+    ResourceTable::new(built_ins(&options))
+}
+
+fn get(path: &str, accept: Option<&str>) -> Document {
+    answer(&table(), path, accept, None, "10.1.1.1:6443").unwrap().unwrap()
+}
+
+fn json(document: &Document) -> Value {
+    serde_json::from_slice(&document.body).unwrap()
+}
+
+#[test]
+fn the_lists_of_versions_and_groups_are_the_real_ones() {
+    assert_eq!(
+        String::from_utf8(get("/api", None).body).unwrap(),
+        "{\"kind\":\"APIVersions\",\"versions\":[\"v1\"],\"serverAddressByClientCIDRs\":\
+         [{\"clientCIDR\":\"0.0.0.0/0\",\"serverAddress\":\"10.1.1.1:6443\"}]}\n"
+    );
+    let group = "{\"kind\":\"APIGroup\",\"apiVersion\":\"v1\",\"name\":\"apps\",\"versions\":[{\"groupVersion\":\"apps/v1\",\
+                 \"version\":\"v1\"}],\"preferredVersion\":{\"groupVersion\":\"apps/v1\",\"version\":\"v1\"}}\n";
+    assert_eq!(String::from_utf8(get("/apis/apps", None).body).unwrap(), group);
+    let groups = json(&get("/apis/", None));
+    let names = groups["groups"].as_array().unwrap().iter().map(|group| group["name"].as_str().unwrap());
+    let names = names.collect::<Vec<_>>();
+    assert_eq!(names[..2], ["apps", "events.k8s.io"]);
+    assert!(names.contains(&"apiextensions.k8s.io"));
+}
+
+#[test]
+fn a_resource_list_holds_resources_by_name_with_their_subresources() {
+    let list = json(&get("/apis/apps/v1", None));
+    assert_eq!(list["groupVersion"], "apps/v1");
+    assert_eq!(list["apiVersion"], "v1");
+    let names = list["resources"].as_array().unwrap().iter().map(|entry| entry["name"].as_str().unwrap());
+    let names = names.collect::<Vec<_>>();
+    let from = names.iter().position(|name| *name == "deployments").unwrap();
+    assert_eq!(names[from..from + 3], ["deployments", "deployments/scale", "deployments/status"]);
+    let entry = &list["resources"][from];
+    assert_eq!(
+        entry.to_string(),
+        "{\"name\":\"deployments\",\"singularName\":\"deployment\",\"namespaced\":true,\"kind\":\"Deployment\",\"verbs\":\
+         [\"create\",\"delete\",\"deletecollection\",\"get\",\"list\",\"patch\",\"update\",\"watch\"],\"shortNames\":\
+         [\"deploy\"],\"categories\":[\"all\"],\"storageVersionHash\":\"8aSe+NMegvE=\"}"
+    );
+    assert_eq!(list["resources"][from + 1]["group"], "autoscaling");
+    assert!(json(&get("/api/v1", None)).get("apiVersion").is_none(), "the core list has none");
+}
+
+#[test]
+fn the_aggregated_document_is_tagged_and_not_sent_twice() {
+    let document = get("/apis", Some(AGGREGATED_ACCEPT));
+    assert_eq!(document.content_type, "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList");
+    let header = |name: &str| document.headers.iter().find(|(key, _)| *key == name).unwrap().1.clone();
+    assert_eq!((header("vary"), header("cache-control")), ("Accept".to_owned(), "public".to_owned()));
+    let list = json(&document);
+    assert_eq!(list["items"][0]["metadata"], json!({"name": "apps"}));
+    let resources = list["items"][0]["versions"][0]["resources"].as_array().unwrap();
+    let deployments = resources.iter().find(|resource| resource["resource"] == "deployments").unwrap();
+    assert_eq!(deployments["responseKind"], json!({"group": "", "version": "", "kind": "Deployment"}));
+    assert_eq!(
+        deployments["subresources"][0],
+        json!({"subresource": "scale", "responseKind": {"group": "autoscaling", "version": "v1", "kind": "Scale"},
+            "verbs": ["get", "patch", "update"]})
+    );
+
+    let again = answer(&table(), "/apis", Some(AGGREGATED_ACCEPT), Some(&header("etag")), "").unwrap().unwrap();
+    assert_eq!((again.status, again.body.len()), (304, 0));
+}
+
+#[test]
+fn what_cannot_be_given_is_refused() {
+    let only_old = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
+    for accept in [only_old, "text/html"] {
+        let status = answer(&table(), "/apis", Some(accept), None, "").unwrap().unwrap_err();
+        assert_eq!(status.code, 406, "{accept}");
+    }
+    assert!(answer(&table(), "/apis/nope", None, None, "").is_none());
+    assert!(answer(&table(), "/apis/nope/v1", None, None, "").is_none());
+    assert_eq!(answer(&table(), "/apis/apps/v7", None, None, "").unwrap().unwrap_err().code, 404);
+    assert_eq!(get("/apis/apps", Some("application/yaml")).content_type, "application/yaml");
+}
+
+#[test]
+fn versions_are_preferred_as_kubernetes_does() {
+    let mut versions = ["v1alpha1", "v2", "foo10", "v10", "v1beta2", "foo1", "v1", "v11beta1", "v1beta1"];
+    versions.sort_by(|a, b| compare_versions(b, a));
+    assert_eq!(versions, ["v10", "v2", "v1", "v11beta1", "v1beta2", "v1beta1", "v1alpha1", "foo1", "foo10"]);
+}

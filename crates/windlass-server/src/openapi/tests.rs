@@ -1,0 +1,93 @@
+use serde_json::Value;
+use windlass_api::Entropy;
+
+use super::*;
+use crate::kinds::{KindOptions, built_ins};
+
+fn table() -> ResourceTable {
+    let options = KindOptions { service_cidr: "10.0.0.0/24".parse().unwrap(), entropy: Entropy::seeded(1) };
+    ResourceTable::new(built_ins(&options))
+}
+
+fn get(path: &str, query: Option<&str>) -> Document {
+    answer(&table(), path, query, None, None, Timestamp::UNIX_EPOCH).unwrap()
+}
+
+fn json(document: &Document) -> Value {
+    serde_json::from_slice(&document.body).unwrap()
+}
+
+fn header<'d>(document: &'d Document, name: &str) -> Option<&'d str> {
+    document.headers.iter().find(|(key, _)| *key == name).map(|(_, value)| value.as_str())
+}
+
+#[test]
+fn the_index_names_documents_by_hash_and_a_wrong_hash_is_redirected() {
+    let index = get("/openapi/v3", None);
+    assert_eq!(index.content_type, "text/plain; charset=utf-8");
+    let index = json(&index);
+    let url = index["paths"]["apis/apps/v1"]["serverRelativeURL"].as_str().unwrap();
+    let (path, query) = url.split_once('?').unwrap();
+    assert_eq!(path, "/openapi/v3/apis/apps/v1");
+
+    let document = get(path, Some(query));
+    assert_eq!(document.status, 200);
+    assert_eq!(header(&document, "cache-control"), Some("public, immutable"));
+    assert_eq!(header(&document, "expires"), Some("Fri, 01 Jan 1971 00:00:00 UTC"));
+    let hash = query.strip_prefix("hash=").unwrap();
+    assert_eq!(header(&document, "etag"), Some(format!("\"{hash}\"").as_str()));
+
+    let moved = get(path, Some("hash=ABC"));
+    assert_eq!((moved.status, header(&moved, "location")), (301, Some(url)));
+    let known = answer(&table(), path, None, None, header(&document, "etag"), Timestamp::UNIX_EPOCH).unwrap();
+    assert_eq!((known.status, known.body.len()), (304, 0));
+}
+
+#[test]
+fn every_document_refers_only_to_what_it_holds() {
+    let index = json(&get("/openapi/v3", None));
+    for path in index["paths"].as_object().unwrap().keys() {
+        let document = get(&format!("/openapi/v3/{path}"), None);
+        let text = String::from_utf8(document.body.clone()).unwrap();
+        let schemas = &json(&document)["components"]["schemas"];
+        for reference in text.split("#/components/schemas/").skip(1) {
+            let name = reference.split('"').next().unwrap();
+            assert!(schemas.get(name).is_some(), "{path} lacks {name}");
+        }
+    }
+}
+
+#[test]
+fn patches_say_that_they_take_field_validation() {
+    // What kubectl looks for before it leaves validation to the server.
+    let document = json(&get("/openapi/v3/apis/apps/v1", None));
+    let patch = &document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]["patch"];
+    assert!(patch["parameters"].as_array().unwrap().iter().any(|parameter| parameter["name"] == "fieldValidation"));
+    assert_eq!(patch["operationId"], "patchAppsV1NamespacedDeployment");
+    assert_eq!(patch["x-kubernetes-group-version-kind"]["kind"], "Deployment");
+    let options = &document["components"]["schemas"]["io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"];
+    assert_eq!(options["x-kubernetes-group-version-kind"][1]["group"], "apps");
+}
+
+#[test]
+fn version_two_is_one_document_without_the_language_of_version_three() {
+    let document = json(&get("/openapi/v2", None));
+    assert_eq!(document["swagger"], "2.0");
+    let spec = &document["definitions"]["io.k8s.api.apps.v1.DeploymentSpec"]["properties"];
+    assert_eq!(spec["strategy"]["$ref"], "#/definitions/io.k8s.api.apps.v1.DeploymentStrategy");
+    assert_eq!(spec["strategy"]["x-kubernetes-patch-strategy"], "retainKeys");
+    let quantity = &document["definitions"]["io.k8s.apimachinery.pkg.api.resource.Quantity"];
+    assert_eq!(*quantity, serde_json::json!({"type": "string"}));
+    let text = document["definitions"].to_string();
+    assert!(!text.contains("\"oneOf\":[") && !text.contains("#/components"));
+}
+
+#[test]
+fn only_json_can_be_had() {
+    let accept = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf";
+    let refused = answer(&table(), "/openapi/v3/api/v1", None, Some(accept), None, Timestamp::UNIX_EPOCH).unwrap();
+    assert_eq!((refused.status, refused.body.len()), (406, 0));
+    let both = format!("{accept},application/json");
+    assert!(answer(&table(), "/openapi/v2", None, Some(&both), None, Timestamp::UNIX_EPOCH).unwrap().status == 200);
+    assert!(answer(&table(), "/openapi/v3/apis/nope/v1", None, None, None, Timestamp::UNIX_EPOCH).is_none());
+}

@@ -1,0 +1,399 @@
+//! One version of a custom resource: how its bodies are read, and its strategy.
+
+use std::{borrow::Cow, sync::Arc};
+
+use serde_json::Value;
+use windlass_api::{Cause, FieldValidation, GroupKind, GroupResource, Status};
+
+use super::{
+    definition::{Definition, DefinitionVersion, ScalePaths},
+    prune,
+    schema::{Field, Schema},
+    validate,
+};
+use crate::{
+    codec::{CustomKind, Decoded, Format, decode_object_meta, go_numbers, sort_keys, strict_error},
+    patch,
+    registry::{
+        Conversion, CustomShape, Effect, Errors, Generation, ResourceInfo, Rules, ScaleRule, Shape, StatusRule, Strategy,
+        SubresourceInfo, Tree,
+    },
+    table::CustomColumn,
+};
+
+/// How bodies of one version are read.
+#[derive(Debug)]
+pub(super) struct CustomType {
+    group: String,
+    version: String,
+    kind: String,
+    storage_version: String,
+    compiled: Arc<Schema>,
+    /// As the definition has it, for OpenAPI.
+    schema: Value,
+    columns: Vec<CustomColumn>,
+    terminating: bool,
+}
+
+/// The rules of one version.
+#[derive(Debug)]
+struct CustomStrategy {
+    rules: Rules,
+    schema: Arc<Schema>,
+    resource: GroupResource,
+    /// The fields that selectors may name.
+    selectable: Vec<String>,
+    scale: Option<ScalePaths>,
+    /// Nothing can be created any more.
+    terminating: bool,
+}
+
+const VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
+const SUBRESOURCE_VERBS: [&str; 3] = ["get", "patch", "update"];
+
+/// The resources that a definition defines: one per served version.
+pub(super) fn resources(definition: &Definition) -> Vec<Arc<ResourceInfo>> {
+    let Some(storage) = definition.storage() else { return Vec::new() };
+    let stored = Arc::new(CustomType::new(definition, storage, &storage.name));
+    let served = definition.versions.iter().filter(|version| version.served);
+    served.map(|version| Arc::new(resource(definition, version, &stored))).collect()
+}
+
+/// The resource of the stored version, served or not.
+pub(super) fn stored_resource(definition: &Definition) -> Option<Arc<ResourceInfo>> {
+    let storage = definition.storage()?;
+    let stored = Arc::new(CustomType::new(definition, storage, &storage.name));
+    Some(Arc::new(resource(definition, storage, &stored)))
+}
+
+fn resource(definition: &Definition, version: &DefinitionVersion, stored: &Arc<CustomType>) -> ResourceInfo {
+    let own = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
+    let (group, names) = (&definition.group, &definition.accepted);
+    let shape = if version.storage {
+        Arc::clone(stored)
+    } else {
+        Arc::new(CustomType::new(definition, version, &stored.storage_version))
+    };
+    let mut subresources = Vec::new();
+    if version.has_status {
+        subresources.push(SubresourceInfo {
+            name: "status".to_owned(),
+            group: group.clone(),
+            version: version.name.clone(),
+            kind: names.kind.clone(),
+            verbs: own(&SUBRESOURCE_VERBS),
+        });
+    }
+    if version.scale.is_some() {
+        subresources.push(SubresourceInfo {
+            name: "scale".to_owned(),
+            group: "autoscaling".to_owned(),
+            version: "v1".to_owned(),
+            kind: "Scale".to_owned(),
+            verbs: own(&SUBRESOURCE_VERBS),
+        });
+    }
+    let strategy = CustomStrategy::new(definition, version, &shape);
+    // Objects written under an earlier state of the definition may need what this one says; before its first change there
+    // are none.
+    let conversion = (!version.storage || definition.generation > 1).then(|| conversion(&shape, stored));
+    ResourceInfo {
+        group: group.clone(),
+        version: version.name.clone(),
+        kind: names.kind.clone(),
+        list_kind: names.list_kind.clone(),
+        plural: names.plural.clone(),
+        singular: names.singular.clone(),
+        short_names: names.short_names.clone(),
+        categories: names.categories.clone(),
+        scope: definition.scope,
+        verbs: own(&VERBS),
+        subresources,
+        prefix: format!("/registry/{group}/{}/", names.plural),
+        shape: Shape::Custom(shape),
+        strategy: Arc::new(strategy),
+        conversion,
+        deprecation: version.deprecation.clone(),
+    }
+}
+
+/// Versions differ in their apiVersion and in what their schemas keep and fill in.
+fn conversion(shown: &Arc<CustomType>, stored: &Arc<CustomType>) -> Conversion {
+    let convert = |target: &Arc<CustomType>| {
+        let target = Arc::clone(target);
+        move |mut object: Value| {
+            target.adopt(&mut object);
+            object
+        }
+    };
+    Conversion {
+        stored: Shape::Custom(Arc::clone(stored) as Arc<dyn CustomShape>),
+        from_stored: Arc::new(convert(shown)),
+        to_stored: Arc::new(convert(stored)),
+    }
+}
+
+// === impl CustomType ===
+
+impl CustomType {
+    fn new(definition: &Definition, version: &DefinitionVersion, storage_version: &str) -> Self {
+        Self {
+            group: definition.group.clone(),
+            version: version.name.clone(),
+            kind: definition.accepted.kind.clone(),
+            storage_version: storage_version.to_owned(),
+            compiled: Arc::new(Schema::compile(&version.schema)),
+            schema: version.schema.clone(),
+            columns: CustomColumn::read_all(&version.columns),
+            terminating: definition.terminating,
+        }
+    }
+
+    fn as_kind(&self) -> CustomKind<'_> {
+        CustomKind { group: &self.group, version: &self.version, kind: &self.kind }
+    }
+
+    /// Makes a stored object one of this version: its apiVersion, its fields, its defaults.
+    fn adopt(&self, object: &mut Value) {
+        if let Some(entries) = object.as_object_mut() {
+            entries.insert("apiVersion".to_owned(), format!("{}/{}", self.group, self.version).into());
+        }
+        prune::prune(object, &self.compiled);
+        prune::drop_nulls(object, &self.compiled);
+        prune::default(object, &self.compiled);
+        sort_keys(object);
+    }
+
+    /// Prunes and orders an object, and gives its metadata the form of the Go type. Returns the paths of unknown fields;
+    /// the error is Go's message.
+    fn settle(&self, object: &mut Value, validation: FieldValidation) -> Result<Vec<String>, String> {
+        let mut warnings = Vec::new();
+        if let Some(metadata) = object.get_mut("metadata") {
+            let decoded = decode_object_meta(metadata, validation)?;
+            warnings.extend(decoded.warnings);
+            *metadata = decoded.value;
+        }
+        let pruned = prune::prune(object, &self.compiled);
+        prune::drop_nulls(object, &self.compiled);
+        warnings.extend(pruned.into_iter().map(|path| format!("unknown field {path:?}")));
+        settle_embedded(object, &self.compiled, "", validation, &mut warnings)?;
+        if validation == FieldValidation::Ignore {
+            warnings.clear();
+        }
+        go_numbers(object);
+        sort_keys(object);
+        Ok(warnings)
+    }
+}
+
+/// Gives the metadata of embedded objects the form of the Go type.
+fn settle_embedded(
+    value: &mut Value,
+    schema: &Schema,
+    path: &str,
+    validation: FieldValidation,
+    warnings: &mut Vec<String>,
+) -> Result<(), String> {
+    match value {
+        Value::Object(entries) => {
+            if schema.embedded
+                && let Some(metadata) = entries.get_mut("metadata")
+            {
+                let decoded = decode_object_meta(metadata, validation)
+                    .map_err(|message| format!("{path}.metadata: Invalid value: {metadata}: {message}"))?;
+                // What is unknown is told with the path of the whole object.
+                let inside = |warning: String| warning.replacen("\"metadata.", &format!("\"{path}.metadata."), 1);
+                warnings.extend(decoded.warnings.into_iter().map(inside));
+                *metadata = decoded.value;
+            }
+            for (name, value) in entries {
+                if let Field::Known(schema) = schema.field(name) {
+                    let below = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                    settle_embedded(value, schema, &below, validation, warnings)?;
+                }
+            }
+        }
+        Value::Array(items) => {
+            if let Some(schema) = &schema.items {
+                for (index, item) in items.iter_mut().enumerate() {
+                    settle_embedded(item, schema, &format!("{path}[{index}]"), validation, warnings)?;
+                }
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+impl CustomShape for CustomType {
+    fn decode(&self, body: &[u8], format: Format, validation: FieldValidation) -> Result<Decoded, Status> {
+        let decoded = self.as_kind().decode(body, format, validation)?;
+        let (mut value, mut warnings) = (decoded.value, decoded.warnings);
+        let kind = value.text(&["kind"]).to_owned();
+        if kind != self.kind {
+            let mut errors = Errors::default();
+            errors.invalid(&crate::registry::Path::new("kind"), &kind, &format!("must be {}", self.kind));
+            let name = value.text(&["metadata", "name"]).to_owned();
+            errors.check(&GroupKind::new(self.group.clone(), kind.clone()), &name)?;
+        }
+        let content_error = |message: &str| Status::from(self.as_kind().content_error(&kind, message));
+        warnings.extend(self.settle(&mut value, validation).map_err(|message| content_error(&message))?);
+        if validation == FieldValidation::Strict && !warnings.is_empty() {
+            return Err(content_error(&strict_error(&warnings)));
+        }
+        Ok(Decoded { value, warnings })
+    }
+
+    fn normalise(&self, value: Value, validation: FieldValidation) -> Result<Decoded, Status> {
+        let mut settled = value.clone();
+        let shown = || crate::codec::go_json(&value);
+        let warnings = self.settle(&mut settled, validation).map_err(|message| patch::invalid(&shown(), &message))?;
+        if validation == FieldValidation::Strict && !warnings.is_empty() {
+            return Err(patch::invalid(&shown(), &strict_error(&warnings)));
+        }
+        Ok(Decoded { value: settled, warnings })
+    }
+
+    fn storage_version(&self) -> &str {
+        &self.storage_version
+    }
+
+    fn columns(&self) -> &[CustomColumn] {
+        &self.columns
+    }
+
+    fn schema(&self) -> &Value {
+        &self.schema
+    }
+
+    fn is_terminating(&self) -> bool {
+        self.terminating
+    }
+}
+
+// === impl CustomStrategy ===
+
+impl CustomStrategy {
+    fn new(definition: &Definition, version: &DefinitionVersion, shape: &CustomType) -> Self {
+        let path = |text: &str| text.split('.').map(str::to_owned).collect::<Vec<_>>();
+        let scale = version.scale.as_ref().map(|scale| ScaleRule {
+            spec_replicas: path(&scale.spec_replicas),
+            status_replicas: path(&scale.status_replicas),
+            selector: scale.selector.as_deref().map(path),
+        });
+        Self {
+            rules: Rules {
+                status: if version.has_status { StatusRule::Reset } else { StatusRule::Plain },
+                status_keeps: &["*"],
+                generation: Generation::Content,
+                unconditional_update: false,
+                scale,
+                ..Rules::COMMON
+            },
+            schema: Arc::clone(&shape.compiled),
+            resource: GroupResource::new(definition.group.clone(), definition.accepted.plural.clone()),
+            selectable: version.selectable.clone(),
+            scale: version.scale.clone(),
+            terminating: definition.terminating,
+        }
+    }
+
+    fn complain(&self, object: &Value, path: &str, errors: &mut Errors) {
+        let mut causes = Vec::new();
+        if path.is_empty() {
+            validate::validate(object, &self.schema, "", "", &mut causes);
+            validate::validate_embedded(object, &self.schema, "", &mut causes);
+        } else if let (Some(value), Some(schema)) = (object.at(&[path]), self.schema.properties.get(path)) {
+            validate::validate(value, schema, path, path, &mut causes);
+            validate::validate_embedded(value, schema, path, &mut causes);
+        }
+        if let Some(scale) = &self.scale {
+            check_scale(object, scale, path, &mut causes);
+        }
+        validate::report(causes, errors);
+    }
+}
+
+/// What the scale subresource reads must be readable. `part` is the only part that is looked at, empty for all.
+fn check_scale(object: &Value, scale: &ScalePaths, part: &str, causes: &mut Vec<Cause>) {
+    for path in [&scale.spec_replicas, &scale.status_replicas] {
+        let steps = path.split('.').collect::<Vec<_>>();
+        if !part.is_empty() && steps.first() != Some(&part) {
+            continue;
+        }
+        let (shown, detail) = match object.at(&steps) {
+            None => continue,
+            Some(Value::Number(number)) => match number.as_i64() {
+                Some(count) if count < 0 => (count, "should be a non-negative integer".to_owned()),
+                Some(_) => continue,
+                None => (0, format!(".{path} accessor error: {number} is of the type float64, expected int64")),
+            },
+            Some(other) => {
+                let (value, kind) = match other {
+                    Value::String(text) => (text.clone(), "string"),
+                    Value::Bool(flag) => (flag.to_string(), "bool"),
+                    Value::Array(_) => (other.to_string(), "[]interface {}"),
+                    _ => (other.to_string(), "map[string]interface {}"),
+                };
+                (0, format!(".{path} accessor error: {value} is of the type {kind}, expected int64"))
+            }
+        };
+        let message = format!("Invalid value: {shown}: {detail}");
+        causes.push(Cause { reason: "FieldValueInvalid".to_owned(), message, field: format!(".{path}") });
+    }
+}
+
+impl Strategy for CustomStrategy {
+    fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    fn default(&self, object: &mut Value) {
+        prune::default(object, &self.schema);
+    }
+
+    fn validate(&self, object: &Value, errors: &mut Errors) {
+        self.complain(object, "", errors);
+    }
+
+    fn validate_status(&self, new: &Value, _old: &Value, errors: &mut Errors) {
+        self.complain(new, "status", errors);
+    }
+
+    fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
+        let known = old.map_or(&[][..], |old| old.items(&["metadata", "finalizers"]));
+        let standard = ["kubernetes", "orphan", "foregroundDeletion"];
+        let finalizers = new.items(&["metadata", "finalizers"]).iter().filter(|finalizer| !known.contains(finalizer));
+        let finalizers = finalizers.filter_map(Value::as_str);
+        let plain = finalizers.filter(|text| !text.contains('/') && !standard.contains(text));
+        plain
+            .map(|text| {
+                format!(
+                    "metadata.finalizers: {text:?}: prefer a domain-qualified finalizer name to avoid accidental conflicts \
+                     with other finalizer writers"
+                )
+            })
+            .collect()
+    }
+
+    fn begin(&self, new: &mut Value, old: Option<&Value>) -> Result<Option<Box<dyn Effect>>, Status> {
+        if self.terminating && old.is_none() {
+            let why = "create not allowed while custom resource definition is terminating";
+            return Err(Status::forbidden(&self.resource, new.text(&["metadata", "name"]), why));
+        }
+        Ok(None)
+    }
+
+    fn field<'v>(&self, object: &'v Value, label: &str) -> Cow<'v, str> {
+        let path = label.split('.').collect::<Vec<_>>();
+        match object.at(&path) {
+            Some(Value::String(text)) => Cow::Borrowed(text),
+            Some(value @ (Value::Number(_) | Value::Bool(_))) => Cow::Owned(value.to_string()),
+            _ => Cow::Borrowed(""),
+        }
+    }
+
+    fn knows_field(&self, label: &str) -> bool {
+        self.selectable.iter().any(|field| field == label)
+    }
+}

@@ -1,0 +1,161 @@
+//! A schema of a custom resource, compiled from the definition's `openAPIV3Schema`.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::registry::Tree;
+
+/// What is known about one value. Built once per definition and version.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Schema {
+    /// `object`, `array`, `string`, `integer`, `number` or `boolean`; empty for any.
+    pub(super) kind: String,
+    pub(super) nullable: bool,
+    pub(super) default: Option<Value>,
+    pub(super) properties: BTreeMap<String, Schema>,
+    /// What is said of fields that are not listed.
+    pub(super) additional: Additional,
+    pub(super) items: Option<Box<Schema>>,
+    pub(super) required: Vec<String>,
+    /// Fields that nothing is said of are kept.
+    pub(super) preserve: bool,
+    /// The value is an object of the API: with apiVersion, kind and metadata.
+    pub(super) embedded: bool,
+    pub(super) int_or_string: bool,
+    pub(super) list: List,
+    pub(super) limits: Limits,
+    pub(super) all_of: Vec<Schema>,
+    pub(super) any_of: Vec<Schema>,
+    pub(super) one_of: Vec<Schema>,
+    pub(super) not: Option<Box<Schema>>,
+}
+
+/// What is said of fields that are not listed.
+#[derive(Clone, Debug, Default)]
+pub(super) enum Additional {
+    /// Nothing: they are pruned.
+    #[default]
+    Unsaid,
+    /// They may be anything; what is below them is pruned.
+    Allowed,
+    /// There must be none.
+    Forbidden,
+    Schema(Box<Schema>),
+}
+
+/// What a list is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum List {
+    #[default]
+    Atomic,
+    Set,
+    /// Of objects that differ in these fields.
+    Map(Vec<String>),
+}
+
+/// Bounds of a value.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Limits {
+    pub(super) format: String,
+    pub(super) choices: Option<Vec<Value>>,
+    pub(super) minimum: Option<Bound>,
+    pub(super) maximum: Option<Bound>,
+    pub(super) multiple_of: Option<f64>,
+    pub(super) min_length: Option<u64>,
+    pub(super) max_length: Option<u64>,
+    pub(super) min_items: Option<u64>,
+    pub(super) max_items: Option<u64>,
+    pub(super) min_properties: Option<u64>,
+    pub(super) max_properties: Option<u64>,
+}
+
+/// One end of a range.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bound {
+    pub(super) at: f64,
+    pub(super) exclusive: bool,
+}
+
+impl Schema {
+    /// Compiles what a definition says; what is not understood says nothing.
+    pub(super) fn compile(schema: &Value) -> Self {
+        let one = |key: &str| schema.at(&[key]).map(|schema| Box::new(Self::compile(schema)));
+        let many = |key: &str| schema.items(&[key]).iter().map(Self::compile).collect();
+        let texts = |key: &str| schema.items(&[key]).iter().filter_map(Value::as_str).map(str::to_owned).collect();
+        Self {
+            kind: schema.text(&["type"]).to_owned(),
+            nullable: schema.flag(&["nullable"]),
+            default: schema.at(&["default"]).cloned(),
+            properties: schema.entries(&["properties"]).map(|(name, s)| (name.clone(), Self::compile(s))).collect(),
+            additional: match schema.at(&["additionalProperties"]) {
+                None => Additional::Unsaid,
+                Some(Value::Bool(true)) => Additional::Allowed,
+                Some(Value::Bool(false)) => Additional::Forbidden,
+                Some(schema) => Additional::Schema(Box::new(Self::compile(schema))),
+            },
+            items: one("items"),
+            required: texts("required"),
+            preserve: schema.flag(&["x-kubernetes-preserve-unknown-fields"]),
+            embedded: schema.flag(&["x-kubernetes-embedded-resource"]),
+            int_or_string: schema.flag(&["x-kubernetes-int-or-string"]),
+            list: match schema.text(&["x-kubernetes-list-type"]) {
+                "set" => List::Set,
+                "map" => List::Map(texts("x-kubernetes-list-map-keys")),
+                _ => List::Atomic,
+            },
+            limits: Limits::compile(schema),
+            all_of: many("allOf"),
+            any_of: many("anyOf"),
+            one_of: many("oneOf"),
+            not: one("not"),
+        }
+    }
+
+    /// What is said of a field: its own schema, or that of additional ones.
+    pub(super) fn field(&self, name: &str) -> Field<'_> {
+        match (self.properties.get(name), &self.additional) {
+            (Some(schema), _) => Field::Known(schema),
+            (None, Additional::Schema(schema)) => Field::Known(schema),
+            (None, Additional::Allowed | Additional::Forbidden) => Field::Any,
+            (None, Additional::Unsaid) => Field::Unknown,
+        }
+    }
+
+    /// Whether a null is to be dropped or replaced rather than kept.
+    pub(super) fn refuses_null(&self) -> bool {
+        !self.nullable
+    }
+}
+
+/// What a schema says of a field.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Field<'s> {
+    Known(&'s Schema),
+    /// It may be there, nothing is said of its content.
+    Any,
+    Unknown,
+}
+
+impl Limits {
+    fn compile(schema: &Value) -> Self {
+        let count = |key: &str| schema.at(&[key]).and_then(Value::as_u64);
+        let bound = |key: &str, exclusive: &str| {
+            let at = schema.at(&[key]).and_then(Value::as_f64)?;
+            Some(Bound { at, exclusive: schema.flag(&[exclusive]) })
+        };
+        Self {
+            format: schema.text(&["format"]).to_owned(),
+            choices: schema.at(&["enum"]).and_then(Value::as_array).cloned(),
+            minimum: bound("minimum", "exclusiveMinimum"),
+            maximum: bound("maximum", "exclusiveMaximum"),
+            multiple_of: schema.at(&["multipleOf"]).and_then(Value::as_f64),
+            min_length: count("minLength"),
+            max_length: count("maxLength"),
+            min_items: count("minItems"),
+            max_items: count("maxItems"),
+            min_properties: count("minProperties"),
+            max_properties: count("maxProperties"),
+        }
+    }
+}

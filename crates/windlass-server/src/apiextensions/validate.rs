@@ -1,0 +1,330 @@
+//! What a schema does not allow, in the words of the real server.
+//!
+//! Patterns, formats other than those of integers, and CEL rules are not checked yet.
+
+use serde_json::{Number, Value};
+use windlass_api::Cause;
+
+use super::schema::{Additional, Bound, List, Schema};
+use crate::{codec::go_quote, registry::Errors};
+
+/// Complains about an object. The first part of a path is left out of messages (not of fields) when it is `hidden`, as
+/// the real server does when it looks at the status alone.
+pub(super) fn validate(value: &Value, schema: &Schema, path: &str, hidden: &str, causes: &mut Vec<Cause>) {
+    Checker { hidden }.value(value, schema, path, causes);
+    duplicates(value, schema, path, causes);
+}
+
+/// Complains about embedded objects that do not say what they are.
+pub(super) fn validate_embedded(value: &Value, schema: &Schema, path: &str, causes: &mut Vec<Cause>) {
+    match value {
+        Value::Object(entries) => {
+            if schema.embedded {
+                for field in ["apiVersion", "kind"] {
+                    if entries.get(field).and_then(Value::as_str).is_none_or(str::is_empty) {
+                        causes.push(cause(&join(path, field), "FieldValueRequired", "Required value".to_owned()));
+                    }
+                }
+            }
+            for (name, value) in entries {
+                if let super::schema::Field::Known(schema) = schema.field(name) {
+                    validate_embedded(value, schema, &join(path, name), causes);
+                }
+            }
+        }
+        Value::Array(items) => {
+            if let Some(schema) = &schema.items {
+                for (index, item) in items.iter().enumerate() {
+                    validate_embedded(item, schema, &format!("{path}[{index}]"), causes);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Hands complaints over to the registry's list.
+pub(super) fn report(causes: Vec<Cause>, errors: &mut Errors) {
+    for cause in causes {
+        errors.add(&crate::registry::Path::new(&cause.field), &cause.reason, cause.message);
+    }
+}
+
+struct Checker<'a> {
+    hidden: &'a str,
+}
+
+impl Checker<'_> {
+    fn value(&self, value: &Value, schema: &Schema, path: &str, causes: &mut Vec<Cause>) {
+        if !self.right_type(value, schema, path, causes) {
+            self.choices(value, schema, path, causes);
+            return;
+        }
+        self.choices(value, schema, path, causes);
+        match value {
+            Value::Object(_) => self.object(value, schema, path, causes),
+            Value::Array(items) => self.array(items, schema, path, causes),
+            Value::String(text) => self.string(text, schema, path, causes),
+            Value::Number(number) => self.number(number, schema, path, causes),
+            Value::Null | Value::Bool(_) => {}
+        }
+        self.junctions(value, schema, path, causes);
+    }
+
+    /// How a path is named in messages.
+    fn named<'p>(&self, path: &'p str) -> &'p str {
+        path.strip_prefix(self.hidden).map_or(path, |rest| rest.strip_prefix('.').unwrap_or(rest))
+    }
+
+    fn right_type(&self, value: &Value, schema: &Schema, path: &str, causes: &mut Vec<Cause>) -> bool {
+        let (found, is_integer) = match value {
+            Value::Null if schema.nullable => return true,
+            Value::Null => ("null", false),
+            Value::Bool(_) => ("boolean", false),
+            Value::Number(number) if integral(number) => ("integer", true),
+            Value::Number(_) => ("number", false),
+            Value::String(_) => ("string", false),
+            Value::Array(_) => ("array", false),
+            Value::Object(_) => ("object", false),
+        };
+        let expected = match schema.kind.as_str() {
+            _ if schema.int_or_string => "integer,string",
+            "" => return true,
+            kind => kind,
+        };
+        let fits = expected.split(',').any(|kind| kind == found || (kind == "number" && is_integer));
+        if fits {
+            return true;
+        }
+        let message = format!("Invalid value: \"{found}\": {} in body must be of type {expected}: \"{found}\"", self.named(path));
+        causes.push(cause(path, "FieldValueTypeInvalid", message));
+        if expected == "integer" && found == "number" {
+            let message = format!("Checked value must be of type integer (default format) in {}", self.named(path));
+            causes.push(nowhere(&message));
+        }
+        false
+    }
+
+    fn choices(&self, value: &Value, schema: &Schema, path: &str, causes: &mut Vec<Cause>) {
+        let Some(choices) = &schema.limits.choices else { return };
+        if (value.is_null() && schema.nullable) || choices.iter().any(|choice| equal(choice, value)) {
+            return;
+        }
+        let supported = choices.iter().map(|choice| match choice {
+            Value::String(text) => go_quote(text),
+            other => go_quote(&other.to_string()),
+        });
+        let supported = supported.collect::<Vec<_>>().join(", ");
+        let message = format!("Unsupported value: {}: supported values: {supported}", shown(value));
+        causes.push(cause(path, "FieldValueNotSupported", message));
+    }
+
+    fn object(&self, value: &Value, schema: &Schema, path: &str, causes: &mut Vec<Cause>) {
+        let Value::Object(entries) = value else { return };
+        let (count, limits) = (entries.len() as u64, &schema.limits);
+        if let Some(least) = limits.min_properties.filter(|least| count < *least) {
+            let detail = format!("{} in body should have at least {least} properties", self.named(path));
+            causes.push(invalid(path, &count.to_string(), &detail));
+        }
+        if let Some(most) = limits.max_properties.filter(|most| count > *most) {
+            causes.push(too_many(path, count, most));
+        }
+        for name in &schema.required {
+            if !entries.contains_key(name) {
+                causes.push(cause(&join(path, name), "FieldValueRequired", "Required value".to_owned()));
+            }
+        }
+        for (name, value) in entries {
+            let below = join(path, name);
+            match (schema.properties.get(name), &schema.additional) {
+                (Some(schema), _) => self.value(value, schema, &below, causes),
+                (None, Additional::Schema(schema)) => self.value(value, schema, &below, causes),
+                (None, Additional::Forbidden) => {
+                    let detail = format!("{} in body is a forbidden property", self.named(&below));
+                    causes.push(invalid(path, &go_quote(name), &detail));
+                }
+                (None, Additional::Unsaid | Additional::Allowed) => {}
+            }
+        }
+    }
+
+    fn array(&self, items: &[Value], schema: &Schema, path: &str, causes: &mut Vec<Cause>) {
+        let (count, limits) = (items.len() as u64, &schema.limits);
+        if let Some(least) = limits.min_items.filter(|least| count < *least) {
+            let detail = format!("{} in body should have at least {least} items", self.named(path));
+            causes.push(invalid(path, &count.to_string(), &detail));
+        }
+        if let Some(most) = limits.max_items.filter(|most| count > *most) {
+            causes.push(too_many(path, count, most));
+        }
+        if let Some(schema) = &schema.items {
+            for (index, item) in items.iter().enumerate() {
+                self.value(item, schema, &format!("{path}[{index}]"), causes);
+            }
+        }
+    }
+
+    fn string(&self, text: &str, schema: &Schema, path: &str, causes: &mut Vec<Cause>) {
+        let count = text.chars().count() as u64;
+        if let Some(most) = schema.limits.max_length.filter(|most| count > *most) {
+            causes.push(cause(path, "FieldValueTooLong", format!("Too long: may not be more than {most} bytes")));
+        }
+        if let Some(least) = schema.limits.min_length.filter(|least| count < *least) {
+            let detail = format!("{} in body should be at least {least} chars long", self.named(path));
+            causes.push(invalid(path, &go_quote(text), &detail));
+        }
+    }
+
+    fn number(&self, number: &Number, schema: &Schema, path: &str, causes: &mut Vec<Cause>) {
+        let limits = &schema.limits;
+        let Some(value) = number.as_f64() else { return };
+        if limits.format == "int32" && number.as_i64().is_some_and(|integer| i32::try_from(integer).is_err()) {
+            let message = format!("Checked value must be of type integer with format int32 in {}", self.named(path));
+            causes.push(nowhere(&message));
+        }
+        let mut complain = |what: &str| {
+            let detail = format!("{} in body should be {what}", self.named(path));
+            causes.push(invalid(path, &number.to_string(), &detail));
+        };
+        // An integer is compared with the integer part of a bound, as Go does.
+        let bound = |bound: Option<Bound>| {
+            bound.map(|bound| Bound { at: if number.is_f64() { bound.at } else { bound.at.trunc() }, ..bound })
+        };
+        if let Some(step) = limits.multiple_of
+            && (value / step).fract() != 0.0
+        {
+            complain(&format!("a multiple of {step}"));
+        }
+        match bound(limits.maximum) {
+            Some(Bound { at, exclusive: true }) if value >= at => complain(&format!("less than {at}")),
+            Some(Bound { at, exclusive: false }) if value > at => complain(&format!("less than or equal to {at}")),
+            _ => {}
+        }
+        match bound(limits.minimum) {
+            Some(Bound { at, exclusive: true }) if value <= at => complain(&format!("greater than {at}")),
+            Some(Bound { at, exclusive: false }) if value < at => complain(&format!("greater than or equal to {at}")),
+            _ => {}
+        }
+    }
+
+    fn junctions(&self, value: &Value, schema: &Schema, path: &str, causes: &mut Vec<Cause>) {
+        let name = self.named(path);
+        let complaints = |schema: &Schema| {
+            let mut causes = Vec::new();
+            self.value(value, schema, path, &mut causes);
+            causes
+        };
+        // What the best alternative lacks is told as well; of equally good ones the first.
+        let best = |all: &[Vec<Cause>]| all.iter().min_by_key(|causes| causes.len()).cloned().unwrap_or_default();
+        if !schema.any_of.is_empty() {
+            let all = schema.any_of.iter().map(complaints).collect::<Vec<_>>();
+            if !all.iter().any(Vec::is_empty) {
+                causes.push(nowhere(&format!("\"{name}\" must validate at least one schema (anyOf)")));
+                causes.extend(best(&all));
+            }
+        }
+        if !schema.one_of.is_empty() {
+            let all = schema.one_of.iter().map(complaints).collect::<Vec<_>>();
+            let only_one = format!("\"{name}\" must validate one and only one schema (oneOf)");
+            match all.iter().filter(|causes| causes.is_empty()).count() {
+                1 => {}
+                0 => {
+                    causes.push(nowhere(&format!("{only_one}. Found none valid")));
+                    causes.extend(best(&all));
+                }
+                several => causes.push(nowhere(&format!("{only_one}. Found {several} valid alternatives"))),
+            }
+        }
+        if !schema.all_of.is_empty() {
+            let all = schema.all_of.iter().map(complaints).collect::<Vec<_>>();
+            let valid = all.iter().filter(|causes| causes.is_empty()).count();
+            if valid < all.len() {
+                let none = if valid == 0 { ". None validated" } else { "" };
+                causes.extend(all.into_iter().flatten());
+                causes.push(nowhere(&format!("\"{name}\" must validate all the schemas (allOf){none}")));
+            }
+        }
+        if schema.not.as_deref().is_some_and(|schema| complaints(schema).is_empty()) {
+            causes.push(nowhere(&format!("\"{name}\" must not validate the schema (not)")));
+        }
+    }
+}
+
+/// Complains about items that must differ and do not.
+fn duplicates(value: &Value, schema: &Schema, path: &str, causes: &mut Vec<Cause>) {
+    match value {
+        Value::Object(entries) => {
+            for (name, value) in entries {
+                if let super::schema::Field::Known(schema) = schema.field(name) {
+                    duplicates(value, schema, &join(path, name), causes);
+                }
+            }
+        }
+        Value::Array(items) => {
+            let key = |item: &Value| match &schema.list {
+                List::Atomic => None,
+                List::Set => Some(item.clone()),
+                List::Map(keys) => {
+                    let fields = keys.iter().filter_map(|key| Some((key.clone(), item.get(key)?.clone())));
+                    item.is_object().then(|| fields.collect::<serde_json::Map<_, _>>().into())
+                }
+            };
+            let keys = items.iter().map(key).collect::<Vec<_>>();
+            for (index, key) in keys.iter().enumerate() {
+                if let Some(key) = key
+                    && keys[..index].iter().flatten().any(|earlier| earlier == key)
+                {
+                    let message = format!("Duplicate value: {}", shown(key));
+                    causes.push(cause(&format!("{path}[{index}]"), "FieldValueDuplicate", message));
+                }
+            }
+            if let Some(schema) = &schema.items {
+                for (index, item) in items.iter().enumerate() {
+                    duplicates(item, schema, &format!("{path}[{index}]"), causes);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+// === small helpers ===
+
+/// Whether Go takes a JSON number for an integer.
+fn integral(number: &Number) -> bool {
+    const LIMIT: f64 = 9_223_372_036_854_775_808.0;
+    number.is_i64() || number.is_f64() && number.as_f64().is_some_and(|float| float.fract() == 0.0 && float.abs() < LIMIT)
+}
+
+fn equal(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Number(a), Value::Number(b)) => a.as_f64() == b.as_f64(),
+        _ => a == b,
+    }
+}
+
+fn join(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}
+
+fn shown(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), go_quote)
+}
+
+fn cause(field: &str, reason: &str, message: String) -> Cause {
+    Cause { reason: reason.to_owned(), message, field: field.to_owned() }
+}
+
+fn invalid(field: &str, shown: &str, detail: &str) -> Cause {
+    cause(field, "FieldValueInvalid", format!("Invalid value: {shown}: {detail}"))
+}
+
+fn too_many(field: &str, count: u64, most: u64) -> Cause {
+    let plural = if most == 1 { "" } else { "s" };
+    cause(field, "FieldValueTooMany", format!("Too many: {count}: must have at most {most} item{plural}"))
+}
+
+/// A complaint that is about no field.
+fn nowhere(detail: &str) -> Cause {
+    invalid("<nil>", "\"\"", detail)
+}
