@@ -100,7 +100,10 @@ async fn malformed_json_is_a_bad_request() {
         let wrong_type = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"a":1}}"#;
         let (code, reason, text) = send(&target.client, Method::POST, MAPS, wrong_type).await.status();
         assert_eq!((code, &*reason), (400, "BadRequest"));
-        assert!(text.contains("json: cannot unmarshal number into Go struct field ConfigMap.data of type string"), "{text}");
+        assert!(
+            text.contains("json: cannot unmarshal number into Go struct field ConfigMap.data of type string"),
+            "{text}"
+        );
         target
     })
     .await;
@@ -161,7 +164,8 @@ async fn a_body_of_ten_megabytes_is_too_large() {
 async fn a_client_killed_in_the_middle_of_a_watch_is_no_trouble() {
     on_each_target(|target| async {
         let mut connection = connect(&target).await;
-        let request = format!("GET {MAPS}?watch=true HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\n\r\n", token(&target));
+        let request =
+            format!("GET {MAPS}?watch=true HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\n\r\n", token(&target));
         connection.write_all(request.as_bytes()).await.unwrap();
         let head = read_until(&mut connection, "\r\n\r\n").await;
         assert!(head.starts_with("HTTP/1.1 200"), "{head}");
@@ -178,12 +182,16 @@ async fn half_a_request_is_no_trouble() {
     on_each_target(|target| async {
         let name = unique("half");
         let body = config_map(&name);
-        for cut in ["GET /api/v1/na", "POST", &format!(
-            "POST {MAPS} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nContent-Length: {}\r\n\r\n{}",
-            token(&target),
-            body.len(),
-            &body[..body.len() / 2]
-        )] {
+        for cut in [
+            "GET /api/v1/na",
+            "POST",
+            &format!(
+                "POST {MAPS} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nContent-Length: {}\r\n\r\n{}",
+                token(&target),
+                body.len(),
+                &body[..body.len() / 2]
+            ),
+        ] {
             let mut connection = connect(&target).await;
             connection.write_all(cut.as_bytes()).await.unwrap();
             connection.flush().await.unwrap();

@@ -7,7 +7,10 @@ use std::{collections::HashSet, sync::Arc};
 
 use k8s_openapi::api::core::v1::Namespace;
 use parking_lot::Mutex;
-use tokio::{sync::oneshot, task::JoinHandle};
+use tokio::{
+    sync::{Mutex as AsyncMutex, MutexGuard, oneshot},
+    task::JoinHandle,
+};
 use windlass_api::{ListWatch, ObjectExt};
 use windlass_client::Client;
 use windlass_controllers::Controllers;
@@ -26,8 +29,12 @@ enum Step {
     Succeeded { controller: String, key: String },
 }
 
+/// Two sets of the same controllers on one cluster would work against each other, and the real cluster is shared.
+static ONE_SET: AsyncMutex<()> = AsyncMutex::const_new(());
+
 /// Controllers under observation, on one target.
 struct Observed {
+    _only: MutexGuard<'static, ()>,
     steps: Arc<Mutex<Vec<Step>>>,
     /// The resources that were watched, however often.
     watched: Arc<Mutex<HashSet<String>>>,
@@ -37,7 +44,8 @@ struct Observed {
 
 impl Observed {
     /// Starts controllers; `prepare` may ask the manager for caches of its own.
-    fn start<T>(client: &Client, controllers: &Controllers, prepare: impl FnOnce(&Manager) -> T) -> (Self, T) {
+    async fn start<T>(client: &Client, controllers: &Controllers, prepare: impl FnOnce(&Manager) -> T) -> (Self, T) {
+        let only = ONE_SET.lock().await;
         let steps = Arc::new(Mutex::new(Vec::new()));
         let watched = Arc::new(Mutex::new(HashSet::new()));
         let source = {
@@ -56,7 +64,7 @@ impl Observed {
         controllers.add_to(&mut manager);
         let (stop, stopped) = oneshot::channel::<()>();
         let running = tokio::spawn(manager.run(async { drop(stopped.await) }));
-        (Self { steps, watched, stop, running }, prepared)
+        (Self { _only: only, steps, watched, stop, running }, prepared)
     }
 
     fn steps(&self) -> Vec<Step> {

@@ -47,7 +47,7 @@ fn controllers() -> Controllers {
 async fn keep(target: &Target) {
     let ns = namespace(target, "eight").await;
     let client = &target.client;
-    let (observed, ()) = Observed::start(client, &controllers(), |_| ());
+    let (observed, ()) = Observed::start(client, &controllers(), |_| ()).await;
     client.create(&deployment(&ns)).await.unwrap();
 
     // Eight pods run, on simulated nodes, and the status says so.
@@ -93,7 +93,7 @@ async fn keep(target: &Target) {
 async fn roll(target: &Target) {
     let ns = namespace(target, "roll").await;
     let client = &target.client;
-    let (observed, ()) = Observed::start(client, &controllers(), |_| ());
+    let (observed, ()) = Observed::start(client, &controllers(), |_| ()).await;
     client.create(&deployment(&ns)).await.unwrap();
     eventually("eight replicas are available", || available(client, &ns, REPLICAS)).await;
 
@@ -111,7 +111,8 @@ async fn roll(target: &Target) {
     eventually("the rollout is complete", complete).await;
     let rolled = client.get::<Deployment>("web").within(&ns).await.unwrap();
     assert_eq!(rolled.annotations()["deployment.kubernetes.io/revision"], "2");
-    let progressing = rolled.status.unwrap().conditions.unwrap().into_iter().find(|it| it.type_ == "Progressing").unwrap();
+    let progressing =
+        rolled.status.unwrap().conditions.unwrap().into_iter().find(|it| it.type_ == "Progressing").unwrap();
     assert_eq!(progressing.reason.as_deref(), Some("NewReplicaSetAvailable"));
     assert_eq!(client.list::<ReplicaSet>().within(&ns).await.unwrap().len(), 2, "the old one is kept");
 

@@ -44,15 +44,18 @@ async fn walk_through(target: &Target) {
             }
             let replicas = |set: &ReplicaSet| set.spec.as_ref().and_then(|spec| spec.replicas);
             let in_namespace = store.within(ns.as_str()).list();
-            let cached = in_namespace.iter().find(|set| set.key() == new.key()).and_then(|set| replicas(&*set.get().ok()?));
+            let cached =
+                in_namespace.iter().find(|set| set.key() == new.key()).and_then(|set| replicas(&*set.get().ok()?));
             updates.lock().push(Update { replicas: new.get().ok().and_then(|set| replicas(&set)), cached });
         })
-    });
+    })
+    .await;
 
     // Two replicas, and the loop at rest.
     client.create(&replica_set(&ns)).await.unwrap();
     let key = format!("{ns}/rs-a");
-    eventually("two replicas in the status", || async { (status_replicas(client, &ns).await == 2).then_some(()) }).await;
+    eventually("two replicas in the status", || async { (status_replicas(client, &ns).await == 2).then_some(()) })
+        .await;
     let before = pods(client, &ns).await;
     assert_eq!(before.len(), 2);
 
@@ -90,7 +93,10 @@ async fn walk_through(target: &Target) {
     assert_eq!(new.len(), 1, "exactly one pod is created");
     assert!(new[0].is_controlled_by(&set));
     let owner = new[0].controller().unwrap();
-    assert_eq!((owner.kind.as_str(), owner.name.as_str(), owner.block_owner_deletion), ("ReplicaSet", "rs-a", Some(true)));
+    assert_eq!(
+        (owner.kind.as_str(), owner.name.as_str(), owner.block_owner_deletion),
+        ("ReplicaSet", "rs-a", Some(true))
+    );
 
     // (f) The new pod's arrival becomes the key of its owner.
     let name = new[0].name().to_owned();
@@ -107,7 +113,8 @@ async fn walk_through(target: &Target) {
         observed.position(by_pod, |step| matches!(step, Step::Succeeded { key: of, .. } if *of == key))
     })
     .await;
-    eventually("three replicas in the status", || async { (status_replicas(client, &ns).await == 3).then_some(()) }).await;
+    eventually("three replicas in the status", || async { (status_replicas(client, &ns).await == 3).then_some(()) })
+        .await;
     let set = client.get::<ReplicaSet>("rs-a").within(&ns).await.unwrap();
     assert_eq!(set.status.unwrap().observed_generation, set.metadata.generation);
     assert_eq!(pods(client, &ns).await.len(), 3, "and no pod too many");
