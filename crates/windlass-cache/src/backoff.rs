@@ -28,7 +28,7 @@ impl Default for Backoff {
             factor: 2.0,
             limit: Duration::from_secs(30),
             jitter: 1.0,
-            reset_after: Duration::from_secs(120),
+            reset_after: Duration::from_mins(2),
         }
     }
 }
@@ -68,7 +68,7 @@ mod tests {
         let start = Instant::now();
         let seconds: Vec<_> = (0..8).map(|_| delays.next(start, &entropy).as_secs_f64()).collect();
         assert_eq!(seconds, [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0]);
-        assert_eq!(delays.next(start + Duration::from_secs(120), &entropy), Duration::from_secs(30));
+        assert_eq!(delays.next(start + Duration::from_mins(2), &entropy), Duration::from_secs(30));
         assert_eq!(delays.next(start + Duration::from_secs(241), &entropy), Duration::from_millis(800));
     }
 

@@ -293,7 +293,7 @@ mod tests {
         assert_eq!((fake.open_streams(), secrets.is_stopped()), (0, true));
         let late = factory.select::<Secret>(Selection::default().within("n"));
         factory.start();
-        tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+        tokio::time::sleep(std::time::Duration::from_mins(1)).await;
         assert!(!late.has_synced().is_synced());
         assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), 0);
     }

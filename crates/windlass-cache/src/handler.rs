@@ -93,7 +93,18 @@ impl<K, F: FnMut(Notification<K>) + Send + 'static> Handler<K> for F {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[must_use]
 pub struct HandlerOptions {
-    pub(crate) resync: Option<Option<Duration>>,
+    pub(crate) resync: Resync,
+}
+
+/// Which resync period a handler has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Resync {
+    /// The informer's.
+    #[default]
+    Inherited,
+    /// None.
+    Never,
+    Every(Duration),
 }
 
 /// A handler that was added to an informer. Dropping this does not remove it.
@@ -183,12 +194,12 @@ impl<K> fmt::Debug for Deleted<K> {
 impl HandlerOptions {
     /// Shows the handler every object again, as an update without a change, once per `period`; at least 1 s.
     pub fn resync(self, period: Duration) -> Self {
-        Self { resync: Some(Some(period)) }
+        Self { resync: Resync::Every(period) }
     }
 
     /// Never, whatever the informer's default is.
     pub fn no_resync(self) -> Self {
-        Self { resync: Some(None) }
+        Self { resync: Resync::Never }
     }
 }
 

@@ -196,7 +196,9 @@ impl<K> Indexer<K> {
             self.namespaces.add(at, namespace);
         }
         for (postings, values) in self.indices.iter_mut().zip(&values) {
-            values.iter().for_each(|value| postings.add(at, value));
+            for value in values {
+                postings.add(at, value);
+            }
         }
         self.slots[at as usize] = Some(Slot { object, values });
         let (slots, hasher) = (&self.slots, &self.hasher);
@@ -218,7 +220,9 @@ impl<K> Indexer<K> {
             self.namespaces.remove(at, namespace);
         }
         for (postings, values) in self.indices.iter_mut().zip(&slot.values) {
-            values.iter().for_each(|value| postings.remove(at, value));
+            for value in values {
+                postings.remove(at, value);
+            }
         }
         Some(slot.object)
     }
@@ -230,10 +234,11 @@ impl<K> Indexer<K> {
     /// Adds an index; `values` says for each object, in the order of [`Self::iter`], what its values are.
     pub(crate) fn add_index(&mut self, name: Arc<str>, values: Vec<Vec<Arc<str>>>) {
         let mut postings = Postings::default();
-        let occupied = self.slots.iter_mut().enumerate().filter_map(|(at, slot)| Some((at, slot.as_mut()?)));
+        let occupied = (0..).zip(&mut self.slots).filter_map(|(at, slot)| Some((at, slot.as_mut()?)));
         for ((at, slot), values) in occupied.zip(values) {
-            // A slot's number fits, or it would not have been made.
-            values.iter().for_each(|value| postings.add(at as u32, value));
+            for value in &values {
+                postings.add(at, value);
+            }
             slot.values = std::mem::take(&mut slot.values).into_iter().chain([values]).collect();
         }
         self.indices.push(postings);

@@ -36,7 +36,7 @@ use self::{
 use crate::{
     error::{AddIndexError, InformerError},
     event_queue::{EventQueue, InOrder},
-    handler::{Handler, HandlerOptions, Registration, RegistrationHandle},
+    handler::{Handler, HandlerOptions, Registration, RegistrationHandle, Resync},
     indexer::Index,
     lister::Lister,
     options::{InformerOptions, Reporter},
@@ -158,7 +158,11 @@ impl<K: Object> SharedInformer<K> {
         let listener = NewListener {
             id,
             handler: Box::new(handler),
-            resync: options.resync.unwrap_or(self.shared.options.resync),
+            resync: match options.resync {
+                Resync::Inherited => self.shared.options.resync,
+                Resync::Never => None,
+                Resync::Every(period) => Some(period),
+            },
             removed: Arc::clone(&removed),
             synced,
             ended: ended_sender,
@@ -190,7 +194,7 @@ impl<K: Object> SharedInformer<K> {
             // Nothing is stored yet, so that no user code runs here.
             Phase::New(fresh) => return fresh.writer.add_index(index),
             Phase::Running(commands) => {
-                commands.send(Command::Index(index, reply)).map_err(|_| AddIndexError::Stopped(Stopped))?
+                commands.send(Command::Index(index, reply)).map_err(|_| AddIndexError::Stopped(Stopped))?;
             }
             Phase::Stopped => return Err(AddIndexError::Stopped(Stopped)),
         }

@@ -42,7 +42,7 @@ pub enum InitialSync {
 }
 
 /// Servers end watches themselves; shorter ones than this would only cost requests.
-const MIN_WATCH_TIMEOUT: Duration = Duration::from_secs(5 * 60);
+const MIN_WATCH_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// How many deltas may wait between reflector and store: enough to smooth bursts, few enough to slow the watch down
 /// before they cost memory.

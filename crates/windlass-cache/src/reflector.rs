@@ -315,7 +315,7 @@ impl<K: Send + Sync + 'static> Reflector<K> {
         self.aside.insert(object.key().clone(), object);
     }
 
-    fn watch_failed(&mut self, stage: Stage, error: ListWatchError, state: &State) -> Input {
+    fn watch_failed(&mut self, when: Stage, error: ListWatchError, state: &State) -> Input {
         let failure = failure_of(&error);
         if matches!((state, failure), (State::Streaming { .. }, Failure::Other)) {
             // It is not an error that a server cannot begin a watch with the present state.
@@ -325,7 +325,7 @@ impl<K: Send + Sync + 'static> Reflector<K> {
             self.report_watch(error);
         }
         self.close_watch();
-        Input::WatchFailed(stage, failure)
+        Input::WatchFailed(when, failure)
     }
 
     fn watch_closed(&mut self) -> Input {

@@ -76,11 +76,18 @@ struct Server {
     /// With the version of each object's last change.
     objects: BTreeMap<String, (u64, Value)>,
     history: Vec<Logged>,
-    watches: Vec<mpsc::UnboundedSender<Result<RawEvent, ListWatchError>>>,
+    watches: Vec<OpenWatch>,
+    holds_initial_end: bool,
     failures: Vec<(Verb, ListWatchError)>,
     watch_list: WatchList,
     page_size: Option<usize>,
     requests: Vec<Request>,
+}
+
+struct OpenWatch {
+    events: mpsc::UnboundedSender<Result<RawEvent, ListWatchError>>,
+    /// Whether the bookmark that ends the present state is still to come.
+    awaits_initial_end: bool,
 }
 
 struct Logged {
@@ -165,7 +172,7 @@ impl FakeListWatch {
     pub fn break_connections(&self) {
         for watch in std::mem::take(&mut self.server.lock().watches) {
             // Whoever has gone away does not mind.
-            let _ = watch.send(Err(ListWatchError::Transport("connection reset".into())));
+            let _ = watch.events.send(Err(ListWatchError::Transport("connection reset".into())));
         }
     }
 
@@ -193,6 +200,24 @@ impl FakeListWatch {
     /// Whether watches can begin with the present state. They can by default.
     pub fn watch_list(&self, support: WatchList) {
         self.server.lock().watch_list = support;
+    }
+
+    /// Keeps back the bookmark that ends the present state, from now on.
+    pub fn hold_initial_end(&self) {
+        self.server.lock().holds_initial_end = true;
+    }
+
+    /// Sends the bookmarks that were kept back, and keeps none from now on.
+    pub fn send_initial_end(&self) {
+        let mut server = self.server.lock();
+        server.holds_initial_end = false;
+        let end = bookmark(server.version, true);
+        for watch in &mut server.watches {
+            if std::mem::take(&mut watch.awaits_initial_end) {
+                // Whoever has gone away does not mind.
+                let _ = watch.events.send(Ok(end.clone()));
+            }
+        }
     }
 
     /// Answers lists in pages of at most so many objects, whatever is asked.
@@ -245,7 +270,7 @@ impl ListWatch for FakeListWatch {
         &self,
         options: ListOptions,
     ) -> BoxFuture<'_, Result<BoxStream<'static, Result<ListItem, ListWatchError>>, ListWatchError>> {
-        let items = self.server.lock().list(options);
+        let items = self.server.lock().list(&options);
         let stream = items.map(|items| self.counted(stream::iter(items.into_iter().map(Ok))));
         async move { stream }.boxed()
     }
@@ -280,7 +305,7 @@ impl fmt::Debug for FakeListWatch {
 // === impl Server ===
 
 impl Server {
-    fn list(&mut self, options: ListOptions) -> Result<Vec<ListItem>, ListWatchError> {
+    fn list(&mut self, options: &ListOptions) -> Result<Vec<ListItem>, ListWatchError> {
         self.requests.push(Request::List(options.clone()));
         self.check(Verb::List)?;
         let wanted = options.resource_version.as_deref().unwrap_or_default().parse().unwrap_or(0);
@@ -331,7 +356,7 @@ impl Server {
             for (_, object) in self.objects.values() {
                 send(RawEvent { event_type: EventType::Added, body: object.to_string().into() });
             }
-            if initial {
+            if initial && !self.holds_initial_end {
                 send(bookmark(self.version, true));
             }
         } else if from < self.oldest {
@@ -346,7 +371,7 @@ impl Server {
                 send(logged.event.clone());
             }
         }
-        self.watches.push(sender);
+        self.watches.push(OpenWatch { events: sender, awaits_initial_end: initial && self.holds_initial_end });
         Ok(receiver)
     }
 
@@ -364,7 +389,7 @@ impl Server {
     }
 
     fn send(&mut self, event: &RawEvent) {
-        self.watches.retain(|watch| watch.send(Ok(event.clone())).is_ok());
+        self.watches.retain(|watch| watch.events.send(Ok(event.clone())).is_ok());
     }
 }
 

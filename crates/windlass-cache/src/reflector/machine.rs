@@ -205,101 +205,108 @@ impl Machine {
     /// The next state, and what to do in it. An input that cannot come in a state leads to `Waiting`.
     #[must_use]
     pub(crate) fn step(mut self, input: Input) -> (Self, Effect) {
-        let state = std::mem::replace(&mut self.state, State::Waiting(Next::Sync));
-        let (next, effect) = match (state, input) {
+        let current = std::mem::replace(&mut self.state, State::Waiting(Next::Sync));
+        let (next, effect) = match (current, input) {
             (State::Waiting(Next::Sync), Input::Elapsed) => self.sync(),
             (State::Waiting(Next::Watch), Input::Elapsed) => self.watch(),
+            (State::Streaming { from }, input) => self.streaming(from, input),
+            (State::Listing { from, page }, Input::PageEnded(meta)) => self.page_ended(from, page, meta),
+            (State::Listing { from, page }, Input::ListFailed(failure)) => self.list_failed(from, &page, failure),
+            (State::Watching { catching_up }, input) => self.watching(catching_up, input),
+            _ => start_over(),
+        };
+        self.state = next;
+        (self, effect)
+    }
 
-            (State::Streaming { from }, Input::Event { event_type, version, ends_initial }) => {
-                if ends_initial {
-                    let (state, then) = (State::Watching { catching_up: false }, Then::Continue);
-                    return self.synced_at(version, |_| (state, then));
-                }
-                (
-                    State::Streaming { from },
-                    match event_type {
-                        EventType::Added | EventType::Modified => Effect::Collect,
-                        EventType::Deleted => Effect::Discard,
-                        EventType::Bookmark | EventType::Error => Effect::Continue,
-                    },
-                )
+    fn streaming(&mut self, from: Option<ResourceVersion>, input: Input) -> (State, Effect) {
+        match input {
+            Input::Event { version, ends_initial: true, .. } => {
+                self.synced = Some(version.clone());
+                self.unavailable = false;
+                (State::Watching { catching_up: false }, Effect::Replace { version, then: Then::Continue })
             }
-            (State::Streaming { from }, Input::WatchFailed(stage, failure)) => match (failure, stage) {
-                (Failure::Expired | Failure::TooLarge, _) if from.is_some() => {
+            Input::Event { event_type, .. } => {
+                let effect = match event_type {
+                    EventType::Added | EventType::Modified => Effect::Collect,
+                    EventType::Deleted => Effect::Discard,
+                    EventType::Bookmark | EventType::Error => Effect::Continue,
+                };
+                (State::Streaming { from }, effect)
+            }
+            Input::WatchFailed(_, failure) => match failure {
+                Failure::Expired | Failure::TooLarge if from.is_some() => {
                     self.unavailable = true;
                     self.stream()
                 }
-                (Failure::TooManyRequests(after), _) => wait(Next::Sync, after),
-                (Failure::Refused, _) => wait(Next::Sync, None),
-                _ => self.list(),
+                Failure::TooManyRequests(after) => wait(Next::Sync, after),
+                Failure::Refused => wait(Next::Sync, None),
+                Failure::Expired | Failure::TooLarge | Failure::Other => self.list(),
             },
-            (State::Streaming { .. }, Input::WatchClosed(Length::VeryShort)) => self.list(),
-            (State::Streaming { .. }, Input::WatchClosed(Length::Normal)) => wait(Next::Sync, None),
+            Input::WatchClosed(Length::VeryShort) => self.list(),
+            Input::WatchClosed(Length::Normal) => wait(Next::Sync, None),
+            _ => start_over(),
+        }
+    }
 
-            (State::Listing { from, page }, Input::PageEnded(meta)) => {
-                let version = match page {
-                    Page::Later(first) => first,
-                    Page::First | Page::Whole => meta.resource_version,
-                };
-                match meta.continue_token {
-                    None => {
-                        return self.synced_at(version, |machine| {
-                            let (state, options) = machine.watch_from();
-                            (state, Then::Watch(options))
-                        });
-                    }
-                    Some(token) => {
-                        self.paged |= from.as_ref().is_some_and(|from| from.as_str() == "0");
-                        let limit = self.limit(from.as_ref());
-                        let options = ListOptions { limit, continue_token: Some(token), ..self.list_options() };
-                        (State::Listing { from, page: Page::Later(version) }, Effect::List(options))
-                    }
-                }
-            }
-            (State::Listing { from, page: Page::Later(_) }, Input::ListFailed(Failure::Expired)) => {
-                let options =
-                    ListOptions { resource_version: from.as_ref().map(ToString::to_string), ..self.list_options() };
+    fn page_ended(&mut self, from: Option<ResourceVersion>, page: Page, meta: ListMeta) -> (State, Effect) {
+        let version = match page {
+            Page::Later(first) => first,
+            Page::First | Page::Whole => meta.resource_version,
+        };
+        if let Some(token) = meta.continue_token {
+            self.paged |= from.as_ref().is_some_and(|from| from.as_str() == "0");
+            let limit = self.limit(from.as_ref());
+            let options = ListOptions { limit, continue_token: Some(token), ..self.list_options() };
+            return (State::Listing { from, page: Page::Later(version) }, Effect::List(options));
+        }
+        self.synced = Some(version.clone());
+        self.unavailable = false;
+        let (next, options) = self.watch_from();
+        (next, Effect::Replace { version, then: Then::Watch(options) })
+    }
+
+    fn list_failed(&mut self, from: Option<ResourceVersion>, page: &Page, failure: Failure) -> (State, Effect) {
+        match (failure, page) {
+            (Failure::Expired, Page::Later(_)) => {
+                let resource_version = from.as_ref().map(ToString::to_string);
+                let options = ListOptions { resource_version, ..self.list_options() };
                 (State::Listing { from, page: Page::Whole }, Effect::List(options))
             }
-            (State::Listing { from, .. }, Input::ListFailed(failure)) => match failure {
-                Failure::Expired | Failure::TooLarge if from.is_some() => {
-                    self.unavailable = true;
-                    self.list()
-                }
-                Failure::TooManyRequests(after) => wait(Next::Sync, after),
-                _ => wait(Next::Sync, None),
-            },
-
-            (State::Watching { catching_up }, Input::Event { event_type, version, .. }) => {
-                if !catching_up && self.is_behind(&version) {
-                    // The server's history is another one than it was: only its most recent state will do.
-                    self.unavailable = true;
-                    (State::Waiting(Next::Sync), Effect::Wait(None))
-                } else {
-                    let catching_up = catching_up && event_type == EventType::Added;
-                    if !catching_up {
-                        self.synced = Some(version.clone());
-                    }
-                    let is_bookmark = event_type == EventType::Bookmark;
-                    (
-                        State::Watching { catching_up },
-                        if is_bookmark { Effect::Advance(version) } else { Effect::Forward },
-                    )
-                }
+            (Failure::Expired | Failure::TooLarge, _) if from.is_some() => {
+                self.unavailable = true;
+                self.list()
             }
-            (State::Watching { .. }, Input::WatchFailed(stage, failure)) => match (failure, stage) {
+            (Failure::TooManyRequests(after), _) => wait(Next::Sync, after),
+            _ => wait(Next::Sync, None),
+        }
+    }
+
+    fn watching(&mut self, catching_up: bool, input: Input) -> (State, Effect) {
+        match input {
+            Input::Event { version, .. } if !catching_up && self.is_behind(&version) => {
+                // The server's history is another one than it was: only its most recent state will do.
+                self.unavailable = true;
+                wait(Next::Sync, None)
+            }
+            Input::Event { event_type, version, .. } => {
+                let catching_up = catching_up && event_type == EventType::Added;
+                if !catching_up {
+                    self.synced = Some(version.clone());
+                }
+                let is_bookmark = event_type == EventType::Bookmark;
+                let effect = if is_bookmark { Effect::Advance(version) } else { Effect::Forward };
+                (State::Watching { catching_up }, effect)
+            }
+            Input::WatchFailed(stage, failure) => match (failure, stage) {
                 (Failure::TooManyRequests(after), _) => wait(Next::Watch, after),
                 (Failure::Refused, Stage::Opening) => wait(Next::Watch, None),
                 _ => wait(Next::Sync, None),
             },
-            (State::Watching { .. }, Input::WatchClosed(Length::Normal)) => self.watch(),
-            (State::Watching { .. }, Input::WatchClosed(Length::VeryShort)) => wait(Next::Sync, None),
-
-            // What cannot come: better everything again than a state that nothing leads out of.
-            _ => wait(Next::Sync, None),
-        };
-        self.state = next;
-        (self, effect)
+            Input::WatchClosed(Length::Normal) => self.watch(),
+            Input::WatchClosed(Length::VeryShort) => wait(Next::Sync, None),
+            _ => start_over(),
+        }
     }
 
     fn sync(&mut self) -> (State, Effect) {
@@ -349,15 +356,6 @@ impl Machine {
         (State::Watching { catching_up: from.is_none() }, options)
     }
 
-    /// Everything up to `version` is known.
-    fn synced_at(mut self, version: ResourceVersion, go_on: impl FnOnce(&Self) -> (State, Then)) -> (Self, Effect) {
-        self.synced = Some(version.clone());
-        self.unavailable = false;
-        let (state, then) = go_on(&self);
-        self.state = state;
-        (self, Effect::Replace { version, then })
-    }
-
     /// A watch cache serves any version it has without pages; storage should not be read in one go.
     fn limit(&self, from: Option<&ResourceVersion>) -> Option<u32> {
         let default = (self.paged || !from.is_some_and(is_set)).then_some(PAGE_SIZE);
@@ -385,6 +383,11 @@ impl Machine {
 
 fn wait(next: Next, at_least: Option<Duration>) -> (State, Effect) {
     (State::Waiting(next), Effect::Wait(at_least))
+}
+
+/// For what cannot come: better everything again than a state that nothing leads out of.
+fn start_over() -> (State, Effect) {
+    wait(Next::Sync, None)
 }
 
 /// Whether a version names a state: neither "most recent" nor "any".

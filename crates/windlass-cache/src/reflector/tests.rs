@@ -38,7 +38,7 @@ impl Rig {
 
     /// The next delta as text; an error if there is none for an hour.
     async fn next(&mut self) -> String {
-        let popped = tokio::time::timeout(Duration::from_secs(3600), self.pipe.pop()).await.expect("a delta comes");
+        let popped = tokio::time::timeout(Duration::from_hours(1), self.pipe.pop()).await.expect("a delta comes");
         let name = |object: &Cached<ConfigMap>| format!("{}@{}", object.key(), object.meta().resource_version);
         match popped.delta {
             Delta::Added(object) => format!("added {}", name(&object)),
@@ -121,7 +121,7 @@ async fn watches_are_asked_to_last_five_to_ten_minutes_and_followed_by_the_next_
     let mut rig = Rig::new(&fake, by_list());
     assert_eq!(rig.next().await, "all [] @1");
     for _ in 0..20 {
-        tokio::time::sleep(Duration::from_secs(600)).await;
+        tokio::time::sleep(Duration::from_mins(10)).await;
     }
     let watches = rig.watches();
     let timeouts: Vec<_> = watches.iter().map(|options| options.timeout.unwrap().as_secs_f64()).collect();
@@ -349,5 +349,42 @@ async fn a_list_again_reuses_the_entries_that_did_not_change() {
         assert!(rig.next().await.starts_with("all [n/a@2 n/b@"));
         let after = rig.writer.store().list();
         assert!(after[0].ptr_eq(&before[0]) && !after[1].ptr_eq(&before[1]));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_changes_before_the_present_state_is_complete_is_part_of_it() {
+    let fake = FakeListWatch::new();
+    for name in ["a", "b", "c"] {
+        fake.apply(&map(name));
+    }
+    fake.hold_initial_end();
+    let mut rig = Rig::new(&fake, InformerOptions::default());
+    sleep(Duration::from_secs(1)).await;
+    fake.delete(&"n/a".parse().unwrap());
+    fake.apply(&map("b"));
+    fake.apply(&map("d"));
+    sleep(Duration::from_mins(1)).await;
+    fake.send_initial_end();
+    assert_eq!(rig.next().await, "all [n/b@6 n/c@4 n/d@7] @7");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_present_state_that_breaks_off_leaves_nothing_behind() {
+    let fake = FakeListWatch::new();
+    let mut rig = Rig::new(&fake, InformerOptions::default());
+    assert_eq!(rig.next().await, "all [] @1");
+    for broken in [Status::expired("too old"), Status::too_many_requests("busy", 1)] {
+        fake.apply(&map("a"));
+        assert!(rig.next().await.starts_with("added"));
+        fake.hold_initial_end();
+        fake.send_error(&Status::expired("too old"));
+        sleep(Duration::from_secs(10)).await;
+        assert_eq!(fake.open_streams(), 1, "a watch that has sent a, and no end");
+        fake.send_error(&broken);
+        fake.delete(&"n/a".parse().unwrap());
+        sleep(Duration::from_secs(10)).await;
+        fake.send_initial_end();
+        assert_eq!(rig.next().await, format!("all [] @{}", fake.version()));
     }
 }
