@@ -99,6 +99,8 @@ pub(crate) enum Failure {
     Incomplete,
     /// The path cannot be read.
     Unroutable(String),
+    /// The path is not even well formed.
+    Malformed,
 }
 
 impl Stopping {
@@ -136,6 +138,7 @@ impl Failure {
             Self::Status(status) => respond::status(status, encoding),
             Self::Unauthorized(status) => respond::unauthorized(status, encoding),
             Self::NotFound => respond::text(StatusCode::NOT_FOUND, "404 page not found\n"),
+            Self::Malformed => respond::text(StatusCode::BAD_REQUEST, "400 Bad Request"),
             Self::Incomplete => respond::respond(StatusCode::GATEWAY_TIMEOUT, respond::TEXT, Body::whole(INCOMPLETE)),
             Self::Unroutable(path) => {
                 let why = "failed to create RequestInfo: unable to determine kind and namespace from url";
@@ -162,6 +165,9 @@ pub(crate) async fn handle(
     });
     let encoding = media::negotiate_error(&headers, &query);
     let answer = async {
+        if !query::is_well_formed(uri.path()) {
+            return Err(Failure::Malformed);
+        }
         let info = RequestInfo::new(&method, uri.path(), &query)?;
         let exchange = Exchange {
             method,

@@ -65,14 +65,18 @@ pub(crate) fn parse_int(text: &str) -> Result<i64, String> {
     })
 }
 
+/// Whether each percent sign is followed by two hexadecimal digits.
+pub(crate) fn is_well_formed(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    bytes.iter().enumerate().all(|(at, byte)| {
+        let hex = |offset: usize| bytes.get(at + offset).is_some_and(u8::is_ascii_hexdigit);
+        *byte != b'%' || hex(1) && hex(2)
+    })
+}
+
 /// None when an escape is not well formed.
 fn unescape(text: &str) -> Option<String> {
-    let bytes = text.as_bytes();
-    let broken = |(at, byte): (usize, &u8)| {
-        let hex = |offset: usize| bytes.get(at + offset).is_some_and(u8::is_ascii_hexdigit);
-        *byte == b'%' && !(hex(1) && hex(2))
-    };
-    if bytes.iter().enumerate().any(broken) {
+    if !is_well_formed(text) {
         return None;
     }
     let spaced: Cow<'_, str> = if text.contains('+') { text.replace('+', " ").into() } else { text.into() };

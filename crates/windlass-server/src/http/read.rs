@@ -67,9 +67,15 @@ async fn collect(mut body: RequestBody) -> Result<Bytes, ReadError> {
     Ok(whole.freeze())
 }
 
-/// What becomes of a body that breaks off or is malformed.
+/// What becomes of a body that breaks off, or is malformed.
 fn refusal(error: &BoxError) -> ReadError {
-    let malformed = error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_parse)
-        || error.to_string().contains("chunk size line");
-    if malformed { ReadError::Refused(Status::unclassified("invalid byte in chunk length")) } else { ReadError::Incomplete }
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&**error);
+    while let Some(error) = cause {
+        // The transport has no type of its own for it.
+        if error.to_string().contains("Invalid chunk size line") {
+            return Status::unclassified("invalid byte in chunk length").into();
+        }
+        cause = error.source();
+    }
+    ReadError::Incomplete
 }

@@ -169,6 +169,8 @@ async fn unknown_paths_are_told_apart() {
         let answer = get(&service, path).await;
         assert_eq!((answer.code, answer.body.trim_end()), (404, UNKNOWN_RESOURCE), "{path}");
     }
+    let malformed = get(&service, "/api/v1/%zz").await;
+    assert_eq!((malformed.code, malformed.body.as_str()), (400, "400 Bad Request"));
     let watch = get(&service, "/api/v1/watch").await;
     assert_eq!(
         (watch.code, watch.body.as_str()),

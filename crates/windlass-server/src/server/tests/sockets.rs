@@ -183,6 +183,11 @@ async fn half_a_request_is_answered_or_closed() {
         assert!(answer.starts_with("HTTP/1.1 504 Gateway Timeout\r\n"), "{answer}");
         assert!(answer.ends_with(r#""reason":"Timeout","details":{},"code":504}"#), "{answer}");
     }
+    // The body is malformed.
+    let chunked = head("POST", CONFIG_MAPS, "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n");
+    let answer = running.raw(format!("{chunked}zz\r\n{{\"metadata\"")).await;
+    assert!(answer.starts_with("HTTP/1.1 500 Internal Server Error\r\n"), "{answer}");
+    assert!(answer.contains(r#""message":"invalid byte in chunk length","code":500}"#), "{answer}");
     // The head breaks off, or is none.
     for bytes in [&b"GET /api/v1/pods HTTP/1.1\r\nHost: x\r\nAuth"[..], b"\x00\x01garbage\r\n\r\n"] {
         let mut stream = running.connect().await;
