@@ -6,7 +6,7 @@
 
 pub(crate) mod catalog;
 
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt::Write as _};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value, json};
@@ -68,7 +68,7 @@ pub(crate) fn answer(
 ) -> Option<Result<Document, Status>> {
     let segments = path.trim_matches('/').split('/').collect::<Vec<_>>();
     let legacy = match segments[..] {
-        ["api"] | ["apis"] => {
+        ["api" | "apis"] => {
             let core = segments[0] == "api";
             return Some(negotiate(accept, true).map(|form| match form {
                 Form::Aggregated => aggregated(table, core, if_none_match),
@@ -101,13 +101,11 @@ pub(crate) fn answer(
 pub(crate) fn groups(table: &ResourceTable) -> Vec<Group<'_>> {
     let mut groups = Vec::<Group<'_>>::new();
     for resource in table.iter() {
-        let at = match groups.iter().position(|group| group.name == &*resource.group) {
-            Some(at) => at,
-            None => {
-                groups.push(Group { name: &resource.group, versions: Vec::new() });
-                groups.len() - 1
-            }
-        };
+        let known = groups.iter().position(|group| group.name == &*resource.group);
+        let at = known.unwrap_or_else(|| {
+            groups.push(Group { name: &resource.group, versions: Vec::new() });
+            groups.len() - 1
+        });
         let versions = &mut groups[at].versions;
         match versions.iter_mut().find(|version| version.name == &*resource.version) {
             Some(version) => version.resources.push(resource),
@@ -156,7 +154,8 @@ impl Document {
     /// Tags the document, and drops its body when the client has it already. The tag is quoted.
     #[must_use]
     pub(crate) fn tagged(mut self, etag: String, if_none_match: Option<&str>) -> Self {
-        if if_none_match.is_some_and(|tags| tags.split(',').any(|tag| matches!(tag.trim(), "*") || tag.trim() == etag)) {
+        if if_none_match.is_some_and(|tags| tags.split(',').any(|tag| matches!(tag.trim(), "*") || tag.trim() == etag))
+        {
             self.status = 304;
             self.body.clear();
         }
@@ -170,7 +169,11 @@ pub(crate) fn document_hash(parts: &[&[u8]]) -> String {
     for part in parts {
         hasher.update(part);
     }
-    hasher.finalize().iter().map(|byte| format!("{byte:02X}")).collect()
+    hasher.finalize().iter().fold(String::with_capacity(128), |mut text, byte| {
+        // Writing into a String cannot fail.
+        let _ = write!(text, "{byte:02X}");
+        text
+    })
 }
 
 // === negotiation ===
@@ -295,9 +298,7 @@ fn storage_hash(resource: &ResourceInfo) -> Option<String> {
         Shape::BuiltIn(_) => {
             catalog::storage_hash(&resource.group, &resource.version, &resource.plural).map(str::to_owned)
         }
-        Shape::Custom(custom) => {
-            Some(storage_version_hash(&resource.group, custom.storage_version(), &resource.kind))
-        }
+        Shape::Custom(custom) => Some(storage_version_hash(&resource.group, custom.storage_version(), &resource.kind)),
     }
 }
 

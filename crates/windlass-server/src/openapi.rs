@@ -8,6 +8,7 @@
 
 mod custom;
 mod operations;
+mod protobuf;
 mod schemas;
 mod v2;
 mod v3;
@@ -54,13 +55,21 @@ pub(crate) fn answer(
     let path = path.trim_end_matches('/');
     let groups = groups(table);
     if path == "/openapi/v2" {
-        if !accepts_json(accept) {
-            return Some(not_acceptable());
+        let Some(encoding) = agree(accept, true) else { return Some(not_acceptable()) };
+        let (content_type, salt) = match encoding {
+            Encoding::Json => ("application/json", ""),
+            Encoding::Protobuf => (PROTOBUF_V2, "protobuf"),
+        };
+        let etag = format!("\"{}\"", document_hash(&[hash_all(&groups).as_bytes(), salt.as_bytes()]));
+        let mut document = Document::new(content_type, Vec::new()).tagged(etag, if_none_match).with("vary", "Accept");
+        if document.status == 200 {
+            let tree = v2::document(&groups);
+            document.body = match encoding {
+                Encoding::Json => tree.to_string().into_bytes(),
+                Encoding::Protobuf => protobuf::document(&tree),
+            };
         }
-        let etag = format!("\"{}\"", hash_all(&groups));
-        let fresh = Document::new("application/json", Vec::new()).tagged(etag, if_none_match);
-        let body = if fresh.status == 304 { Vec::new() } else { v2::document(&groups) };
-        return Some(Document { body, ..fresh }.with("vary", "Accept"));
+        return Some(document);
     }
     let below = path.strip_prefix("/openapi/v3")?;
     if below.is_empty() {
@@ -68,7 +77,7 @@ pub(crate) fn answer(
     }
     let subjects = subjects(&groups);
     let subject = subjects.get(below.strip_prefix('/')?)?;
-    if !accepts_json(accept) {
+    if agree(accept, false).is_none() {
         return Some(not_acceptable());
     }
     let hash = hash(subject);
@@ -174,11 +183,24 @@ fn fingerprint(subject: &Subject<'_>) -> String {
 
 // === negotiation ===
 
-fn accepts_json(accept: Option<&str>) -> bool {
-    let Some(accept) = accept.filter(|accept| !accept.trim().is_empty()) else { return true };
-    accept.split(',').any(|clause| {
-        let media = clause.split(';').next().unwrap_or_default().trim();
-        matches!(media, "application/json" | "application/*" | "*/*")
+/// How a document is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Encoding {
+    Json,
+    Protobuf,
+}
+
+const PROTOBUF_V2: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+
+/// The first encoding that the client takes and that there is.
+fn agree(accept: Option<&str>, protobuf: bool) -> Option<Encoding> {
+    let accept = accept.filter(|accept| !accept.trim().is_empty()).unwrap_or("*/*");
+    accept.split(',').find_map(|clause| match clause.split(';').next().unwrap_or_default().trim() {
+        "application/json" | "application/*" | "*/*" => Some(Encoding::Json),
+        PROTOBUF_V2 | "application/com.github.proto-openapi.spec.v2@v1.0+protobuf" if protobuf => {
+            Some(Encoding::Protobuf)
+        }
+        _ => None,
     })
 }
 

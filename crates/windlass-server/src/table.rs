@@ -71,10 +71,11 @@ pub(crate) fn table(
         Header::Columns => columns(resource).iter().map(Column::definition).collect(),
     };
     let rows = objects.into_iter().map(|object| row(resource, object, include, now)).collect::<Vec<_>>();
-    json!({
-        "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
-        "columnDefinitions": definitions, "rows": rows,
-    })
+    let mut table = json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": null, "columnDefinitions": null});
+    table["metadata"] = metadata;
+    table["columnDefinitions"] = definitions;
+    table["rows"] = rows.into();
+    table
 }
 
 /// The columns of a resource.

@@ -24,8 +24,8 @@ use crate::{
     codec::go_quote,
     encoded::Encoded,
     registry::{
-        Body, DeleteParams, GetParams, ListParams, Registry, ResourceInfo, Shape, Target, Tree, WeakRegistry, WriteParams,
-        as_object, metadata_mut, object_mut,
+        Body, DeleteParams, GetParams, ListParams, Registry, ResourceInfo, Shape, Target, Tree, WeakRegistry,
+        WriteParams, as_object, metadata_mut, object_mut,
     },
     storage::{RangeQuery, Revision, Storage, StorageError, StorageEvent},
 };
@@ -76,12 +76,13 @@ impl Controller {
     async fn load(&mut self, registry: &Registry) -> Result<Revision, StorageError> {
         let range = self.storage.range(RangeQuery::prefix(PREFIX)).await?;
         self.definitions = range.values.iter().filter_map(|value| decode(&value.body, value.modified)).collect();
-        let gone = self.published.keys().filter(|name| !self.definitions.contains_key(*name)).cloned().collect::<Vec<_>>();
+        let gone =
+            self.published.keys().filter(|name| !self.definitions.contains_key(*name)).cloned().collect::<Vec<_>>();
         for name in gone {
             self.unpublish(registry, &name);
         }
         for definition in self.definitions.values().map(Definition::read).collect::<Vec<_>>() {
-            self.publish(registry, definition);
+            self.publish(registry, &definition);
         }
         Ok(range.revision)
     }
@@ -131,17 +132,14 @@ impl Controller {
         let Some(registry) = self.registry.upgrade() else { return };
         let Some(name) = event.key.strip_prefix(PREFIX).map(str::to_owned) else { return };
         let state = event.current.and_then(|value| decode(&value.body, value.modified));
-        let group = match state {
-            Some((name, definition)) => {
-                let group = definition.text(&["spec", "group"]).to_owned();
-                self.definitions.insert(name, definition);
-                group
-            }
-            None => {
-                let Some(gone) = self.definitions.remove(&name) else { return };
-                self.unpublish(&registry, &name);
-                gone.text(&["spec", "group"]).to_owned()
-            }
+        let group = if let Some((name, definition)) = state {
+            let group = definition.text(&["spec", "group"]).to_owned();
+            self.definitions.insert(name, definition);
+            group
+        } else {
+            let Some(gone) = self.definitions.remove(&name) else { return };
+            self.unpublish(&registry, &name);
+            gone.text(&["spec", "group"]).to_owned()
         };
         drop(registry);
         // Names that are given up may be what another definition of the group waits for.
@@ -162,10 +160,12 @@ impl Controller {
 
     /// Brings one definition a step further; the event of the write that this ends with leads to the next step.
     async fn sync(&mut self, name: &str, cleaned: &mut BTreeMap<String, String>) {
-        let (Some(object), Some(registry)) = (self.definitions.get(name).cloned(), self.registry.upgrade()) else { return };
+        let (Some(object), Some(registry)) = (self.definitions.get(name).cloned(), self.registry.upgrade()) else {
+            return;
+        };
         let definition = Definition::read(&object);
         if definition.terminating {
-            self.publish(&registry, definition.clone());
+            self.publish(&registry, &definition);
             let waits = object.items(&["metadata", "finalizers"]).iter().any(|finalizer| finalizer == FINALIZER);
             if waits && cleaned.get(name) != Some(&definition.uid) {
                 cleaned.insert(name.to_owned(), definition.uid.clone());
@@ -177,7 +177,7 @@ impl Controller {
         let now = format_time(registry.clock().now());
         self.accept_names(&definition, &mut new, &now);
         if new == object {
-            self.publish(&registry, definition.clone());
+            self.publish(&registry, &definition);
             if accepted(&object) && !definition.established {
                 let established = ("InitialNamesAccepted", "the initial names have been accepted");
                 set_condition(&mut new, "Established", true, established, &now);
@@ -244,19 +244,18 @@ impl Controller {
     }
 
     /// Serves what a definition defines, if it may be served, in place of what it has defined until now.
-    fn publish(&mut self, registry: &Registry, definition: Definition) {
+    fn publish(&mut self, registry: &Registry, definition: &Definition) {
         let comparable = Definition { established: true, ..definition.clone() };
         if self.published.get(&definition.name) == Some(&comparable) {
             return;
         }
-        let may_serve = definition.established
-            || self.definitions.get(&definition.name).is_some_and(accepted);
+        let may_serve = definition.established || self.definitions.get(&definition.name).is_some_and(accepted);
         if !may_serve {
             return;
         }
-        let new = custom::resources(&definition);
+        let new = custom::resources(definition);
         registry.change_resources(|table| {
-            let is_other = |resource: &&Arc<ResourceInfo>| !defines(&definition, resource);
+            let is_other = |resource: &&Arc<ResourceInfo>| !defines(definition, resource);
             table.all().iter().filter(is_other).cloned().chain(new).collect()
         });
         self.published.insert(definition.name.clone(), comparable);
@@ -369,10 +368,7 @@ impl CleanUp {
 
     /// Changes the definition or the subresource that `change` names; again when somebody else was faster. False when
     /// the definition or the server is gone.
-    async fn change(
-        &self,
-        change: impl Fn(&Registry, &mut Value) -> Option<&'static str>,
-    ) -> Result<bool, Status> {
+    async fn change(&self, change: impl Fn(&Registry, &mut Value) -> Option<&'static str>) -> Result<bool, Status> {
         loop {
             let Some(registry) = self.registry.upgrade() else { return Ok(false) };
             let Some(target) = target(&registry, &self.name) else { return Ok(false) };
@@ -429,7 +425,9 @@ pub(crate) fn set_condition(object: &mut Value, kind: &str, holds: bool, why: (&
     let before = condition(object, kind).filter(|condition| condition["status"] == status);
     let since = before.map_or(now, |condition| condition.text(&["lastTransitionTime"])).to_owned();
     let mut new = Map::new();
-    for (key, value) in [("type", kind), ("status", status), ("lastTransitionTime", &since), ("reason", why.0), ("message", why.1)] {
+    for (key, value) in
+        [("type", kind), ("status", status), ("lastTransitionTime", &since), ("reason", why.0), ("message", why.1)]
+    {
         new.insert(key.to_owned(), value.into());
     }
     let conditions = object_mut(object, "status").entry("conditions").or_insert(Value::Null);

@@ -15,8 +15,8 @@ use crate::{
     codec::{CustomKind, Decoded, Format, decode_object_meta, go_numbers, sort_keys, strict_error},
     patch,
     registry::{
-        Conversion, CustomShape, Effect, Errors, Generation, ResourceInfo, Rules, ScaleRule, Shape, StatusRule, Strategy,
-        SubresourceInfo, Tree,
+        Conversion, CustomShape, Effect, Errors, Generation, ResourceInfo, Rules, ScaleRule, Shape, StatusRule,
+        Strategy, SubresourceInfo, Tree,
     },
     table::CustomColumn,
 };

@@ -5,9 +5,7 @@ use windlass_api::Scope;
 
 use super::structural;
 use crate::{
-    registry::{
-        Errors, Path, Shown, Tree, as_object, default_to, dns_label_1035, dns_subdomain, object_mut,
-    },
+    registry::{Errors, Path, Shown, Tree, as_object, default_to, dns_label_1035, dns_subdomain, object_mut},
     table::jsonpath::JsonPath,
 };
 
@@ -33,6 +31,7 @@ pub(super) struct Definition {
 }
 
 /// The names of a custom resource.
+#[allow(clippy::struct_field_names, reason = "short names are what they are called")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Names {
     pub(super) plural: String,
@@ -234,7 +233,8 @@ pub(crate) fn validate_definition(object: &Value, errors: &mut Errors) {
         other => errors.unsupported(&spec.child("scope"), other, &["Cluster", "Namespaced"]),
     }
     if object.flag(&["spec", "preserveUnknownFields"]) {
-        let instead = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead";
+        let instead =
+            "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead";
         errors.invalid(&spec.child("preserveUnknownFields"), &Value::Bool(true), instead);
     }
     validate_versions(object, errors);
@@ -335,7 +335,8 @@ fn validate_versions(object: &Value, errors: &mut Errors) {
         if let Some(schema) = version.at(&["schema", "openAPIV3Schema"])
             && (index == 0 || !common("schema"))
         {
-            let (common_path, own_path) = (spec.child("validation.openAPIV3Schema"), own.child("schema.openAPIV3Schema"));
+            let (common_path, own_path) =
+                (spec.child("validation.openAPIV3Schema"), own.child("schema.openAPIV3Schema"));
             structural::validate(schema, if common("schema") { &common_path } else { &own_path }, errors);
         }
         if let Some(subresources) = version.at(&["subresources"])
@@ -385,7 +386,11 @@ fn validate_columns(columns: &[Value], path: &Path<'_>, errors: &mut Errors) {
 fn validate_subresources(subresources: &Value, path: &Path<'_>, errors: &mut Errors) {
     let Some(scale) = subresources.at(&["scale"]) else { return };
     let path = path.child("scale");
-    for (key, under) in [("specReplicasPath", &[".spec"][..]), ("statusReplicasPath", &[".status"]), ("labelSelectorPath", &[".spec", ".status"])] {
+    for (key, under) in [
+        ("specReplicasPath", &[".spec"][..]),
+        ("statusReplicasPath", &[".status"]),
+        ("labelSelectorPath", &[".spec", ".status"]),
+    ] {
         let text = scale.text(&[key]);
         if text.is_empty() {
             if key != "labelSelectorPath" {
@@ -420,7 +425,8 @@ fn validate_approval(object: &Value, errors: &mut Errors) {
     const ANNOTATION: &str = "api-approved.kubernetes.io";
     let group = object.text(&["spec", "group"]);
     let protected = ["k8s.io", "kubernetes.io"];
-    let protected = protected.iter().any(|end| group == *end || group.strip_suffix(end).is_some_and(|g| g.ends_with('.')));
+    let protected =
+        protected.iter().any(|end| group == *end || group.strip_suffix(end).is_some_and(|g| g.ends_with('.')));
     let value = object.text(&["metadata", "annotations", ANNOTATION]);
     if !protected || value.starts_with("unapproved") || value.contains("://") {
         return;

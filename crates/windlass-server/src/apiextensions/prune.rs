@@ -96,7 +96,9 @@ pub(super) fn drop_nulls(value: &mut Value, schema: &Schema) {
         }
         Value::Array(items) => {
             if let Some(schema) = &schema.items {
-                items.iter_mut().for_each(|item| drop_nulls(item, schema));
+                for item in items {
+                    drop_nulls(item, schema);
+                }
             }
         }
         _ => {}

@@ -7,16 +7,17 @@ use serde_json::Value;
 use crate::registry::Tree;
 
 /// What is known about one value. Built once per definition and version.
+#[allow(clippy::struct_excessive_bools, reason = "each is a keyword of the schema language")]
 #[derive(Clone, Debug, Default)]
 pub(super) struct Schema {
     /// `object`, `array`, `string`, `integer`, `number` or `boolean`; empty for any.
     pub(super) kind: String,
     pub(super) nullable: bool,
     pub(super) default: Option<Value>,
-    pub(super) properties: BTreeMap<String, Schema>,
+    pub(super) properties: BTreeMap<String, Self>,
     /// What is said of fields that are not listed.
     pub(super) additional: Additional,
-    pub(super) items: Option<Box<Schema>>,
+    pub(super) items: Option<Box<Self>>,
     pub(super) required: Vec<String>,
     /// Fields that nothing is said of are kept.
     pub(super) preserve: bool,
@@ -25,10 +26,10 @@ pub(super) struct Schema {
     pub(super) int_or_string: bool,
     pub(super) list: List,
     pub(super) limits: Limits,
-    pub(super) all_of: Vec<Schema>,
-    pub(super) any_of: Vec<Schema>,
-    pub(super) one_of: Vec<Schema>,
-    pub(super) not: Option<Box<Schema>>,
+    pub(super) all_of: Vec<Self>,
+    pub(super) any_of: Vec<Self>,
+    pub(super) one_of: Vec<Self>,
+    pub(super) not: Option<Box<Self>>,
 }
 
 /// What is said of fields that are not listed.

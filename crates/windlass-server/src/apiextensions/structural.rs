@@ -119,8 +119,10 @@ fn check_list(schema: &Value, path: &Path<'_>, errors: &mut Errors) {
         "" | "atomic" | "set" => {}
         other => {
             // Not sorted, unlike other lists of choices.
-            let message =
-                format!("Unsupported value: {}: supported values: \"atomic\", \"set\", \"map\"", crate::codec::go_quote(other));
+            let message = format!(
+                "Unsupported value: {}: supported values: \"atomic\", \"set\", \"map\"",
+                crate::codec::go_quote(other)
+            );
             errors.add(&path.child("x-kubernetes-list-type"), "FieldValueNotSupported", message);
         }
     }
@@ -133,7 +135,8 @@ fn check_embedded(schema: &Value, path: &Path<'_>, errors: &mut Errors) {
         kind => errors.invalid(&path.child("type"), kind, "must be object if x-kubernetes-embedded-resource is true"),
     }
     if schema.at(&["properties"]).is_none() && !schema.flag(&["x-kubernetes-preserve-unknown-fields"]) {
-        let why = "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields";
+        let why =
+            "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields";
         errors.required(&path.child("properties"), why);
     }
 }

@@ -190,7 +190,10 @@ async fn served_versions_are_discoverable_and_described() {
     let document = crate::openapi::answer(&table, path, None, None, None, now).unwrap();
     let document: Value = serde_json::from_slice(&document.body).unwrap();
     let schema = &document["components"]["schemas"]["io.ex.v1.Foo"];
-    assert_eq!(schema["properties"]["spec"]["properties"]["io"]["anyOf"], json!([{"type": "integer"}, {"type": "string"}]));
+    assert_eq!(
+        schema["properties"]["spec"]["properties"]["io"]["anyOf"],
+        json!([{"type": "integer"}, {"type": "string"}])
+    );
     assert_eq!(schema["properties"]["spec"]["properties"]["tmpl"]["required"], json!(["kind", "apiVersion"]));
     assert!(schema["properties"]["metadata"]["allOf"].is_array());
 
@@ -344,7 +347,8 @@ async fn spec_and_status_are_written_apart_and_generation_follows_the_spec() {
 
     object["metadata"].as_object_mut().unwrap().shift_remove("resourceVersion");
     let refused = registry.update(&target, bytes(&object), WriteParams::default()).await.unwrap_err();
-    let message = "foos.ex.io \"t\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update";
+    let message =
+        "foos.ex.io \"t\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update";
     assert_eq!(refused.message, message);
     let refused = merge(&registry, &status, json!({"status": {"replicas": "x"}})).await.unwrap_err();
     let message = "Foo.ex.io \"t\" is invalid: [status.replicas: Invalid value: \"string\": replicas in body must be of type \
@@ -444,7 +448,10 @@ async fn names_in_use_are_not_accepted_until_they_are_free() {
     let shown = status["conditions"].as_array().unwrap().iter();
     let shown = shown.map(|c| (c.text(&["reason"]), c.text(&["message"]))).collect::<Vec<_>>();
     assert_eq!(shown, [("KindConflict", "\"Foo\" is already in use"), ("NotAccepted", "not all names are accepted")]);
-    assert_eq!(status["acceptedNames"], json!({"plural": "fooz", "singular": "foo2", "kind": "", "listKind": "FoozList"}));
+    assert_eq!(
+        status["acceptedNames"],
+        json!({"plural": "fooz", "singular": "foo2", "kind": "", "listKind": "FoozList"})
+    );
     assert!(collection(&registry, "ex.io", "v1", "fooz").is_none());
 
     registry.delete(&definition_named(&registry, "foos.ex.io"), DeleteParams::default()).await.unwrap();
@@ -573,5 +580,8 @@ async fn what_objects_are_found_by_cannot_change() {
     let changed = merge(&registry, &target, json!({"spec": {"versions": versions}})).await.unwrap();
     assert_eq!(changed["status"]["storedVersions"], json!(["v1", "v2"]));
     let refused = merge(&registry, &target, json!({"spec": {"versions": [v2]}})).await.unwrap_err();
-    assert!(refused.message.contains("status.storedVersions[0]: Invalid value: \"v1\": missing from spec.versions"), "{refused:?}");
+    assert!(
+        refused.message.contains("status.storedVersions[0]: Invalid value: \"v1\": missing from spec.versions"),
+        "{refused:?}"
+    );
 }

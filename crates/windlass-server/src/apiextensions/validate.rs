@@ -56,11 +56,11 @@ struct Checker<'a> {
 
 impl Checker<'_> {
     fn value(&self, value: &Value, schema: &Schema, path: &str, causes: &mut Vec<Cause>) {
-        if !self.right_type(value, schema, path, causes) {
-            self.choices(value, schema, path, causes);
+        let right_type = self.right_type(value, schema, path, causes);
+        choices(value, schema, path, causes);
+        if !right_type {
             return;
         }
-        self.choices(value, schema, path, causes);
         match value {
             Value::Object(_) => self.object(value, schema, path, causes),
             Value::Array(items) => self.array(items, schema, path, causes),
@@ -96,27 +96,14 @@ impl Checker<'_> {
         if fits {
             return true;
         }
-        let message = format!("Invalid value: \"{found}\": {} in body must be of type {expected}: \"{found}\"", self.named(path));
+        let message =
+            format!("Invalid value: \"{found}\": {} in body must be of type {expected}: \"{found}\"", self.named(path));
         causes.push(cause(path, "FieldValueTypeInvalid", message));
         if expected == "integer" && found == "number" {
             let message = format!("Checked value must be of type integer (default format) in {}", self.named(path));
             causes.push(nowhere(&message));
         }
         false
-    }
-
-    fn choices(&self, value: &Value, schema: &Schema, path: &str, causes: &mut Vec<Cause>) {
-        let Some(choices) = &schema.limits.choices else { return };
-        if (value.is_null() && schema.nullable) || choices.iter().any(|choice| equal(choice, value)) {
-            return;
-        }
-        let supported = choices.iter().map(|choice| match choice {
-            Value::String(text) => go_quote(text),
-            other => go_quote(&other.to_string()),
-        });
-        let supported = supported.collect::<Vec<_>>().join(", ");
-        let message = format!("Unsupported value: {}: supported values: {supported}", shown(value));
-        causes.push(cause(path, "FieldValueNotSupported", message));
     }
 
     fn object(&self, value: &Value, schema: &Schema, path: &str, causes: &mut Vec<Cause>) {
@@ -250,6 +237,21 @@ impl Checker<'_> {
     }
 }
 
+/// Complains about a value that is none of those that are listed.
+fn choices(value: &Value, schema: &Schema, path: &str, causes: &mut Vec<Cause>) {
+    let Some(choices) = &schema.limits.choices else { return };
+    if (value.is_null() && schema.nullable) || choices.iter().any(|choice| equal(choice, value)) {
+        return;
+    }
+    let supported = choices.iter().map(|choice| match choice {
+        Value::String(text) => go_quote(text),
+        other => go_quote(&other.to_string()),
+    });
+    let supported = supported.collect::<Vec<_>>().join(", ");
+    let message = format!("Unsupported value: {}: supported values: {supported}", shown(value));
+    causes.push(cause(path, "FieldValueNotSupported", message));
+}
+
 /// Complains about items that must differ and do not.
 fn duplicates(value: &Value, schema: &Schema, path: &str, causes: &mut Vec<Cause>) {
     match value {
@@ -293,7 +295,8 @@ fn duplicates(value: &Value, schema: &Schema, path: &str, causes: &mut Vec<Cause
 /// Whether Go takes a JSON number for an integer.
 fn integral(number: &Number) -> bool {
     const LIMIT: f64 = 9_223_372_036_854_775_808.0;
-    number.is_i64() || number.is_f64() && number.as_f64().is_some_and(|float| float.fract() == 0.0 && float.abs() < LIMIT)
+    number.is_i64()
+        || number.is_f64() && number.as_f64().is_some_and(|float| float.fract() == 0.0 && float.abs() < LIMIT)
 }
 
 fn equal(a: &Value, b: &Value) -> bool {

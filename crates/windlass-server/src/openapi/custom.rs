@@ -60,9 +60,11 @@ fn complete(schema: &Value) -> Value {
     for (key, value) in object {
         let value = match key.as_str() {
             "properties" | "patternProperties" | "definitions" => match value {
-                Value::Object(properties) => {
-                    properties.iter().map(|(name, schema)| (name.clone(), complete(schema))).collect::<Map<_, _>>().into()
-                }
+                Value::Object(properties) => properties
+                    .iter()
+                    .map(|(name, schema)| (name.clone(), complete(schema)))
+                    .collect::<Map<_, _>>()
+                    .into(),
                 other => other.clone(),
             },
             "items" | "additionalProperties" => complete(value),

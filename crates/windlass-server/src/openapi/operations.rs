@@ -156,12 +156,9 @@ pub(super) fn paths(resource: &ResourceInfo) -> Vec<PathItem> {
         (format!("{base}/{plural}"), "")
     };
     let item = format!("{collection}/{{name}}");
-    let mut all = vec![
-        maker.collection(collection.clone(), scope),
-        maker.item(item.clone(), scope),
-    ];
+    let mut all = vec![maker.collection(collection.clone(), scope), maker.item(item.clone(), scope)];
     if resource.is_namespaced() && resource.has_verb("list") {
-        let everywhere = maker.list(format!("{}ForAllNamespaces", resource.kind), &[]);
+        let everywhere = maker.list(&format!("{}ForAllNamespaces", resource.kind), &[]);
         all.push(PathItem { path: format!("{base}/{plural}"), operations: vec![everywhere] });
     }
     if resource.has_verb("watch") && !maker.custom {
@@ -230,7 +227,13 @@ impl<'a> Maker<'a> {
         if self.custom { JSON_YAML } else { ANY }
     }
 
-    fn operation(&self, method: &'static str, action: &'static str, id: String, parameters: &[&[Parameter]]) -> Operation {
+    fn operation(
+        &self,
+        method: &'static str,
+        action: &'static str,
+        id: String,
+        parameters: &[&[Parameter]],
+    ) -> Operation {
         let mut parameters = parameters.iter().copied().flatten().copied().chain([PRETTY]).collect::<Vec<_>>();
         parameters.sort_by_key(|parameter| parameter.name);
         let ResourceInfo { group, version, kind, .. } = self.resource;
@@ -252,7 +255,7 @@ impl<'a> Maker<'a> {
         codes.iter().map(response).collect()
     }
 
-    fn list(&self, what: String, path_parameters: &[Parameter]) -> Operation {
+    fn list(&self, what: &str, path_parameters: &[Parameter]) -> Operation {
         let id = format!("list{}{what}", self.version);
         let mut operation = self.operation("get", "list", id, &[path_parameters, LIST]);
         let media = if self.custom { JSON_YAML } else { ALL_STREAMED };
@@ -264,7 +267,7 @@ impl<'a> Maker<'a> {
         let (kind, version) = (&self.resource.kind, &self.version);
         let mut operations = Vec::new();
         if self.resource.has_verb("list") {
-            operations.push(self.list(format!("{scope}{kind}"), self.path_parameters));
+            operations.push(self.list(&format!("{scope}{kind}"), self.path_parameters));
         }
         if self.resource.has_verb("create") {
             let id = format!("create{version}{scope}{kind}");
@@ -306,7 +309,8 @@ impl<'a> Maker<'a> {
             delete.responses = self.answers(&[200, 202], if returned { &self.schema } else { &status });
             operations.push(delete);
         }
-        operations.sort_by_key(|operation| ["get", "put", "delete", "patch"].iter().position(|m| *m == operation.method));
+        operations
+            .sort_by_key(|operation| ["get", "put", "delete", "patch"].iter().position(|m| *m == operation.method));
         PathItem { path, operations }
     }
 
@@ -328,11 +332,11 @@ impl<'a> Maker<'a> {
         }
         if has("patch") {
             let parameters: [&[Parameter]; 4] = [path[0], path[1], WRITE, &[FORCE]];
-            let mut patch = self.operation("patch", "patch", format!("patch{what}"), &parameters);
+            let mut change = self.operation("patch", "patch", format!("patch{what}"), &parameters);
             let media = if self.custom { &PATCHES[..3] } else { PATCHES };
-            patch.body = Some(Body { media, schema: format!("{META}Patch"), required: true });
-            patch.responses = self.answers(if self.custom { &[200] } else { &[200, 201] }, schema);
-            operations.push(patch);
+            change.body = Some(Body { media, schema: format!("{META}Patch"), required: true });
+            change.responses = self.answers(if self.custom { &[200] } else { &[200, 201] }, schema);
+            operations.push(change);
         }
         operations
     }

@@ -83,10 +83,14 @@ fn version_two_is_one_document_without_the_language_of_version_three() {
 }
 
 #[test]
-fn only_json_can_be_had() {
+fn version_two_can_be_had_in_protobuf_and_version_three_cannot() {
     let accept = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf";
     let refused = answer(&table(), "/openapi/v3/api/v1", None, Some(accept), None, Timestamp::UNIX_EPOCH).unwrap();
     assert_eq!((refused.status, refused.body.len()), (406, 0));
+    let old = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf,*/*";
+    let document = answer(&table(), "/openapi/v2", None, Some(old), None, Timestamp::UNIX_EPOCH).unwrap();
+    assert_eq!(document.content_type, "application/com.github.proto-openapi.spec.v2.v1.0+protobuf");
+    assert!(document.body.starts_with(b"\x0a\x032.0\x12\x12\x0a\x0aKubernetes\x12\x041.36"));
     let both = format!("{accept},application/json");
     assert!(answer(&table(), "/openapi/v2", None, Some(&both), None, Timestamp::UNIX_EPOCH).unwrap().status == 200);
     assert!(answer(&table(), "/openapi/v3/apis/nope/v1", None, None, None, Timestamp::UNIX_EPOCH).is_none());

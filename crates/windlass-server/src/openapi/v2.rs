@@ -12,8 +12,8 @@ use crate::{discovery::Group, registry::Shape};
 
 const DEFINITIONS: &str = "#/definitions/";
 
-/// The document, as JSON.
-pub(super) fn document(groups: &[Group<'_>]) -> Vec<u8> {
+/// The document.
+pub(super) fn document(groups: &[Group<'_>]) -> Value {
     let mut items = subjects(groups).values().flat_map(v3::path_items).collect::<Vec<_>>();
     items.sort_by(|a, b| a.path.cmp(&b.path));
     let mut paths = Map::new();
@@ -28,15 +28,14 @@ pub(super) fn document(groups: &[Group<'_>]) -> Vec<u8> {
         }
         paths.insert(item.path.clone(), Value::Object(rendered));
     }
-    let document = json!({
+    json!({
         "swagger": "2.0",
         "info": {"title": "Kubernetes", "version": VERSION},
         "paths": paths,
         "definitions": definitions(groups, &items.iter().flat_map(|item| &item.operations).collect::<Vec<_>>()),
         "securityDefinitions": {"BearerToken": {"type": "apiKey", "name": "authorization", "in": "header"}},
         "security": [{"BearerToken": []}],
-    });
-    document.to_string().into_bytes()
+    })
 }
 
 fn definitions(groups: &[Group<'_>], operations: &[&Operation]) -> Map<String, Value> {

@@ -39,10 +39,9 @@ pub(super) fn document(subject: &Subject<'_>) -> String {
     let mut out = format!(r#"{{"openapi":"3.0.0","info":{info},"paths":{{"#);
     separated(&mut out, &rendered, |out, (path, json)| write_entry(out, path, json));
     out.push_str(r#"},"components":{"schemas":{"#);
-    separated(&mut out, &names, |out, (name, json)| match json {
-        Some(json) => write_entry(out, name, json),
-        None => {
-            write_entry(out, name, "");
+    separated(&mut out, &names, |out, (name, json)| {
+        write_entry(out, name, json.as_deref().unwrap_or_default());
+        if json.is_none() {
             schemas::write(out, name, if custom { "" } else { group }, version);
         }
     });

@@ -37,15 +37,19 @@ pub(super) fn printer(group: &str, plural: &str) -> Option<Printer> {
         ("apps", "statefulsets") => stateful_set,
         ("batch", "cronjobs") => cron_job,
         ("batch", "jobs") => job,
-        ("coordination.k8s.io", "leases") => |lease, now| vec![name(lease), text(&lease["spec"]["holderIdentity"]).into(), age(lease, now)],
+        ("coordination.k8s.io", "leases") => {
+            |lease, now| vec![name(lease), text(&lease["spec"]["holderIdentity"]).into(), age(lease, now)]
+        }
         ("discovery.k8s.io", "endpointslices") => endpoint_slice,
         ("events.k8s.io", "events") => event,
         ("networking.k8s.io", "ingressclasses") => ingress_class,
         ("networking.k8s.io", "ingresses") => ingress,
-        ("networking.k8s.io", "networkpolicies") => |policy, now| {
-            vec![name(policy), selector(&policy["spec"]["podSelector"]), age(policy, now)]
-        },
-        ("node.k8s.io", "runtimeclasses") => |class, now| vec![name(class), text(&class["handler"]).into(), age(class, now)],
+        ("networking.k8s.io", "networkpolicies") => {
+            |policy, now| vec![name(policy), selector(&policy["spec"]["podSelector"]), age(policy, now)]
+        }
+        ("node.k8s.io", "runtimeclasses") => {
+            |class, now| vec![name(class), text(&class["handler"]).into(), age(class, now)]
+        }
         ("policy", "poddisruptionbudgets") => disruption_budget,
         ("rbac.authorization.k8s.io", "clusterrolebindings" | "rolebindings") => role_binding,
         ("scheduling.k8s.io", "priorityclasses") => priority_class,
@@ -117,12 +121,8 @@ fn name_and_age(object: &Value, now: Timestamp) -> Vec<Value> {
 
 /// `a=b,c=d` by key, or `<none>`.
 fn labels(map: &Value) -> Value {
-    let mut pairs = map
-        .as_object()
-        .into_iter()
-        .flatten()
-        .map(|(key, value)| format!("{key}={}", text(value)))
-        .collect::<Vec<_>>();
+    let mut pairs =
+        map.as_object().into_iter().flatten().map(|(key, value)| format!("{key}={}", text(value))).collect::<Vec<_>>();
     pairs.sort();
     none_if_empty(&pairs.join(","))
 }
@@ -199,15 +199,14 @@ fn namespace(namespace: &Value, now: Timestamp) -> Vec<Value> {
 
 fn node(node: &Value, now: Timestamp) -> Vec<Value> {
     let status = &node["status"];
-    let mut states = vec![
-        match items(&status["conditions"]).iter().find(|condition| condition["type"] == "Ready") {
+    let mut readiness =
+        vec![match items(&status["conditions"]).iter().find(|condition| condition["type"] == "Ready") {
             Some(ready) if ready["status"] == "True" => "Ready",
             Some(_) => "NotReady",
             None => "Unknown",
-        },
-    ];
+        }];
     if node["spec"]["unschedulable"] == true {
-        states.push("SchedulingDisabled");
+        readiness.push("SchedulingDisabled");
     }
     let roles = node["metadata"]["labels"].as_object().into_iter().flatten().filter_map(|(key, value)| {
         if key == "kubernetes.io/role" { value.as_str() } else { key.strip_prefix("node-role.kubernetes.io/") }
@@ -220,12 +219,14 @@ fn node(node: &Value, now: Timestamp) -> Vec<Value> {
     let info = &status["nodeInfo"];
     let known = |text: &str| if text.is_empty() { "<unknown>".into() } else { Value::from(text) };
     let kernel = match (text(&info["kernelVersion"]), text(&info["architecture"])) {
-        (kernel, architecture) if !kernel.is_empty() && !architecture.is_empty() => format!("{kernel} ({architecture})"),
+        (kernel, architecture) if !kernel.is_empty() && !architecture.is_empty() => {
+            format!("{kernel} ({architecture})")
+        }
         (kernel, _) => kernel.to_owned(),
     };
     vec![
         name(node),
-        states.join(",").into(),
+        readiness.join(",").into(),
         none_if_empty(&roles.join(",")),
         age(node, now),
         text(&info["kubeletVersion"]).into(),
@@ -248,7 +249,8 @@ fn service(service: &Value, now: Timestamp) -> Vec<Value> {
                 "" => text(&ingress["hostname"]),
                 ip => ip,
             });
-            let mut all = balancers.filter(|ip| !ip.is_empty()).collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>();
+            let mut all =
+                balancers.filter(|ip| !ip.is_empty()).collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>();
             if !external.is_empty() {
                 all.push(&external);
             }
@@ -284,9 +286,10 @@ fn endpoints(endpoints: &Value, now: Timestamp) -> Vec<Value> {
             if ports.is_empty() {
                 all.push(ip.to_owned());
             }
-            all.extend(ports.iter().map(|port| match ip.contains(':') {
-                true => format!("[{ip}]:{}", port["port"]),
-                false => format!("{ip}:{}", port["port"]),
+            all.extend(ports.iter().map(|port| if ip.contains(':') {
+                format!("[{ip}]:{}", port["port"])
+            } else {
+                format!("{ip}:{}", port["port"])
             }));
         }
     }
@@ -410,7 +413,8 @@ fn access_modes(modes: &Value) -> String {
 
 fn persistent_volume_claim(claim: &Value, now: Timestamp) -> Vec<Value> {
     let (spec, status) = (&claim["spec"], &claim["status"]);
-    let phase = if claim["metadata"].get("deletionTimestamp").is_some() { "Terminating" } else { text(&status["phase"]) };
+    let phase =
+        if claim["metadata"].get("deletionTimestamp").is_some() { "Terminating" } else { text(&status["phase"]) };
     let bound = !text(&spec["volumeName"]).is_empty();
     vec![
         name(claim),
@@ -427,7 +431,8 @@ fn persistent_volume_claim(claim: &Value, now: Timestamp) -> Vec<Value> {
 
 fn persistent_volume(volume: &Value, now: Timestamp) -> Vec<Value> {
     let (spec, status) = (&volume["spec"], &volume["status"]);
-    let phase = if volume["metadata"].get("deletionTimestamp").is_some() { "Terminating" } else { text(&status["phase"]) };
+    let phase =
+        if volume["metadata"].get("deletionTimestamp").is_some() { "Terminating" } else { text(&status["phase"]) };
     let claim = match &spec["claimRef"] {
         Value::Object(claim) => format!("{}/{}", text(&claim["namespace"]), text(&claim["name"])),
         _ => String::new(),

@@ -63,15 +63,13 @@ pub(super) fn cells(custom: &[CustomColumn], object: &Value, now: Timestamp) -> 
 /// A value as a cell of that type; null when it has another type.
 fn cell(value: &Value, kind: &str, now: Timestamp) -> Value {
     match (kind, value) {
-        (_, Value::Null) => Value::Null,
         ("integer", Value::Number(number)) => {
             #[allow(clippy::cast_possible_truncation, reason = "Go truncates as well")]
             let integer = number.as_i64().or_else(|| number.as_f64().map(|float| float as i64));
             integer.map_or(Value::Null, Value::from)
         }
         ("number", Value::Number(number)) => number_cell(number),
-        ("boolean", Value::Bool(_)) => value.clone(),
-        ("string", Value::String(_)) => value.clone(),
+        ("boolean", Value::Bool(_)) | ("string", Value::String(_)) => value.clone(),
         ("string", Value::Number(number)) => number_cell(number).to_string().into(),
         ("string", Value::Bool(flag)) => flag.to_string().into(),
         ("string", Value::Array(_) | Value::Object(_)) => value.to_string().into(),

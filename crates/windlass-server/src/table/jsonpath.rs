@@ -15,10 +15,17 @@ enum Step {
     Wildcard,
     /// Everything below, the value itself included.
     Descend,
-    Slice { start: Option<i64>, end: Option<i64>, step: i64 },
+    Slice {
+        start: Option<i64>,
+        end: Option<i64>,
+        step: i64,
+    },
     Index(i64),
-    Union(Vec<Step>),
-    Filter { left: Operand, comparison: Option<(Comparison, Operand)> },
+    Union(Vec<Self>),
+    Filter {
+        left: Operand,
+        comparison: Option<(Comparison, Operand)>,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -63,7 +63,11 @@ impl Summary {
         let (spec, status) = (&pod["spec"], &pod["status"]);
         let phase = text(&status["phase"]);
         let mut summary = Self {
-            reason: [text(&status["reason"]), phase].into_iter().find(|reason| !reason.is_empty()).unwrap_or("").to_owned(),
+            reason: [text(&status["reason"]), phase]
+                .into_iter()
+                .find(|reason| !reason.is_empty())
+                .unwrap_or("")
+                .to_owned(),
             ready: 0,
             containers: items(&spec["containers"]).len(),
             restarts: 0,
@@ -71,7 +75,7 @@ impl Summary {
         };
         let conditions = items(&status["conditions"]);
         if conditions.iter().any(|c| c["type"] == "PodScheduled" && c["reason"] == "SchedulingGated") {
-            summary.reason = "SchedulingGated".to_owned();
+            "SchedulingGated".clone_into(&mut summary.reason);
         }
         let sidecars = list(items(&spec["initContainers"]).iter().filter(|c| c["restartPolicy"] == "Always"), "name");
         summary.containers += sidecars.len();
@@ -87,9 +91,9 @@ impl Summary {
 
         if pod["metadata"].get("deletionTimestamp").is_some() {
             if status["reason"] == "NodeLost" {
-                summary.reason = "Unknown".to_owned();
+                "Unknown".clone_into(&mut summary.reason);
             } else if !matches!(phase, "Succeeded" | "Failed") {
-                summary.reason = "Terminating".to_owned();
+                "Terminating".clone_into(&mut summary.reason);
             }
         }
         summary
@@ -142,7 +146,8 @@ impl Summary {
         }
         if self.reason == "Completed" && has_running {
             let ready = items(&status["conditions"]).iter().any(|c| c["type"] == "Ready" && c["status"] == "True");
-            self.reason = if ready { "Running" } else { "NotReady" }.to_owned();
+            let reason = if ready { "Running" } else { "NotReady" };
+            reason.clone_into(&mut self.reason);
         }
     }
 }

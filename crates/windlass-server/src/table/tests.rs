@@ -41,10 +41,7 @@ fn cells_are_those_that_the_real_server_prints() {
 fn a_bookmark_is_printed_as_the_real_server_prints_it() {
     let bookmark = json!({"metadata": {"resourceVersion": "5"}});
     let cells = |group, plural| Value::from(built_in_cells(group, plural, &bookmark, Timestamp::UNIX_EPOCH));
-    assert_eq!(
-        cells("", "pods"),
-        json!(["", "0/0", "", "0", "<unknown>", "<none>", "<none>", "<none>", "<none>"])
-    );
+    assert_eq!(cells("", "pods"), json!(["", "0/0", "", "0", "<unknown>", "<none>", "<none>", "<none>", "<none>"]));
     assert_eq!(cells("apps", "deployments"), json!(["", "0/0", 0, 0, "<unknown>", "", "", ""]));
     assert_eq!(cells("", "nodes")[1], json!("Unknown"));
     let columns = CustomColumn::read_all(&json!([{"name": "Size", "type": "integer", "jsonPath": ".spec.size"}]));
