@@ -11,9 +11,10 @@ use windlass_api::{Cause, DryRun, GroupResource, Status};
 
 use crate::registry::{Registry, ResourceInfo, Target};
 
+mod nodes;
 mod pods;
 
-pub(crate) use self::pods::PodDefaults;
+pub(crate) use self::{nodes::TaintNewNodes, pods::PodDefaults};
 
 /// One plugin.
 pub(crate) trait Admission: fmt::Debug + Send + Sync + 'static {
@@ -58,7 +59,7 @@ pub(crate) enum Operation {
 
 /// The plugins, in order.
 pub(crate) fn chain() -> Vec<Arc<dyn Admission>> {
-    vec![Arc::new(NamespaceLifecycle), Arc::new(PodDefaults)]
+    vec![Arc::new(NamespaceLifecycle), Arc::new(TaintNewNodes), Arc::new(PodDefaults)]
 }
 
 impl Registry {

@@ -55,6 +55,7 @@ struct Kind {
     prepare_update: fn(&mut Value, &Value),
     prepare_status: fn(&mut Value, &Value),
     validate: fn(&Value, &mut Errors),
+    validate_create: fn(&Value, &mut Errors),
     validate_update: fn(&Value, &Value, &mut Errors),
     validate_status: fn(&Value, &Value, &mut Errors),
     /// The fields whose value is not just what stands at their path.
@@ -81,6 +82,7 @@ const BASE: Kind = Kind {
     prepare_update: |_, _| {},
     prepare_status: |_, _| {},
     validate: |_, _| {},
+    validate_create: |_, _| {},
     validate_update: |_, _, _| {},
     validate_status: |_, _, _| {},
     field: |_, _| None,
@@ -241,7 +243,7 @@ static KINDS: &[Kind] = &[
             fields: event::CORE_FIELDS,
             ..Rules::COMMON
         },
-        validate: event::validate,
+        validate: event::validate_core,
         field: event::core_field,
         ..BASE
     },
@@ -255,8 +257,9 @@ static KINDS: &[Kind] = &[
             fields: event::EVENTS_FIELDS,
             ..Rules::COMMON
         },
-        validate: event::validate,
-        field: event::events_field,
+        validate: event::validate_events,
+        validate_create: event::validate_events_create,
+        validate_update: event::validate_events_update,
         ..BASE
     },
     Kind {
@@ -480,6 +483,10 @@ impl Strategy for BuiltIn {
 
     fn validate(&self, object: &Value, errors: &mut Errors) {
         (self.kind.validate)(object, errors);
+    }
+
+    fn validate_create(&self, object: &Value, errors: &mut Errors) {
+        (self.kind.validate_create)(object, errors);
     }
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {

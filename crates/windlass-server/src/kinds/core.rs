@@ -165,6 +165,17 @@ pub(super) fn validate_namespace_status(new: &Value, _old: &Value, errors: &mut 
 // === nodes ===
 
 pub(super) fn default_node(object: &mut Value) {
+    // One range in two fields; where they differ, the older one counts.
+    let range = object.text(&["spec", "podCIDR"]).to_owned();
+    let first = object.items(&["spec", "podCIDRs"]).first().cloned();
+    let spec = object_mut(object, "spec");
+    match first {
+        Some(first) if range.is_empty() => drop(spec.insert("podCIDR".to_owned(), first)),
+        first if !range.is_empty() && first.as_ref().is_none_or(|first| *first != *range) => {
+            spec.insert("podCIDRs".to_owned(), json!([range]));
+        }
+        _ => {}
+    }
     if let Some(capacity) = object.at(&["status", "capacity"]).cloned() {
         let status = object_mut(object, "status");
         if status.at(&["allocatable"]).is_none() {
@@ -178,7 +189,8 @@ pub(super) fn node_field(object: &Value, label: &str) -> Option<String> {
 }
 
 pub(super) fn validate_node(object: &Value, errors: &mut Errors) {
-    let path = Path::new("spec.taints");
+    // They stand in the spec, but this is where the real server says they are.
+    let path = Path::new("metadata.taints");
     let taints = object.items(&["spec", "taints"]);
     for (index, taint) in taints.iter().enumerate() {
         let place = path.index(index);
@@ -196,18 +208,26 @@ pub(super) fn validate_node(object: &Value, errors: &mut Errors) {
             }
         }
         if taints[..index].iter().any(|other| other.text(&["key"]) == key && other.text(&["effect"]) == effect) {
-            let message = format!("Duplicate value: {taint}: taints must be unique by key and effect pair");
+            // The value is shown with the names of Go's fields.
+            let added = taint.at(&["timeAdded"]).unwrap_or(&Value::Null);
+            let shown = json!({"Key": key, "Value": value, "Effect": effect, "TimeAdded": added});
+            let message = format!("Duplicate value: {shown}: taints must be unique by key and effect pair");
             errors.add(&place, "FieldValueDuplicate", message);
         }
     }
 }
 
 pub(super) fn validate_node_update(new: &Value, old: &Value, errors: &mut Errors) {
-    for field in ["podCIDR", "providerID"] {
-        let (new, old) = (new.text(&["spec", field]), old.text(&["spec", field]));
-        if !old.is_empty() && new != old {
-            errors.forbidden(&Path::new("spec").child(field), "node updates may not change it once set");
-        }
+    let path = Path::new("spec");
+    let ranges = old.items(&["spec", "podCIDRs"]);
+    if !ranges.is_empty() && ranges != new.items(&["spec", "podCIDRs"]) {
+        let text = "node updates may not change podCIDR except from \"\" to valid";
+        errors.forbidden(&path.child("podCIDRs"), text);
+    }
+    let provider = old.text(&["spec", "providerID"]);
+    if !provider.is_empty() && provider != new.text(&["spec", "providerID"]) {
+        let text = "node updates may not change providerID except from \"\" to valid";
+        errors.forbidden(&path.child("providerID"), text);
     }
 }
 
@@ -248,10 +268,10 @@ pub(super) fn validate_endpoint_slice_update(new: &Value, old: &Value, errors: &
 // === controller revisions ===
 
 pub(super) fn validate_controller_revision(object: &Value, errors: &mut Errors) {
+    errors.not_negative(&Path::new("revision"), object.int(&["revision"]));
     if object.at(&["data"]).is_none() {
         errors.required(&Path::new("data"), "data is mandatory");
     }
-    errors.not_negative(&Path::new("revision"), object.int(&["revision"]));
 }
 
 pub(super) fn validate_controller_revision_update(new: &Value, old: &Value, errors: &mut Errors) {

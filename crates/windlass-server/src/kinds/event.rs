@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::registry::{Errors, FieldRule, Path, Tree};
+use crate::registry::{Errors, FieldRule, Path, Tree, qualified_name};
 
 pub(super) const CORE_FIELDS: &[FieldRule] = &[
     FieldRule { label: "involvedObject.kind", path: "involvedObject.kind" },
@@ -71,39 +71,109 @@ pub(super) fn core_field(event: &Value, label: &str) -> Option<String> {
     })
 }
 
-pub(super) fn events_field(event: &Value, label: &str) -> Option<String> {
-    (label == "reportingController").then(|| match event.text(&["reportingController"]) {
-        "" => event.text(&["deprecatedSource", "component"]).to_owned(),
-        controller => controller.to_owned(),
-    })
+/// The rules for events of the core group.
+pub(super) fn validate_core(event: &Value, errors: &mut Errors) {
+    validate(event, "reportingComponent", errors);
 }
 
-/// The rules for what is stored.
-pub(super) fn validate(event: &Value, errors: &mut Errors) {
+/// The rules for events that come through `events.k8s.io`; they too are checked in the form that is stored.
+pub(super) fn validate_events(event: &Value, errors: &mut Errors) {
+    validate(event, "reportingController", errors);
+}
+
+/// The rules for new events that come through `events.k8s.io`, beside the others.
+pub(super) fn validate_events_create(event: &Value, errors: &mut Errors) {
+    validate_series(event, errors);
+    if event.at(&["eventTime"]).is_none() {
+        errors.required(&Path::new("eventTime"), "");
+    }
+    let kind = event.text(&["type"]);
+    if !matches!(kind, "Normal" | "Warning") {
+        errors.invalid(&Path::new("type"), "", &format!("has invalid value: {kind}"));
+    }
+    for field in ["firstTimestamp", "lastTimestamp", "count"] {
+        if event.at(&[field]).is_some_and(|value| value != 0) {
+            errors.invalid(&Path::new(field), "", "needs to be unset");
+        }
+    }
+    if event.entries(&["source"]).next().is_some() {
+        errors.invalid(&Path::new("source"), "", "needs to be unset");
+    }
+}
+
+/// Through `events.k8s.io` only the series of an event can change.
+pub(super) fn validate_events_update(new: &Value, old: &Value, errors: &mut Errors) {
+    const FIXED: [&str; 14] = [
+        "involvedObject",
+        "reason",
+        "message",
+        "source",
+        "firstTimestamp",
+        "lastTimestamp",
+        "count",
+        "reason",
+        "type",
+        "eventTime",
+        "action",
+        "related",
+        "reportingComponent",
+        "reportingInstance",
+    ];
+    if new.at(&["series"]) != old.at(&["series"]) {
+        validate_series(new, errors);
+    }
+    for field in FIXED {
+        let path = if field == "reportingComponent" { "reportingController" } else { field };
+        errors.immutable(&Path::new(path), new.at(&[field]), old.at(&[field]));
+    }
+}
+
+fn validate_series(event: &Value, errors: &mut Errors) {
+    if event.at(&["series"]).is_none() {
+        return;
+    }
+    if event.int(&["series", "count"]).unwrap_or_default() < 2 {
+        errors.invalid(&Path::new("series.count"), "", "should be at least 2");
+    }
+    if event.at(&["series", "lastObservedTime"]).is_none() {
+        errors.required(&Path::new("series.lastObservedTime"), "");
+    }
+}
+
+fn validate(event: &Value, reporter: &str, errors: &mut Errors) {
     let (own, involved) = (event.text(&["metadata", "namespace"]), event.text(&["involvedObject", "namespace"]));
-    // Events about objects without a namespace live in the default one, or in kube-system.
-    let fits = if involved.is_empty() { matches!(own, "default" | "kube-system") } else { own == involved };
+    // Events about objects without a namespace live in the default one.
+    let old_way = event.at(&["eventTime"]).is_none();
+    let fits = match (involved.is_empty(), old_way) {
+        (true, true) => own == "default",
+        (true, false) => matches!(own, "default" | "kube-system"),
+        (false, true) => own == involved,
+        (false, false) => true,
+    };
     if !fits {
         errors.invalid(&Path::new("involvedObject.namespace"), involved, "does not match event.namespace");
     }
-    let kind = event.text(&["type"]);
-    if event.at(&["eventTime"]).is_none() {
+    if old_way {
         return;
     }
     // Events of the new way say who reports what.
-    if event.text(&["reportingComponent"]).is_empty() {
-        errors.required(&Path::new("reportingController"), "");
+    let component = event.text(&["reportingComponent"]);
+    let path = Path::new(reporter);
+    if component.is_empty() {
+        errors.required(&path, "");
     }
-    if event.text(&["reportingInstance"]).is_empty() {
-        errors.required(&Path::new("reportingInstance"), "");
-    }
-    for field in ["action", "reason"] {
-        if event.text(&[field]).is_empty() {
-            errors.required(&Path::new(field), "");
+    errors.invalid_each(&path, component, qualified_name(component));
+    for (field, required, most) in
+        [("reportingInstance", true, 128), ("action", true, 128), ("reason", true, 128), ("message", false, 1024)]
+    {
+        let path = Path::new(field);
+        let text = event.text(&[field]);
+        if required && text.is_empty() {
+            errors.required(&path, "");
         }
-    }
-    if !matches!(kind, "Normal" | "Warning") {
-        errors.invalid(&Path::new("type"), kind, "has invalid value: ");
+        if text.len() > most {
+            errors.invalid(&path, "", &format!("can have at most {most} characters"));
+        }
     }
 }
 

@@ -33,11 +33,12 @@ pub(super) fn field(pod: &Value, label: &str) -> Option<String> {
 pub(super) fn prepare_create(pod: &mut Value) {
     let quality = quality_of_service(pod);
     let gated = !pod.items(&["spec", "schedulingGates"]).is_empty();
+    let now = pod.at(&["metadata", "creationTimestamp"]).cloned();
     let status = object_mut(pod, "status");
     status.insert("phase".to_owned(), "Pending".into());
     if gated {
         let condition = json!({
-            "type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "lastProbeTime": null, "lastTransitionTime": null,
+            "type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "lastProbeTime": null, "lastTransitionTime": now,
             "message": "Scheduling is blocked due to non-empty scheduling gates",
         });
         status.insert("conditions".to_owned(), json!([condition]));

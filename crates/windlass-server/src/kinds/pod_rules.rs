@@ -8,12 +8,18 @@ use super::quantity::amount;
 use crate::registry::{Errors, Path, Tree, config_key, dns_label, dns_subdomain, port_name, qualified_name};
 
 pub(super) fn validate_pod(pod: &Value, errors: &mut Errors) {
-    if let Some(spec) = pod.at(&["spec"]) {
-        validate_spec(spec, &Path::new("spec"), errors);
-    }
-    let name = pod.text(&["spec", "nodeName"]);
-    if !name.is_empty() {
-        errors.invalid_each(&Path::new("spec.nodeName"), name, dns_subdomain(name));
+    let path = Path::new("spec");
+    let Some(spec) = pod.at(&["spec"]) else { return errors.required(&path.child("containers"), "") };
+    validate_spec(spec, &path, errors);
+    for list in ["containers", "initContainers"] {
+        let list_path = path.child(list);
+        for (index, container) in spec.items(&[list]).iter().enumerate() {
+            let image = container.text(&["image"]);
+            if image.trim() != image {
+                let place = list_path.index(index);
+                errors.invalid(&place.child("image"), image, "must not have leading or trailing whitespace");
+            }
+        }
     }
 }
 
@@ -41,8 +47,14 @@ pub(super) fn validate_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) 
         }
     }
     one_of(spec, "restartPolicy", &["Always", "OnFailure", "Never"], path, errors);
-    one_of(spec, "dnsPolicy", &["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"], path, errors);
-    errors.not_negative(&path.child("terminationGracePeriodSeconds"), spec.int(&["terminationGracePeriodSeconds"]));
+    one_of(spec, "dnsPolicy", &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"], path, errors);
+    crate::registry::validate_labels(spec.at(&["nodeSelector"]), &path.child("nodeSelector"), errors);
+    for field in ["serviceAccountName", "nodeName"] {
+        let text = spec.text(&[field]);
+        if !text.is_empty() {
+            errors.invalid_each(&path.child(field), text, dns_subdomain(text));
+        }
+    }
     let deadline = spec.int(&["activeDeadlineSeconds"]);
     if let Some(deadline) = deadline.filter(|deadline| !(1..=i64::from(i32::MAX)).contains(deadline)) {
         errors.invalid(&path.child("activeDeadlineSeconds"), &deadline, "must be between 1 and 2147483647, inclusive");
@@ -53,11 +65,6 @@ pub(super) fn validate_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) 
             errors.invalid_each(&path.child(field), text, dns_label(text));
         }
     }
-    let account = spec.text(&["serviceAccountName"]);
-    if !account.is_empty() {
-        errors.invalid_each(&path.child("serviceAccountName"), account, dns_subdomain(account));
-    }
-    crate::registry::validate_labels(spec.at(&["nodeSelector"]), &path.child("nodeSelector"), errors);
     validate_tolerations(spec, path, errors);
 }
 
@@ -67,24 +74,35 @@ fn validate_volumes<'v>(spec: &'v Value, path: &Path<'_>, errors: &mut Errors) -
     for (index, volume) in spec.items(&["volumes"]).iter().enumerate() {
         let place = list.index(index);
         let name = volume.text(&["name"]);
+        let mut found = Errors::default();
         if name.is_empty() {
-            errors.required(&place.child("name"), "");
+            found.required(&place.child("name"), "");
         } else {
-            errors.invalid_each(&place.child("name"), name, dns_label(name));
-            if !names.insert(name) {
-                errors.duplicate(&place.child("name"), name);
+            found.invalid_each(&place.child("name"), name, dns_label(name));
+            if names.contains(name) {
+                found.duplicate(&place.child("name"), name);
             }
         }
-        let mut sources = volume.entries(&[]).filter(|(key, source)| *key != "name" && !source.is_null());
-        sources.next();
-        for (source, _) in sources {
-            errors.forbidden(&place.child(source), "may not specify more than 1 volume type");
+        // The first source counts, and `emptyDir` is looked at first.
+        let mut sources: Vec<&str> = volume
+            .entries(&[])
+            .filter(|(key, source)| *key != "name" && !source.is_null())
+            .map(|(key, _)| key.as_str())
+            .collect();
+        sources.sort_by_key(|source| *source != "emptyDir");
+        for source in sources.iter().skip(1) {
+            found.forbidden(&place.child(source), "may not specify more than 1 volume type");
         }
         for (source, field) in [("secret", "secretName"), ("configMap", "name"), ("persistentVolumeClaim", "claimName")] {
-            if volume.at(&[source]).is_some() && volume.text(&[source, field]).is_empty() {
-                errors.required(&place.child(source).child(field), "");
+            if sources.first() == Some(&source) && volume.text(&[source, field]).is_empty() {
+                found.required(&place.child(source).child(field), "");
             }
         }
+        // Only a sound volume can be mounted.
+        if found.is_empty() {
+            names.insert(name);
+        }
+        errors.append(found);
     }
     names
 }
@@ -93,8 +111,6 @@ fn validate_container(container: &Value, volumes: &HashSet<&str>, path: &Path<'_
     let image = container.text(&["image"]);
     if image.is_empty() {
         errors.required(&path.child("image"), "");
-    } else if image.trim() != image {
-        errors.invalid(&path.child("image"), image, "must not have leading or trailing whitespace");
     }
     one_of(container, "imagePullPolicy", &["Always", "IfNotPresent", "Never"], path, errors);
     one_of(container, "terminationMessagePolicy", &["File", "FallbackToLogsOnError"], path, errors);
@@ -119,7 +135,8 @@ fn validate_container(container: &Value, volumes: &HashSet<&str>, path: &Path<'_
         let name = mount.text(&["name"]);
         if name.is_empty() {
             errors.required(&place.child("name"), "");
-        } else if !volumes.contains(name) {
+        }
+        if !volumes.contains(name) {
             errors.not_found(&place.child("name"), name);
         }
         let mount_path = mount.text(&["mountPath"]);
@@ -183,7 +200,7 @@ fn validate_env_source(variable: &Value, path: &Path<'_>, errors: &mut Errors) {
         0 => errors.invalid(
             &path,
             "",
-            "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`",
+            "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`",
         ),
         1 => {}
         _ => errors.invalid(&path, "", "may not have more than one field specified at a time"),
@@ -191,9 +208,8 @@ fn validate_env_source(variable: &Value, path: &Path<'_>, errors: &mut Errors) {
     for reference in ["configMapKeyRef", "secretKeyRef"] {
         if let Some(selector) = source.at(&[reference]) {
             let place = path.child(reference);
-            if selector.text(&["name"]).is_empty() {
-                errors.required(&place.child("name"), "");
-            }
+            let name = selector.text(&["name"]);
+            errors.invalid_each(&place.child("name"), name, dns_subdomain(name));
             match selector.text(&["key"]) {
                 "" => errors.required(&place.child("key"), ""),
                 key => errors.invalid_each(&place.child("key"), key, config_key(key)),
@@ -235,11 +251,13 @@ fn validate_resources(container: &Value, path: &Path<'_>, errors: &mut Errors) {
 fn validate_probe(container: &Value, kind: &str, path: &Path<'_>, errors: &mut Errors) {
     let Some(probe) = container.at(&[kind]) else { return };
     let place = path.child(kind);
-    let handlers = ["exec", "httpGet", "tcpSocket", "grpc"];
-    match handlers.iter().filter(|handler| probe.at(&[handler]).is_some()).count() {
-        0 => errors.required(&place, "must specify a handler type"),
-        1 => {}
-        _ => errors.forbidden(&place, "may not specify more than 1 handler type"),
+    let mut handlers =
+        ["exec", "httpGet", "tcpSocket", "grpc"].into_iter().filter(|handler| probe.at(&[handler]).is_some());
+    if handlers.next().is_none() {
+        errors.required(&place, "must specify a handler type");
+    }
+    for handler in handlers {
+        errors.forbidden(&place.child(handler), "may not specify more than 1 handler type");
     }
     for field in ["initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"] {
         errors.not_negative(&place.child(field), probe.int(&[field]));
@@ -271,7 +289,7 @@ fn validate_tolerations(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
         }
         if operator == "Exists" && !toleration.text(&["value"]).is_empty() {
             let text = "value must be empty when `operator` is 'Exists'";
-            errors.invalid(&place.child("operator"), toleration, text);
+            errors.invalid(&place.child("operator"), toleration.text(&["value"]), text);
         }
         one_of(toleration, "effect", &["NoSchedule", "PreferNoSchedule", "NoExecute"], &place, errors);
     }

@@ -245,11 +245,8 @@ fn allocate_address(allocation: &mut Allocation, new: &mut Value, before: &[Clai
         if !before.contains(&claim) {
             let cidr = allocation.addresses.cidr;
             if !cidr.contains(ip.into()) {
-                let why = format!(
-                    "failed to allocate IP {asked}: the provided IP ({asked}) is not in the valid range. The range of valid IPs is \
-                     {cidr}"
-                );
-                return refuse(&asked, &why);
+                let why = "the provided network does not match the current range";
+                return refuse(&asked, &format!("failed to allocate IP {asked}: {why}"));
             }
             if !allocation.addresses.taken.lock().insert(claim) {
                 return refuse(&asked, &format!("failed to allocate IP {asked}: provided IP is already allocated"));
@@ -341,6 +338,7 @@ pub(super) fn default(service: &mut Value) {
     if kind == "LoadBalancer" {
         default_pointer(spec, "allocateLoadBalancerNodePorts", true);
     }
+    let balanced = kind == "LoadBalancer";
     // One address in two fields: whoever writes only one of them means both.
     let first = spec.text(&["clusterIP"]).to_owned();
     if !first.is_empty() && spec.items(&["clusterIPs"]).is_empty() {
@@ -352,6 +350,13 @@ pub(super) fn default(service: &mut Value) {
             let map = as_object(port);
             default_to(map, "protocol", "TCP");
             default_to(map, "targetPort", number);
+        }
+    }
+    if let Some(balancer) = service.get_mut("status").and_then(|status| status.get_mut("loadBalancer")) {
+        for ingress in items_mut(balancer, "ingress") {
+            if balanced && !ingress.text(&["ip"]).is_empty() {
+                default_pointer(as_object(ingress), "ipMode", "VIP");
+            }
         }
     }
 }
@@ -396,6 +401,12 @@ pub(super) fn prepare_update(new: &mut Value, old: &Value) {
     }
     if loses && spec.text(&["externalTrafficPolicy"]) == old_spec.text(&["externalTrafficPolicy"]) {
         spec.shift_remove("externalTrafficPolicy");
+    }
+    if kind == "ExternalName"
+        && old_kind != "ExternalName"
+        && spec.text(&["internalTrafficPolicy"]) == old_spec.text(&["internalTrafficPolicy"])
+    {
+        spec.shift_remove("internalTrafficPolicy");
     }
     if old_kind == "LoadBalancer" && kind != "LoadBalancer" {
         spec.shift_remove("allocateLoadBalancerNodePorts");

@@ -176,6 +176,11 @@ pub(super) fn prepare_job_create(object: &mut Value) {
     let selector = as_object(spec.entry("selector").or_insert(Value::Null));
     let labels = as_object(selector.entry("matchLabels").or_insert(Value::Null));
     default_to(labels, "batch.kubernetes.io/controller-uid", uid);
+    let labels = spec.at(&["template", "metadata", "labels"]).cloned().unwrap_or_default();
+    let metadata = metadata_mut(object);
+    if metadata.entries(&["labels"]).next().is_none() {
+        metadata.insert("labels".to_owned(), labels);
+    }
 }
 
 // === rules ===
@@ -193,11 +198,13 @@ pub(super) fn validate_deployment(object: &Value, errors: &mut Errors) {
         }
         "RollingUpdate" => {
             let rolling = path.child("rollingUpdate");
-            validate_rolling(spec, ["strategy", "rollingUpdate"], &rolling, errors);
+            validate_rolling(spec, &rolling, errors);
         }
         _ => {
-            let strategy = spec.at(&["strategy"]).unwrap_or(&Value::Null);
-            errors.unsupported(&path, strategy, &["Recreate", "RollingUpdate"]);
+            // The value is shown with the names of Go's fields.
+            let rolling = spec.at(&["strategy", "rollingUpdate"]).unwrap_or(&Value::Null);
+            let shown = json!({"Type": spec.text(&["strategy", "type"]), "RollingUpdate": rolling});
+            errors.unsupported(&path, &shown, &["Recreate", "RollingUpdate"]);
         }
     }
     errors.not_negative(&SPEC.child("revisionHistoryLimit"), spec.int(&["revisionHistoryLimit"]));
@@ -224,7 +231,10 @@ pub(super) fn validate_replication_controller(object: &Value, errors: &mut Error
         Requirement::new(key, Operator::Equals, [value.as_str().unwrap_or_default()])
     };
     let selector = LabelSelector::new(selector.map(equals).collect());
-    validate_template(spec, &selector, Some("ReplicationController"), errors);
+    if spec.at(&["template"]).is_none() {
+        return errors.required(&SPEC.child("template"), "");
+    }
+    validate_template(spec, &Selected::By(selector), "ReplicationController", errors);
 }
 
 pub(super) fn validate_stateful_set(object: &Value, errors: &mut Errors) {
@@ -263,7 +273,7 @@ pub(super) fn validate_stateful_set_update(new: &Value, old: &Value, errors: &mu
 pub(super) fn validate_daemon_set(object: &Value, errors: &mut Errors) {
     let Some(spec) = object.at(&["spec"]) else { return };
     let selector = validate_selector(spec, "daemonset", errors);
-    validate_template(spec, &selector, Some("DaemonSet"), errors);
+    validate_template(spec, &selector, "DaemonSet", errors);
     errors.not_negative(&SPEC.child("minReadySeconds"), spec.int(&["minReadySeconds"]));
     let path = SPEC.child("updateStrategy");
     match spec.text(&["updateStrategy", "type"]) {
@@ -344,14 +354,23 @@ fn validate_replicated(object: &Value, errors: &mut Errors) {
     errors.not_negative(&SPEC.child("minReadySeconds"), spec.int(&["minReadySeconds"]));
     let noun = if object.text(&["kind"]) == "StatefulSet" { "statefulset" } else { "deployment" };
     let selector = validate_selector(spec, noun, errors);
-    validate_template(spec, &selector, Some("ReplicaSet"), errors);
+    validate_template(spec, &selector, "ReplicaSet", errors);
 }
 
-fn validate_selector(spec: &Value, noun: &str, errors: &mut Errors) -> LabelSelector {
+/// What a workload's selector says of its template.
+enum Selected {
+    /// There is no selector, so it is not selected.
+    Never,
+    By(LabelSelector),
+    /// The selector makes no sense; the template is not looked at.
+    Unknown,
+}
+
+fn validate_selector(spec: &Value, noun: &str, errors: &mut Errors) -> Selected {
     let path = SPEC.child("selector");
     let Some(selector) = spec.at(&["selector"]) else {
         errors.required(&path, "");
-        return LabelSelector::default();
+        return Selected::Never;
     };
     let labels = path.child("matchLabels");
     for (key, value) in selector.entries(&["matchLabels"]) {
@@ -380,7 +399,19 @@ fn validate_selector(spec: &Value, noun: &str, errors: &mut Errors) -> LabelSele
     if selector.entries(&["matchLabels"]).next().is_none() && selector.items(&["matchExpressions"]).is_empty() {
         errors.invalid(&path, selector, &format!("empty selector is invalid for {noun}"));
     }
-    selector_of(spec)
+    let makes_sense = |expression: &Value| {
+        let values = !expression.items(&["values"]).is_empty();
+        match expression.text(&["operator"]) {
+            "In" | "NotIn" => values,
+            "Exists" | "DoesNotExist" => !values,
+            _ => false,
+        }
+    };
+    if !selector.items(&["matchExpressions"]).iter().all(makes_sense) {
+        errors.invalid(&path, selector, "invalid label selector");
+        return Selected::Unknown;
+    }
+    Selected::By(selector_of(spec))
 }
 
 /// `spec.selector` of a workload; what cannot be read of it selects everything.
@@ -393,11 +424,16 @@ fn selector_of(spec: &Value) -> LabelSelector {
 }
 
 /// A template whose pods are meant to run for ever.
-fn validate_template(spec: &Value, selector: &LabelSelector, noun: Option<&str>, errors: &mut Errors) {
+fn validate_template(spec: &Value, selected: &Selected, noun: &str, errors: &mut Errors) {
     let path = SPEC.child("template");
     let template = spec.at(&["template"]).unwrap_or(&Value::Null);
     let labels = template.at(&["metadata", "labels"]);
-    if !selector.is_empty() && !selector.matches(|key| labels.and_then(|labels| labels.at(&[key])?.as_str())) {
+    let matches = match selected {
+        Selected::Never => false,
+        Selected::By(selector) => selector.matches(|key| labels.and_then(|labels| labels.at(&[key])?.as_str())),
+        Selected::Unknown => return,
+    };
+    if !matches {
         let shown = labels.unwrap_or(&Value::Null);
         errors.invalid(&path.child("metadata.labels"), shown, "`selector` does not match template `labels`");
     }
@@ -406,7 +442,7 @@ fn validate_template(spec: &Value, selector: &LabelSelector, noun: Option<&str>,
     if policy != "Always" {
         errors.unsupported(&path.child("spec.restartPolicy"), policy, &["Always"]);
     }
-    if let Some(noun) = noun.filter(|_| template.at(&["spec", "activeDeadlineSeconds"]).is_some()) {
+    if template.at(&["spec", "activeDeadlineSeconds"]).is_some() {
         let text = format!("activeDeadlineSeconds in {noun} is not Supported");
         errors.forbidden(&path.child("spec.activeDeadlineSeconds"), &text);
     }
@@ -424,29 +460,27 @@ fn validate_pod_template(template: &Value, path: &Path<'_>, errors: &mut Errors)
     }
 }
 
-fn validate_rolling(spec: &Value, at: [&str; 2], path: &Path<'_>, errors: &mut Errors) {
-    let [strategy, rolling] = at;
-    let mut all_zero = true;
+fn validate_rolling(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let value = |field: &str| spec.at(&["strategy", "rollingUpdate", field]).unwrap_or(&Value::Null);
+    let percent =
+        |value: &Value| value.as_str().and_then(|text| text.strip_suffix('%')).and_then(|text| text.parse::<i64>().ok());
+    let amount = |value: &Value| percent(value).or(value.as_i64()).unwrap_or_default();
     for field in ["maxUnavailable", "maxSurge"] {
-        let value = spec.at(&[strategy, rolling, field]).unwrap_or(&Value::Null);
-        let place = path.child(field);
-        let percent = value.as_str().and_then(|text| text.strip_suffix('%')).and_then(|text| text.parse::<i64>().ok());
-        match (value, percent) {
-            (Value::String(text), None) => {
+        match value(field) {
+            text @ Value::String(_) if percent(text).is_none() => {
                 let rule = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', \
                             regex used for validation is '[0-9]+%')";
-                errors.invalid(&place, text, rule);
+                errors.invalid(&path.child(field), text, rule);
             }
-            _ => errors.not_negative(&place, value.as_i64()),
-        }
-        all_zero &= percent.or(value.as_i64()).unwrap_or_default() == 0;
-        if field == "maxUnavailable" && percent.is_some_and(|percent| percent > 100) {
-            errors.invalid(&place, value, "must not be greater than 100%");
+            value => errors.not_negative(&path.child(field), value.as_i64()),
         }
     }
-    if all_zero {
-        let value = spec.at(&[strategy, rolling, "maxUnavailable"]).unwrap_or(&Value::Null);
-        errors.invalid(&path.child("maxUnavailable"), value, "may not be 0 when `maxSurge` is 0");
+    let (unavailable, surge) = (value("maxUnavailable"), value("maxSurge"));
+    if amount(unavailable) == 0 && amount(surge) == 0 {
+        errors.invalid(&path.child("maxUnavailable"), unavailable, "may not be 0 when `maxSurge` is 0");
+    }
+    if percent(unavailable).is_some_and(|percent| percent > 100) {
+        errors.invalid(&path.child("maxUnavailable"), unavailable, "must not be greater than 100%");
     }
 }
 

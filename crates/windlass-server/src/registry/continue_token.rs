@@ -33,6 +33,8 @@ impl ContinueToken {
     /// As clients get it; `prefix` is that of the list's keys.
     pub(super) fn encode(&self, prefix: &str) -> String {
         let rv = self.revision.map_or(PRESENT, |revision| i64::try_from(revision).unwrap_or(i64::MAX));
+        // The slash at the end of the prefix belongs to the key.
+        let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
         let start = self.start.strip_prefix(prefix).unwrap_or(&self.start).to_owned();
         let wire = Wire { v: VERSION.to_owned(), rv, start };
         URL_SAFE_NO_PAD.encode(serde_json::to_vec(&wire).expect("strings and a number always encode"))
@@ -79,6 +81,8 @@ mod tests {
     fn a_token_comes_back_as_it_went() {
         let token = ContinueToken { revision: Some(829), start: "/registry/pods/ns/a\0".to_owned() };
         let text = token.encode("/registry/pods/");
+        let wire = URL_SAFE_NO_PAD.decode(&text).unwrap();
+        assert_eq!(wire, br#"{"v":"meta.k8s.io/v1","rv":829,"start":"/ns/a\u0000"}"#);
         assert_eq!(ContinueToken::decode(&text, "/registry/pods/").unwrap(), token);
         let present = ContinueToken { revision: None, ..token };
         assert_eq!(ContinueToken::decode(&present.encode("/registry/pods/"), "/registry/pods/").unwrap(), present);

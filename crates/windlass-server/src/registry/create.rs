@@ -93,6 +93,7 @@ impl Registry {
         let mut errors = Errors::default();
         meta::validate(target, &object, rules.name, &mut errors);
         resource.strategy.validate(&object, &mut errors);
+        resource.strategy.validate_create(&object, &mut errors);
         let name = object.text(&["metadata", "name"]).to_owned();
         errors.check(&resource.group_kind(), &name)?;
         warnings.extend(resource.strategy.warnings(&object, None));

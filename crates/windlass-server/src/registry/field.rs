@@ -81,6 +81,11 @@ impl Errors {
         self.causes.is_empty()
     }
 
+    /// Adds the complaints of another check.
+    pub(crate) fn append(&mut self, mut other: Self) {
+        self.causes.append(&mut other.causes);
+    }
+
     /// The complaints.
     pub(crate) fn into_causes(self) -> Vec<Cause> {
         self.causes
@@ -114,10 +119,9 @@ impl Errors {
         }
     }
 
-    /// The value is none of those that are known.
+    /// The value is none of those that are known, in the order in which the real server names them.
     pub(crate) fn unsupported(&mut self, path: &Path<'_>, value: &(impl Shown + ?Sized), supported: &[&str]) {
-        let mut supported: Vec<String> = supported.iter().map(|value| go_quote(value)).collect();
-        supported.sort();
+        let supported: Vec<String> = supported.iter().map(|value| go_quote(value)).collect();
         let message = format!("Unsupported value: {}: supported values: {}", value.shown(), supported.join(", "));
         self.add(path, "FieldValueNotSupported", message);
     }
@@ -204,7 +208,7 @@ mod tests {
         let mut errors = Errors::default();
         errors.required(&first.child("image"), "");
         errors.duplicate(&first.child("name"), "a");
-        errors.unsupported(&spec.child("restartPolicy"), "x", &["Never", "Always"]);
+        errors.unsupported(&spec.child("restartPolicy"), "x", &["Always", "Never"]);
         errors.immutable(&spec.child("selector"), Some(&json!({"matchLabels": {"a": "c"}})), None);
         errors.immutable(&spec.child("paused"), Some(&json!({})), None);
         let status = errors.check(&GroupKind::new("apps", "Deployment"), "d").unwrap_err();

@@ -148,7 +148,16 @@ pub(super) fn validate(target: &Target, object: &Value, rule: NameRule, errors: 
 }
 
 /// The rules for the metadata of a changed object.
+///
+/// The real server checks twice, for all kinds and for the kind, and gives causes twice; its message names them once.
 pub(super) fn validate_update(target: &Target, new: &Value, old: &Value, errors: &mut Errors) {
+    let mut found = Errors::default();
+    validate_changes(target, new, old, &mut found);
+    errors.append(found.clone());
+    errors.append(found);
+}
+
+fn validate_changes(target: &Target, new: &Value, old: &Value, errors: &mut Errors) {
     let empty = Value::Object(Map::new());
     let (new, old) = (new.at(&["metadata"]).unwrap_or(&empty), old.at(&["metadata"]).unwrap_or(&empty));
     if old.at(&["deletionTimestamp"]).is_some() {

@@ -111,9 +111,13 @@ impl ResourceInfo {
         GroupResource::new(self.group.clone(), self.plural.clone())
     }
 
-    /// Group and kind, for messages.
+    /// Group and kind, for messages: those of what is stored.
     pub(crate) fn group_kind(&self) -> GroupKind {
-        GroupKind::new(self.group.clone(), self.kind.clone())
+        let group = match self.stored_shape() {
+            Shape::BuiltIn(plan) => plan.group.clone(),
+            Shape::Custom(_) => self.group.clone(),
+        };
+        GroupKind::new(group, self.kind.clone())
     }
 
     /// Group, version and kind.

@@ -1,7 +1,7 @@
 //! The scale subresource: replicas of any kind that has them, through one type.
 
 use serde_json::{Map, Value, json};
-use windlass_api::{FieldValidation, GroupKind, GroupResource, LabelSelector, Operator, Requirement, Status};
+use windlass_api::{FieldValidation, GroupKind, LabelSelector, Operator, Requirement, Status};
 
 use super::{Errors, Item, Path, Shape, Target, Tree, strategy::ScaleRule, tree::as_object};
 use crate::{codec, encoded::Encoded};
@@ -49,12 +49,6 @@ pub(super) fn scaled(target: &Target, object: &Value, scale: &Value) -> Result<V
     let mut errors = Errors::default();
     errors.not_negative(&Path::new("spec.replicas"), Some(replicas));
     errors.check(&GroupKind::new("autoscaling", "Scale"), target.name())?;
-    let (given, found) = (scale.text(&["metadata", "uid"]), object.text(&["metadata", "uid"]));
-    if !given.is_empty() && given != found {
-        let resource = GroupResource::new(target.resource.group.clone(), format!("{}/scale", target.resource.plural));
-        let why = format!("Precondition failed: UID in precondition: {given}, UID in object meta: {found}");
-        return Err(Status::conflict(&resource, target.name(), why));
-    }
     let mut object = object.clone();
     let mut place = &mut object;
     for key in &rule.spec_replicas {
@@ -62,7 +56,10 @@ pub(super) fn scaled(target: &Target, object: &Value, scale: &Value) -> Result<V
     }
     *place = replicas.into();
     let version = scale.text(&["metadata", "resourceVersion"]);
-    super::tree::metadata_mut(&mut object).insert("resourceVersion".to_owned(), version.into());
+    let uid = scale.text(&["metadata", "uid"]);
+    let metadata = super::tree::metadata_mut(&mut object);
+    metadata.insert("resourceVersion".to_owned(), version.into());
+    metadata.insert("uid".to_owned(), uid.into());
     Ok(object)
 }
 

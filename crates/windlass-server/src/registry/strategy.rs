@@ -27,6 +27,9 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync + 'static {
     /// Complains about an object that is about to be stored. Metadata is checked by the registry.
     fn validate(&self, _object: &Value, _errors: &mut Errors) {}
 
+    /// Complains about a new object. [`Self::validate`] runs as well.
+    fn validate_create(&self, _object: &Value, _errors: &mut Errors) {}
+
     /// Complains about changes. [`Self::validate`] runs as well.
     fn validate_update(&self, _new: &Value, _old: &Value, _errors: &mut Errors) {}
 

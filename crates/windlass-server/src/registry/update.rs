@@ -274,7 +274,13 @@ fn propose(
     if target.subresource.as_deref() == Some("scale") {
         let old = old.ok_or_else(|| Status::not_found(&target.group_resource(), target.name()))?;
         let scale = match edit {
-            Edit::Replace(scale) => scale.clone(),
+            Edit::Replace(scale) => {
+                let (given, found) = (scale.text(&["metadata", "uid"]), old.text(&["metadata", "uid"]));
+                if !given.is_empty() && given != found {
+                    return Err(uid_mismatch(target, given, found));
+                }
+                scale.clone()
+            }
             Edit::Patch { kind, body } => {
                 let current = scale::scale_value(target, old)?;
                 patch::patched(*kind, body, &current, &scale::shape(), params.field_validation, warnings)?
