@@ -98,7 +98,9 @@ pub(crate) async fn probe(server: &Inner, path: &str, options: &Options<'_>) -> 
         .collect();
     if !unknown.is_empty() {
         let unknown = unknown.into_iter().collect::<Vec<_>>().join(",");
-        lines.push_str(&format!("warn: some health checks cannot be excluded: no matches for {unknown}\n"));
+        lines += "warn: some health checks cannot be excluded: no matches for ";
+        lines += &unknown;
+        lines.push('\n');
     }
     Some(match (failed, options.verbose) {
         (true, _) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{lines}{probe} check failed\n")),

@@ -236,18 +236,19 @@ async fn answer(server: &Arc<Inner>, exchange: Exchange, body: RequestBody) -> R
         exchange.only_get()?;
         media::route_accepts(accept.unwrap_or_default(), Endpoint::Object)?;
     }
+    if is_foreign(path, &table) {
+        return Err(Failure::NotFound);
+    }
     let document = match discovery::answer(&table, path, accept, known, &server.address().to_string()) {
-        Some(document) => document,
-        None => {
-            let now = server.clock().now();
-            Ok(openapi::answer(&table, path, exchange.raw_query.as_deref(), accept, known, now).ok_or(Failure::NotFound)?)
-        },
+        Some(document) => document?,
+        None => openapi::answer(&table, path, exchange.raw_query.as_deref(), accept, known, server.clock().now())
+            .ok_or(Failure::NotFound)?,
     };
     let encoding = match media::negotiate_error(&exchange.headers, &exchange.query) {
         ErrorEncoding::As(encoding) => encoding,
         ErrorEncoding::Forced => Encoding::Json,
     };
-    Ok(respond::generated(document?, encoding))
+    Ok(respond::generated(document, encoding))
 }
 
 /// Whether a path of discovery is a route of its own in the real server, with one method and types of its own: `/api` and
@@ -263,6 +264,14 @@ fn is_route(path: &str, table: &ResourceTable) -> bool {
         }
         _ => false,
     }
+}
+
+/// Whether a path is of a version that a group of custom resources does not have; those of built-in groups get a status.
+fn is_foreign(path: &str, table: &ResourceTable) -> bool {
+    let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+    let ["apis", group, version] = parts[..] else { return false };
+    let built_in = |resource: &ResourceInfo| resource.group == group && resource.shape.style() == Style::BuiltIn;
+    !table.has_version(group, version) && !table.iter().any(built_in)
 }
 
 impl Exchange {

@@ -15,7 +15,7 @@ pub(crate) type RequestBody = http_body_util::combinators::UnsyncBoxBody<Bytes, 
 pub(crate) const LIMIT: usize = 3 << 20;
 
 /// How long a client may take to send it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Why there is no body.
 #[derive(Debug)]

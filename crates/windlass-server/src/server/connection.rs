@@ -175,14 +175,15 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
 struct Lingering {
     stream: TcpStream,
     cut_off: CutOff,
-    lingering: Option<Pin<Box<Sleep>>>,
+    /// Set once it lingers.
+    deadline: Option<Pin<Box<Sleep>>>,
     /// What has been read while lingering, in bytes.
     discarded: usize,
 }
 
 impl Lingering {
     fn new(stream: TcpStream, cut_off: CutOff) -> Self {
-        Self { stream, cut_off, lingering: None, discarded: 0 }
+        Self { stream, cut_off, deadline: None, discarded: 0 }
     }
 }
 
@@ -215,13 +216,13 @@ impl AsyncWrite for Lingering {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        if this.lingering.is_none() {
+        if this.deadline.is_none() {
             ready!(Pin::new(&mut this.stream).poll_shutdown(cx))?;
             if !this.cut_off.0.load(Ordering::Relaxed) {
                 return Poll::Ready(Ok(()));
             }
         }
-        let deadline = this.lingering.get_or_insert_with(|| Box::pin(time::sleep(LINGER)));
+        let deadline = this.deadline.get_or_insert_with(|| Box::pin(time::sleep(LINGER)));
         if deadline.as_mut().poll(cx).is_ready() {
             return Poll::Ready(Ok(()));
         }

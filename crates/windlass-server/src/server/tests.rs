@@ -111,8 +111,8 @@ async fn objects_are_created_read_updated_patched_and_deleted() {
     object["data"] = json!({"k": "w"});
     let updated = with_body(&service, "PUT", &path, "application/json", &object).await;
     assert_eq!((updated.code, &updated.json()["data"]["k"]), (200, &json!("w")));
-    let patch = json!({"data": {"l": "m"}});
-    let patched = with_body(&service, "PATCH", &path, "application/merge-patch+json", patch).await;
+    let addition = json!({"data": {"l": "m"}});
+    let patched = with_body(&service, "PATCH", &path, "application/merge-patch+json", addition).await;
     assert_eq!((patched.code, patched.json()["data"].clone()), (200, json!({"k": "w", "l": "m"})));
     let stale = with_body(&service, "PUT", &path, "application/json", &object).await;
     assert_eq!(stale.verdict(), (409, "Conflict".to_owned()));
@@ -357,4 +357,45 @@ async fn namespaces_and_pods_are_there_from_the_first_request() {
     let namespaces = get(&service, "/api/v1/namespaces").await.json();
     let names: Vec<&str> = namespaces["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["default", "kube-node-lease", "kube-public", "kube-system"]);
+}
+
+#[tokio::test]
+async fn custom_resources_are_served_from_their_definition_on() {
+    let service = server().service();
+    let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
+        "size": {"type": "integer"}, "color": {"type": "string", "default": "red"}}}}});
+    let definition = json!({
+        "metadata": {"name": "foos.ex.io"},
+        "spec": {"group": "ex.io", "scope": "Namespaced", "names": {"plural": "foos", "kind": "Foo"}, "versions": [
+            {"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]}});
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    assert_eq!(post(&service, definitions, definition).await.code, 201);
+    let established = async {
+        let path = format!("{definitions}/foos.ex.io");
+        while !get(&service, &path).await.body.contains(r#""type":"Established","status":"True""#) {
+            tokio::task::yield_now().await;
+        }
+    };
+    time::timeout(DEADLINE, established).await.unwrap();
+    assert_eq!(get(&service, "/apis/ex.io/v1").await.json()["resources"][0]["name"], "foos");
+
+    let foos = "/apis/ex.io/v1/namespaces/default/foos";
+    let foo = json!({"apiVersion": "ex.io/v1", "kind": "Foo", "metadata": {"name": "x"}, "spec": {"size": 1, "bogus": 2}});
+    let created = post(&service, foos, foo).await;
+    assert_eq!((created.code, created.header("warning")), (201, r#"299 - "unknown field \"spec.bogus\"""#), "{}", created.body);
+    assert!(created.body.starts_with(r#"{"apiVersion":"ex.io/v1","kind":"Foo","metadata":{"#), "{}", created.body);
+    assert_eq!(created.json()["spec"], json!({"size": 1, "color": "red"}));
+    let list = get(&service, foos).await.body;
+    assert!(list.starts_with(r#"{"apiVersion":"ex.io/v1","items":[{"apiVersion":"#), "{list}");
+    assert!(list.contains(r#"],"kind":"FooList","metadata":{"continue":"","resourceVersion":""#), "{list}");
+
+    let strategic = with_body(&service, "PATCH", &format!("{foos}/x"), "application/strategic-merge-patch+json", "{}").await;
+    assert_eq!(strategic.verdict(), (415, "UnsupportedMediaType".to_owned()));
+    let options = with_body(&service, "OPTIONS", foos, "application/json", "").await;
+    assert_eq!((options.code, options.json()["message"].as_str().unwrap()), (405, r#" is not supported on resources of kind "foos.ex.io""#));
+    for path in ["/apis/ex.io/v2", "/apis/ex.io/v1/bars", "/apis/ex.io/v1/foos/x"] {
+        assert_eq!(get(&service, path).await.body, "404 page not found\n", "{path}");
+    }
+    let html = accepting(&service, foos, "text/html").await;
+    assert!(html.json()["message"].as_str().unwrap().starts_with("only the following media types are accepted: "));
 }

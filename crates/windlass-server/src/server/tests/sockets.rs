@@ -10,7 +10,7 @@ use super::*;
 struct Running {
     address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
-    served: JoinHandle<std::io::Result<()>>,
+    task: JoinHandle<std::io::Result<()>>,
     server: Server,
 }
 
@@ -31,13 +31,13 @@ impl Running {
         let (stop, stopped) = oneshot::channel::<()>();
         let shutdown = async { drop(stopped.await) };
         let serving = server.clone();
-        let served = tokio::spawn(async move {
+        let task = tokio::spawn(async move {
             match identity {
                 Some(identity) => serving.serve(listener, identity, shutdown).await,
                 None => serving.serve_plain(listener, shutdown).await,
             }
         });
-        Self { address, stop: Some(stop), served, server }
+        Self { address, stop: Some(stop), task, server }
     }
 
     async fn connect(&self) -> TcpStream {
@@ -54,7 +54,7 @@ impl Running {
     async fn stop(mut self) -> Duration {
         let started = Instant::now();
         self.stop.take().unwrap().send(()).unwrap();
-        time::timeout(DEADLINE, self.served).await.unwrap().unwrap().unwrap();
+        time::timeout(DEADLINE, self.task).await.unwrap().unwrap().unwrap();
         started.elapsed()
     }
 }
