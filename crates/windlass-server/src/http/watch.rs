@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use futures::{Stream, stream};
-use serde_json::json;
+use serde_json::{Value, json};
 use windlass_api::{Clock, EventType};
 
 use super::{
@@ -14,8 +14,9 @@ use super::{
     respond::Showing,
 };
 use crate::{
-    encoded::push_json,
-    registry::{WatchItem, WatchSession},
+    encoded::{Style, push_json},
+    registry::{ResourceInfo, WatchItem, WatchSession},
+    storage::Revision,
     table::{Header, IncludeObject},
 };
 struct Watch {
@@ -61,12 +62,7 @@ impl Watch {
             }
             WatchItem::Bookmark { revision, initial_end } => {
                 let resource = self.session.resource();
-                let mut metadata = json!({"resourceVersion": revision.0.to_string()});
-                if initial_end {
-                    metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
-                }
-                let object =
-                    json!({"kind": resource.kind, "apiVersion": resource.api_version(), "metadata": metadata});
+                let object = bookmark(resource, revision, initial_end);
                 begin(EventType::Bookmark, &mut out);
                 self.show(|showing, header, out| showing.bookmark(&object, header, out), &mut out);
             }
@@ -88,6 +84,21 @@ impl Watch {
         };
         show(&showing, self.header, out);
         self.header = Header::Omitted;
+    }
+}
+
+/// The object of a bookmark, its fields in the order of its kind.
+fn bookmark(resource: &ResourceInfo, revision: Revision, initial_end: bool) -> Value {
+    let (kind, api_version, version) = (&resource.kind, resource.api_version(), revision.0.to_string());
+    let annotations = json!({"k8s.io/initial-events-end": "true"});
+    let metadata = match (resource.shape.style(), initial_end) {
+        (_, false) => json!({"resourceVersion": version}),
+        (Style::BuiltIn, true) => json!({"resourceVersion": version, "annotations": annotations}),
+        (Style::Custom, true) => json!({"annotations": annotations, "resourceVersion": version}),
+    };
+    match resource.shape.style() {
+        Style::BuiltIn => json!({"kind": kind, "apiVersion": api_version, "metadata": metadata}),
+        Style::Custom => json!({"apiVersion": api_version, "kind": kind, "metadata": metadata}),
     }
 }
 

@@ -25,6 +25,17 @@ pub(super) fn scale_value(target: &Target, object: &Value) -> Result<Value, Stat
         let path = rule.spec_replicas.join(".");
         return Err(Status::internal(format!("the spec replicas field \".{path}\" does not exist")));
     };
+    Ok(view(rule, object, replicas))
+}
+
+/// As [`scale_value`], to be patched: replicas that are not there are none, and the patch may say how many.
+pub(super) fn patchable_value(target: &Target, object: &Value) -> Result<Value, Status> {
+    let rule = rule(target)?;
+    let replicas = at(object, &rule.spec_replicas).and_then(Value::as_i64);
+    Ok(view(rule, object, replicas.unwrap_or_default()))
+}
+
+fn view(rule: &ScaleRule, object: &Value, replicas: i64) -> Value {
     let mut metadata = Map::new();
     for key in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
         if let Some(value) = object.at(&["metadata", key]) {
@@ -37,9 +48,9 @@ pub(super) fn scale_value(target: &Target, object: &Value) -> Result<Value, Stat
     if let Some(selector) = rule.selector.as_ref().and_then(|path| at(object, path)) {
         status.insert("selector".to_owned(), selector_text(selector).into());
     }
-    Ok(json!({
+    json!({
         "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": {"replicas": replicas}, "status": status,
-    }))
+    })
 }
 
 /// The object, scaled.

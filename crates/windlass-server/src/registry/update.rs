@@ -7,7 +7,7 @@ use windlass_api::{DryRun, FieldValidation, GroupKind, Status};
 
 use super::{
     Answer, Body, Deletion, Errors, Generation, Item, Path, Registry, ResourceInfo, StatusRule, Target, Tree,
-    WriteParams, Written, commit_failure, meta, patch, scale,
+    WriteParams, Written, commit_failure, field_manager, meta, patch, scale,
     tree::{as_object, copy_key, metadata_mut, object_mut},
 };
 use crate::{
@@ -151,7 +151,6 @@ impl Registry {
             name: target.name().to_owned(),
             object: new,
             old: Some(old),
-            dry_run: params.dry_run,
         };
         if aspect != Aspect::Internal {
             self.admit(&mut attributes).await?;
@@ -160,6 +159,7 @@ impl Registry {
         let old = attributes.old.take().unwrap_or_default();
         check_version(target, &new, current)?;
         let effect = prepare(resource, aspect, &mut new, &old)?;
+        field_manager::track(&mut new, &params.field_manager);
         let new = resource.stored_shape().normalise(new, FieldValidation::Ignore)?.value;
         let new = count_generation(resource, aspect, new, &old);
         let mut errors = Errors::default();
@@ -191,7 +191,7 @@ impl Registry {
             }
             return match self.0.storage.commit(&current.key, expect, Change::Delete).await {
                 Ok(_) => {
-                    self.observe_deleted(resource, &new);
+                    observe_deleted(resource, &new);
                     Ok(Attempt::Done(unchanged))
                 }
                 Err(CommitError::Conflict { current: latest }) => Ok(Attempt::Overtaken(latest)),
@@ -239,7 +239,6 @@ impl Registry {
             name: target.name().to_owned(),
             object,
             old: None,
-            dry_run: params.dry_run,
         };
         self.admit(&mut attributes).await?;
         let mut object = attributes.object.take();
@@ -248,11 +247,12 @@ impl Registry {
         Ok((self.store_new(target, object, params, warnings).await?, true))
     }
 
-    /// Tells a strategy with a memory of its own that an object is gone.
-    pub(super) fn observe_deleted(&self, resource: &ResourceInfo, object: &Value) {
-        if resource.strategy.rules().restores {
-            resource.strategy.deleted(object);
-        }
+}
+
+/// Tells a strategy with a memory of its own that an object is gone.
+pub(super) fn observe_deleted(resource: &ResourceInfo, object: &Value) {
+    if resource.strategy.rules().restores {
+        resource.strategy.deleted(object);
     }
 }
 
@@ -282,7 +282,7 @@ fn propose(
                 scale.clone()
             }
             Edit::Patch { kind, body } => {
-                let current = scale::scale_value(target, old)?;
+                let current = scale::patchable_value(target, old)?;
                 patch::patched(*kind, body, &current, &scale::shape(), params.field_validation, warnings)?
             }
         };
@@ -428,5 +428,5 @@ fn ends_deletion(resource: &ResourceInfo, new: &Value, old: &Value) -> bool {
     old.at(&["metadata", "deletionTimestamp"]).is_some()
         && old.int(&["metadata", "deletionGracePeriodSeconds"]).unwrap_or_default() == 0
         && new.items(&["metadata", "finalizers"]).is_empty()
-        && !(waits_for_content && !new.items(&["spec", "finalizers"]).is_empty())
+        && (!waits_for_content || new.items(&["spec", "finalizers"]).is_empty())
 }
