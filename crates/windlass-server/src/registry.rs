@@ -34,6 +34,7 @@ mod continue_token;
 mod create;
 mod delete;
 mod field;
+mod field_manager;
 mod list;
 mod meta;
 mod names;
@@ -182,8 +183,11 @@ impl Item {
     }
 
     /// The object as JSON.
+    #[cfg(test)]
     pub(crate) fn to_bytes(&self) -> Bytes {
-        self.encoded.to_bytes(self.revision)
+        let mut out = Vec::new();
+        self.render(&mut out);
+        out.into()
     }
 
     /// Appends the object as JSON.
@@ -325,6 +329,11 @@ impl Registry {
     /// The storage.
     pub(crate) fn storage(&self) -> &Arc<dyn Storage> {
         &self.0.storage
+    }
+
+    /// Closes the watches of resources whose keys begin so.
+    pub(crate) fn drop_watches_of(&self, prefix: &str) {
+        self.0.watches.drop_topic(prefix);
     }
 
     /// Closes all watches, as the loss of all connections would.

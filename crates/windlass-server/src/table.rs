@@ -7,7 +7,7 @@
 mod cells;
 mod custom;
 mod duration;
-pub(crate) mod jsonpath;
+mod jsonpath;
 mod pods;
 
 use std::{
@@ -71,7 +71,8 @@ pub(crate) fn table(
         Header::Columns => columns(resource).iter().map(Column::definition).collect(),
     };
     let rows = objects.into_iter().map(|object| row(resource, object, include, now)).collect::<Vec<_>>();
-    let mut table = json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": null, "columnDefinitions": null});
+    let mut table =
+        json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": null, "columnDefinitions": null});
     table["metadata"] = metadata;
     table["columnDefinitions"] = definitions;
     table["rows"] = rows.into();

@@ -132,6 +132,12 @@ impl<D: Default + Send + Sync + 'static> WatchCache<D> {
         wake(closed);
     }
 
+    /// Closes the subscriptions to a topic and to those below it. The cache stays usable.
+    pub(crate) fn drop_topic(&self, topic: &str) {
+        let closed = self.shared.fan_out.lock().close_below(topic);
+        wake(closed);
+    }
+
     async fn ensure_running(&self) -> Result<(), StorageError> {
         if self.shared.fan_out.lock().running {
             return Ok(());
@@ -219,6 +225,13 @@ impl<D> FanOut<D> {
     /// Removes and closes all subscribers. Closed under the lock, so that none of them takes a later position for its progress.
     fn close_all(&mut self) -> Vec<ClosedSubscriber<D>> {
         let subscribers = self.topics.drain().flat_map(|(_, subscribers)| subscribers);
+        subscribers.map(|subscriber| (subscriber.mailbox.close(), subscriber)).collect()
+    }
+
+    /// The same for the subscribers of topics that begin so.
+    fn close_below(&mut self, prefix: &str) -> Vec<ClosedSubscriber<D>> {
+        let subscribers = self.topics.extract_if(|topic, _| topic.starts_with(prefix));
+        let subscribers = subscribers.flat_map(|(_, subscribers)| subscribers);
         subscribers.map(|subscriber| (subscriber.mailbox.close(), subscriber)).collect()
     }
 }

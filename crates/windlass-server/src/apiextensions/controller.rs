@@ -245,12 +245,9 @@ impl Controller {
 
     /// Serves what a definition defines, if it may be served, in place of what it has defined until now.
     fn publish(&mut self, registry: &Registry, definition: &Definition) {
-        let comparable = Definition { established: true, ..definition.clone() };
-        if self.published.get(&definition.name) == Some(&comparable) {
-            return;
-        }
         let may_serve = definition.established || self.definitions.get(&definition.name).is_some_and(accepted);
-        if !may_serve {
+        let definition = &Definition { established: true, ..definition.clone() };
+        if !may_serve || self.published.get(&definition.name) == Some(definition) {
             return;
         }
         let new = custom::resources(definition);
@@ -258,13 +255,18 @@ impl Controller {
             let is_other = |resource: &&Arc<ResourceInfo>| !defines(definition, resource);
             table.all().iter().filter(is_other).cloned().chain(new).collect()
         });
-        self.published.insert(definition.name.clone(), comparable);
+        let before = self.published.insert(definition.name.clone(), definition.clone());
+        // A watch shows objects as they were defined when it began: those of an earlier state end, and clients begin anew.
+        if before.is_some_and(|before| Definition { terminating: definition.terminating, ..before } != *definition) {
+            registry.drop_watches_of(&custom::prefix(definition));
+        }
     }
 
     fn unpublish(&mut self, registry: &Registry, name: &str) {
         if let Some(definition) = self.published.remove(name) {
             let is_other = |resource: &&Arc<ResourceInfo>| !defines(&definition, resource);
             registry.change_resources(|table| table.all().iter().filter(is_other).cloned().collect());
+            registry.drop_watches_of(&custom::prefix(&definition));
         }
     }
 

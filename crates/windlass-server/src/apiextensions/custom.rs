@@ -59,6 +59,11 @@ pub(super) fn resources(definition: &Definition) -> Vec<Arc<ResourceInfo>> {
     served.map(|version| Arc::new(resource(definition, version, &stored))).collect()
 }
 
+/// Of the keys of the objects.
+pub(super) fn prefix(definition: &Definition) -> String {
+    format!("/registry/{}/{}/", definition.group, definition.accepted.plural)
+}
+
 /// The resource of the stored version, served or not.
 pub(super) fn stored_resource(definition: &Definition) -> Option<Arc<ResourceInfo>> {
     let storage = definition.storage()?;
@@ -109,7 +114,7 @@ fn resource(definition: &Definition, version: &DefinitionVersion, stored: &Arc<C
         scope: definition.scope,
         verbs: own(&VERBS),
         subresources,
-        prefix: format!("/registry/{group}/{}/", names.plural),
+        prefix: prefix(definition),
         shape: Shape::Custom(shape),
         strategy: Arc::new(strategy),
         conversion,

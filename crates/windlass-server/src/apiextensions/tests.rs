@@ -7,7 +7,8 @@ use crate::{
     bootstrap,
     codec::Format,
     registry::{
-        Answer, Body, DeleteParams, GetParams, ListParams, PatchType, Registry, Target, Tree, WriteParams, Written,
+        Answer, Body, DeleteParams, GetParams, ListParams, PatchType, Registry, Target, Tree, WatchParams, WriteParams,
+        Written,
     },
     storage::{MemoryStorage, Storage},
 };
@@ -457,6 +458,18 @@ async fn names_in_use_are_not_accepted_until_they_are_free() {
     registry.delete(&definition_named(&registry, "foos.ex.io"), DeleteParams::default()).await.unwrap();
     established(&registry, "fooz.ex.io").await;
     assert!(collection(&registry, "ex.io", "v1", "fooz").is_some());
+}
+
+#[tokio::test]
+async fn watches_of_what_is_defined_anew_end() {
+    let registry = with_foos().await;
+    let foos = collection(&registry, "ex.io", "v1", "foos").unwrap();
+    let mut watch = registry.watch(&foos, WatchParams::default()).await.unwrap();
+    let definition = definition_named(&registry, "foos.ex.io");
+    merge(&registry, &definition, json!({"spec": {"names": {"shortNames": ["foe"]}}})).await.unwrap();
+    let end = async { while watch.next().await.is_some() {} };
+    tokio::time::timeout(Duration::from_secs(10), end).await.expect("the watch ends");
+    assert_eq!(registry.resources().get("ex.io", "v1", "foos").unwrap().short_names, ["foe"]);
 }
 
 #[tokio::test]

@@ -286,10 +286,8 @@ fn endpoints(endpoints: &Value, now: Timestamp) -> Vec<Value> {
             if ports.is_empty() {
                 all.push(ip.to_owned());
             }
-            all.extend(ports.iter().map(|port| if ip.contains(':') {
-                format!("[{ip}]:{}", port["port"])
-            } else {
-                format!("{ip}:{}", port["port"])
+            all.extend(ports.iter().map(|port| {
+                if ip.contains(':') { format!("[{ip}]:{}", port["port"]) } else { format!("{ip}:{}", port["port"]) }
             }));
         }
     }
