@@ -7,7 +7,7 @@ use std::{fmt, sync::Arc};
 
 use futures::future::BoxFuture;
 use serde_json::Value;
-use windlass_api::{Cause, DryRun, GroupResource, Status};
+use windlass_api::{Cause, GroupResource, Status};
 
 use crate::registry::{Registry, ResourceInfo, Target};
 
@@ -46,7 +46,6 @@ pub(crate) struct Attributes {
     pub(crate) object: Value,
     /// The old state; none for creations.
     pub(crate) old: Option<Value>,
-    pub(crate) dry_run: DryRun,
 }
 
 /// What a write does.
@@ -127,8 +126,7 @@ impl Admission for NamespaceLifecycle {
             if !found.encoded.meta().map_err(Status::internal)?.is_deleting() {
                 return Ok(());
             }
-            let why =
-                format!("unable to create new content in namespace {namespace} because it is being terminated");
+            let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
             let mut status = write.forbidden(why);
             status.details.get_or_insert_default().causes.push(Cause {
                 reason: "NamespaceTerminating".to_owned(),

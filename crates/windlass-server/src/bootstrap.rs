@@ -34,8 +34,7 @@ pub(crate) async fn start(
     address: SocketAddr,
 ) -> Result<Registry, Status> {
     let options = KindOptions { service_cidr, entropy: entropy.clone() };
-    let registry =
-        Registry::new(storage, kinds::built_ins(&options), admission::chain(), clock, entropy).await?;
+    let registry = Registry::new(storage, kinds::built_ins(&options), admission::chain(), clock, entropy).await?;
     bootstrap(&registry, service_cidr, Endpoint { address: address.ip(), port: address.port() }).await?;
     registry.serve_custom_resources().await?;
     Ok(registry)

@@ -67,7 +67,8 @@ impl Encoded {
         if header[0] != FORMAT {
             return Err(DamagedBody("its format is unknown"));
         }
-        let number = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]) as usize;
+        let number =
+            |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]) as usize;
         let (item, slot) = (number(1), number(5));
         let length = bytes.len() - HEADER;
         if item > length || slot > length {
@@ -92,13 +93,6 @@ impl Encoded {
             out.push(b'{');
         }
         self.render_from(self.item, revision, out);
-    }
-
-    /// The whole object as JSON.
-    pub(crate) fn to_bytes(&self, revision: Revision) -> Bytes {
-        let mut out = Vec::with_capacity(self.len_hint());
-        self.render(revision, &mut out);
-        out.into()
     }
 
     /// The object as a tree, with its resourceVersion (revision 0: without).
@@ -273,7 +267,9 @@ mod tests {
     use super::*;
 
     fn text(encoded: &Encoded, revision: u64) -> String {
-        String::from_utf8(encoded.to_bytes(Revision(revision)).to_vec()).unwrap()
+        let mut out = Vec::new();
+        encoded.render(Revision(revision), &mut out);
+        String::from_utf8(out).unwrap()
     }
 
     fn item(encoded: &Encoded, revision: u64) -> String {
@@ -300,7 +296,8 @@ mod tests {
 
     #[test]
     fn custom_resources_are_alphabetical_and_whole() {
-        let object = json!({"apiVersion": "ex.io/v1", "kind": "Foo", "metadata": {"name": "a", "uid": "u"}, "spec": {}});
+        let object =
+            json!({"apiVersion": "ex.io/v1", "kind": "Foo", "metadata": {"name": "a", "uid": "u"}, "spec": {}});
         let encoded = Encoded::new(&object, Style::Custom);
         let whole = r#"{"apiVersion":"ex.io/v1","kind":"Foo","metadata":{"name":"a","resourceVersion":"7","uid":"u"},"spec":{}}"#;
         assert_eq!(text(&encoded, 7), whole);

@@ -44,12 +44,13 @@ pub(crate) struct KindOptions {
 /// One row of the table.
 struct Kind {
     group: &'static str,
-    kind: &'static str,
+    name: &'static str,
     prefix: &'static str,
     /// Those that are served, beside what the catalog knows.
     subresources: &'static [&'static str],
     rules: Rules,
-    scale: Option<Scale>,
+    /// Whether it has replicas to scale, `spec.replicas`, and a selector.
+    scales: bool,
     default: fn(&mut Value),
     prepare_create: fn(&mut Value),
     prepare_update: fn(&mut Value, &Value),
@@ -63,20 +64,13 @@ struct Kind {
     deprecation: Option<&'static str>,
 }
 
-/// Where a workload's selector is.
-#[derive(Clone, Copy)]
-enum Scale {
-    /// `spec.selector`, of whatever form.
-    Spec,
-}
-
 const BASE: Kind = Kind {
     group: "",
-    kind: "",
+    name: "",
     prefix: "",
     subresources: &[],
     rules: Rules::COMMON,
-    scale: None,
+    scales: false,
     default: |_| {},
     prepare_create: |_| {},
     prepare_update: |_, _| {},
@@ -107,7 +101,7 @@ struct ServiceStrategy {
 
 static KINDS: &[Kind] = &[
     Kind {
-        kind: "Pod",
+        name: "Pod",
         prefix: "/registry/pods/",
         subresources: &["status", "binding", "eviction"],
         rules: Rules {
@@ -128,27 +122,24 @@ static KINDS: &[Kind] = &[
         ..BASE
     },
     Kind {
-        kind: "PodTemplate",
+        name: "PodTemplate",
         prefix: "/registry/podtemplates/",
         rules: Rules { generation: Generation::Content, returns_deleted: true, ..Rules::COMMON },
         default: |object| pod_defaults::default_template(object, "template"),
         ..BASE
     },
     Kind {
-        kind: "ReplicationController",
+        name: "ReplicationController",
         prefix: "/registry/controllers/",
         subresources: &["status", "scale"],
-        rules: Rules {
-            fields: &[FieldRule { label: "status.replicas", path: "status.replicas" }],
-            ..WORKLOAD
-        },
-        scale: Some(Scale::Spec),
+        rules: Rules { fields: &[FieldRule { label: "status.replicas", path: "status.replicas" }], ..WORKLOAD },
+        scales: true,
         default: workload::default_replication_controller,
         validate: workload::validate_replication_controller,
         ..BASE
     },
     Kind {
-        kind: "Service",
+        name: "Service",
         prefix: "/registry/services/specs/",
         subresources: &["status"],
         rules: Rules {
@@ -170,7 +161,7 @@ static KINDS: &[Kind] = &[
         ..BASE
     },
     Kind {
-        kind: "Endpoints",
+        name: "Endpoints",
         prefix: "/registry/services/endpoints/",
         rules: Rules { create_on_update: true, ..Rules::COMMON },
         default: core::default_endpoints,
@@ -178,14 +169,14 @@ static KINDS: &[Kind] = &[
         ..BASE
     },
     Kind {
-        kind: "ConfigMap",
+        name: "ConfigMap",
         prefix: "/registry/configmaps/",
         validate: core::validate_config_map,
         validate_update: core::validate_config_map_update,
         ..BASE
     },
     Kind {
-        kind: "Secret",
+        name: "Secret",
         prefix: "/registry/secrets/",
         rules: Rules { fields: &[FieldRule { label: "type", path: "type" }], ..Rules::COMMON },
         default: core::default_secret,
@@ -194,7 +185,7 @@ static KINDS: &[Kind] = &[
         ..BASE
     },
     Kind {
-        kind: "ServiceAccount",
+        name: "ServiceAccount",
         prefix: "/registry/serviceaccounts/",
         rules: Rules { returns_deleted: true, ..Rules::COMMON },
         prepare_create: core::prepare_service_account,
@@ -202,7 +193,7 @@ static KINDS: &[Kind] = &[
         ..BASE
     },
     Kind {
-        kind: "Namespace",
+        name: "Namespace",
         prefix: "/registry/namespaces/",
         subresources: &["status", "finalize"],
         rules: Rules {
@@ -220,7 +211,7 @@ static KINDS: &[Kind] = &[
         ..BASE
     },
     Kind {
-        kind: "Node",
+        name: "Node",
         prefix: "/registry/minions/",
         subresources: &["status"],
         rules: Rules {
@@ -235,7 +226,7 @@ static KINDS: &[Kind] = &[
         ..BASE
     },
     Kind {
-        kind: "Event",
+        name: "Event",
         prefix: "/registry/events/",
         rules: Rules {
             create_on_update: true,
@@ -249,7 +240,7 @@ static KINDS: &[Kind] = &[
     },
     Kind {
         group: "events.k8s.io",
-        kind: "Event",
+        name: "Event",
         prefix: "/registry/events/",
         rules: Rules {
             create_on_update: true,
@@ -264,7 +255,7 @@ static KINDS: &[Kind] = &[
     },
     Kind {
         group: "apps",
-        kind: "ControllerRevision",
+        name: "ControllerRevision",
         prefix: "/registry/controllerrevisions/",
         validate: core::validate_controller_revision,
         validate_update: core::validate_controller_revision_update,
@@ -272,11 +263,11 @@ static KINDS: &[Kind] = &[
     },
     Kind {
         group: "apps",
-        kind: "Deployment",
+        name: "Deployment",
         prefix: "/registry/deployments/",
         subresources: &["status", "scale"],
         rules: Rules { generation: Generation::SpecOrAnnotations, status_keeps: &["labels"], ..WORKLOAD },
-        scale: Some(Scale::Spec),
+        scales: true,
         default: workload::default_deployment,
         validate: workload::validate_deployment,
         validate_update: workload::selector_is_immutable,
@@ -285,11 +276,11 @@ static KINDS: &[Kind] = &[
     },
     Kind {
         group: "apps",
-        kind: "ReplicaSet",
+        name: "ReplicaSet",
         prefix: "/registry/replicasets/",
         subresources: &["status", "scale"],
         rules: WORKLOAD,
-        scale: Some(Scale::Spec),
+        scales: true,
         default: workload::default_replica_set,
         validate: workload::validate_replica_set,
         validate_update: workload::selector_is_immutable,
@@ -298,11 +289,11 @@ static KINDS: &[Kind] = &[
     },
     Kind {
         group: "apps",
-        kind: "StatefulSet",
+        name: "StatefulSet",
         prefix: "/registry/statefulsets/",
         subresources: &["status", "scale"],
         rules: WORKLOAD,
-        scale: Some(Scale::Spec),
+        scales: true,
         default: workload::default_stateful_set,
         validate: workload::validate_stateful_set,
         validate_update: workload::validate_stateful_set_update,
@@ -310,7 +301,7 @@ static KINDS: &[Kind] = &[
     },
     Kind {
         group: "apps",
-        kind: "DaemonSet",
+        name: "DaemonSet",
         prefix: "/registry/daemonsets/",
         subresources: &["status"],
         rules: WORKLOAD,
@@ -323,7 +314,7 @@ static KINDS: &[Kind] = &[
     },
     Kind {
         group: "batch",
-        kind: "Job",
+        name: "Job",
         prefix: "/registry/jobs/",
         subresources: &["status"],
         rules: Rules {
@@ -339,7 +330,7 @@ static KINDS: &[Kind] = &[
     },
     Kind {
         group: "batch",
-        kind: "CronJob",
+        name: "CronJob",
         prefix: "/registry/cronjobs/",
         subresources: &["status"],
         rules: WORKLOAD,
@@ -349,7 +340,7 @@ static KINDS: &[Kind] = &[
     },
     Kind {
         group: "coordination.k8s.io",
-        kind: "Lease",
+        name: "Lease",
         prefix: "/registry/leases/",
         rules: Rules { unconditional_update: false, create_on_update: true, ..Rules::COMMON },
         validate: core::validate_lease,
@@ -357,7 +348,7 @@ static KINDS: &[Kind] = &[
     },
     Kind {
         group: "discovery.k8s.io",
-        kind: "EndpointSlice",
+        name: "EndpointSlice",
         prefix: "/registry/endpointslices/",
         rules: Rules { generation: Generation::ContentOrLabels, ..Rules::COMMON },
         default: core::default_endpoint_slice,
@@ -366,7 +357,7 @@ static KINDS: &[Kind] = &[
     },
     Kind {
         group: "apiextensions.k8s.io",
-        kind: "CustomResourceDefinition",
+        name: "CustomResourceDefinition",
         prefix: "/registry/apiextensions.k8s.io/customresourcedefinitions/",
         subresources: &["status"],
         rules: Rules {
@@ -392,15 +383,10 @@ pub(crate) fn built_ins(options: &KindOptions) -> Vec<Arc<ResourceInfo>> {
     catalog().iter().filter_map(|entry| resource(entry, options)).map(Arc::new).collect()
 }
 
-/// The built-in resources of a server that nobody has configured.
-#[cfg(test)]
-pub(crate) fn resources() -> Vec<Arc<ResourceInfo>> {
-    built_ins(&KindOptions { service_cidr: ServiceCidr::default(), entropy: Entropy::seeded(1) })
-}
-
 fn resource(entry: &CatalogResource, options: &KindOptions) -> Option<ResourceInfo> {
-    let kind = KINDS.iter().find(|kind| kind.group == entry.group && kind.kind == entry.kind)?;
+    let kind = KINDS.iter().find(|kind| kind.group == entry.group && kind.name == entry.kind)?;
     let plan = codec::plan(entry.group, entry.version, entry.kind)?;
+    let conversion = if entry.group == "events.k8s.io" { Some(event_conversion()?) } else { None };
     let own = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<String>>();
     let subresources = entry.subresources.iter().filter(|subresource| kind.subresources.contains(&subresource.name));
     let subresources = subresources.map(|subresource| {
@@ -428,13 +414,13 @@ fn resource(entry: &CatalogResource, options: &KindOptions) -> Option<ResourceIn
         prefix: kind.prefix.to_owned(),
         shape: Shape::BuiltIn(plan),
         strategy: strategy(kind, options),
-        conversion: conversion(entry)?,
+        conversion,
         deprecation: kind.deprecation.map(str::to_owned),
     })
 }
 
 fn strategy(kind: &'static Kind, options: &KindOptions) -> Arc<dyn Strategy> {
-    let scale = kind.scale.map(|Scale::Spec| {
+    let scale = kind.scales.then(|| {
         let path = |text: &str| text.split('.').map(str::to_owned).collect::<Vec<_>>();
         ScaleRule {
             spec_replicas: path("spec.replicas"),
@@ -443,21 +429,17 @@ fn strategy(kind: &'static Kind, options: &KindOptions) -> Arc<dyn Strategy> {
         }
     });
     let common = BuiltIn { kind, rules: Rules { scale, ..kind.rules.clone() } };
-    if kind.kind == "Service" {
+    if kind.name == "Service" {
         let addresses = Arc::new(Addresses::new(options.service_cidr, options.entropy.clone()));
         return Arc::new(ServiceStrategy { common, addresses });
     }
     Arc::new(common)
 }
 
-/// Events are stored as those of the core group, and shown in two ways. `Some(None)`: nothing to convert; `None`: the
-/// stored version has no plan.
-fn conversion(entry: &CatalogResource) -> Option<Option<Conversion>> {
-    if entry.group != "events.k8s.io" {
-        return Some(None);
-    }
+/// Events are stored as those of the core group, and shown in two ways. None: the stored version has no plan.
+fn event_conversion() -> Option<Conversion> {
     let stored = Shape::BuiltIn(codec::plan("", "v1", "Event")?);
-    Some(Some(Conversion { stored, from_stored: Arc::new(events_event), to_stored: Arc::new(core_event) }))
+    Some(Conversion { stored, from_stored: Arc::new(events_event), to_stored: Arc::new(core_event) })
 }
 
 impl Strategy for BuiltIn {
@@ -508,7 +490,7 @@ impl Strategy for BuiltIn {
 
 impl std::fmt::Debug for BuiltIn {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "BuiltIn({})", self.kind.kind)
+        write!(f, "BuiltIn({})", self.kind.name)
     }
 }
 

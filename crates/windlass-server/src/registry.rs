@@ -57,11 +57,13 @@ pub(crate) use self::{
     field::{Errors, Path, Shown},
     list::{ItemList, ListParams},
     meta::{validate_annotations, validate_labels},
-    scale::requirement,
     names::{NameRule, config_key, dns_label, dns_label_1035, dns_subdomain, label_value, port_name, qualified_name},
-    resource::{CustomShape, Conversion, ResourceInfo, ResourceTable, Shape, SubresourceInfo},
+    resource::{Conversion, CustomShape, ResourceInfo, ResourceTable, Shape, SubresourceInfo},
+    scale::requirement,
     select::Derived,
-    strategy::{Deletion, Dependents, Effect, FieldRule, Generation, Rules, ScaleRule, StatusRule, Strategy, field_text},
+    strategy::{
+        Deletion, Dependents, Effect, FieldRule, Generation, Rules, ScaleRule, StatusRule, Strategy, field_text,
+    },
     tree::{
         Tree, as_object, copy_key, default_pointer, default_to, entry_mut, items_mut, metadata_mut, object_mut, same,
     },
@@ -121,10 +123,7 @@ pub(crate) struct Item {
 #[derive(Clone, Debug)]
 pub(crate) enum Body {
     /// As it came.
-    Encoded {
-        bytes: Bytes,
-        format: Format,
-    },
+    Encoded { bytes: Bytes, format: Format },
     /// From within the server.
     Value(Value),
 }
@@ -303,7 +302,7 @@ impl Registry {
     /// Serves a changed set of resources from now on. `change` gets what is served and must be quick: it runs under a lock.
     pub(crate) fn change_resources(&self, change: impl FnOnce(&ResourceTable) -> Vec<Arc<ResourceInfo>>) {
         let mut resources = self.0.resources.write();
-        *resources = Arc::new(resources.next(change(&resources)));
+        *resources = Arc::new(ResourceTable::new(change(&resources)));
     }
 
     /// The wall clock.

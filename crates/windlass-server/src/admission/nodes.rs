@@ -22,9 +22,8 @@ impl Admission for TaintNewNodes {
     fn admit<'a>(&'a self, _registry: &'a Registry, write: &'a mut Attributes) -> BoxFuture<'a, Result<(), Status>> {
         Box::pin(async move {
             let taints = write.object.items(&["spec", "taints"]);
-            let tainted = taints
-                .iter()
-                .any(|taint| taint.text(&["key"]) == NOT_READY && taint.text(&["effect"]) == "NoSchedule");
+            let tainted =
+                taints.iter().any(|taint| taint.text(&["key"]) == NOT_READY && taint.text(&["effect"]) == "NoSchedule");
             if !tainted {
                 let taints = object_mut(&mut write.object, "spec").entry("taints").or_insert_with(|| json!([]));
                 let taint = json!({"key": NOT_READY, "effect": "NoSchedule"});

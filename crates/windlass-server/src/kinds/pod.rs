@@ -77,10 +77,16 @@ pub(super) fn validate_update(new: &Value, old: &Value, errors: &mut Errors) {
     validate_deadline(spec, old_spec, errors);
     let gates = spec.items(&["schedulingGates"]);
     if gates.iter().any(|gate| !old_spec.items(&["schedulingGates"]).contains(gate)) {
-        errors.forbidden(&spec_path.child("schedulingGates"), "only deletion is allowed, but found new scheduling gate");
+        errors
+            .forbidden(&spec_path.child("schedulingGates"), "only deletion is allowed, but found new scheduling gate");
     }
     let tolerations = spec.items(&["tolerations"]);
-    if old_spec.items(&["tolerations"]).iter().any(|old| !tolerations.contains(old)) {
+    // How long is tolerated may change.
+    let same_but_seconds = |new: &Value, old: &Value| {
+        ["key", "operator", "value", "effect"].iter().all(|field| new.at(&[field]) == old.at(&[field]))
+    };
+    let stays = |old: &Value| tolerations.iter().any(|new| same_but_seconds(new, old));
+    if !old_spec.items(&["tolerations"]).iter().all(stays) {
         let path = spec_path.child("tolerations");
         errors.forbidden(&path, "existing toleration can not be modified except its tolerationSeconds");
     }
@@ -93,9 +99,8 @@ pub(super) fn validate_update(new: &Value, old: &Value, errors: &mut Errors) {
             }
         }
     }
-    let gated = !old_spec.items(&["schedulingGates"]).is_empty();
     let mut free = vec!["activeDeadlineSeconds", "schedulingGates", "tolerations"];
-    if gated {
+    if !old_spec.items(&["schedulingGates"]).is_empty() {
         free.extend(["nodeSelector", "affinity"]);
     }
     if old_spec.int(&["terminationGracePeriodSeconds"]).is_some_and(|seconds| seconds < 0)
@@ -105,7 +110,9 @@ pub(super) fn validate_update(new: &Value, old: &Value, errors: &mut Errors) {
     }
     let without = |spec: &Map<String, Value>| {
         let mut spec = spec.clone();
-        free.iter().for_each(|key| drop(spec.shift_remove(*key)));
+        for key in &free {
+            spec.shift_remove(*key);
+        }
         Value::Object(spec)
     };
     let (munged, old_spec) = (without(map), without(old_spec.as_object().unwrap_or(&Map::new())));

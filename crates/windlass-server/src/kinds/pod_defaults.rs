@@ -145,7 +145,8 @@ fn default_field_ref(source: &mut Value) {
 fn default_probe(probe: &mut Value) {
     default_handler(probe);
     let map = as_object(probe);
-    for (key, value) in [("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3)] {
+    for (key, value) in [("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3)]
+    {
         default_to(map, key, value);
     }
 }

@@ -93,7 +93,8 @@ fn validate_volumes<'v>(spec: &'v Value, path: &Path<'_>, errors: &mut Errors) -
         for source in sources.iter().skip(1) {
             found.forbidden(&place.child(source), "may not specify more than 1 volume type");
         }
-        for (source, field) in [("secret", "secretName"), ("configMap", "name"), ("persistentVolumeClaim", "claimName")] {
+        for (source, field) in [("secret", "secretName"), ("configMap", "name"), ("persistentVolumeClaim", "claimName")]
+        {
             if sources.first() == Some(&source) && volume.text(&[source, field]).is_empty() {
                 found.required(&place.child(source).child(field), "");
             }
@@ -241,7 +242,11 @@ fn validate_resources(container: &Value, path: &Path<'_>, errors: &mut Errors) {
             if list == "requests" {
                 let limit = container.text(&["resources", "limits", name]);
                 if amount(limit).is_some_and(|limit| value > limit) {
-                    errors.invalid(&list_path, shown, &format!("must be less than or equal to {name} limit of {limit}"));
+                    errors.invalid(
+                        &list_path,
+                        shown,
+                        &format!("must be less than or equal to {name} limit of {limit}"),
+                    );
                 }
             }
         }

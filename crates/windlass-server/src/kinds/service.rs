@@ -1,12 +1,6 @@
 //! Services: their addresses and node ports, and what of them may change.
 
-use std::{
-    collections::BTreeSet,
-    fmt,
-    net::Ipv4Addr,
-    str::FromStr,
-    sync::Arc,
-};
+use std::{collections::BTreeSet, fmt, net::Ipv4Addr, str::FromStr, sync::Arc};
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -145,9 +139,9 @@ impl Addresses {
         let offset = u32::try_from(self.entropy.below(u64::from(size - reserved))).unwrap_or_default();
         let upper = (0..size - reserved).map(|step| reserved + (offset + step) % (size - reserved));
         let mut taken = self.taken.lock();
-        let free = upper.chain(0..reserved).map(|at| self.cidr.network + 1 + at);
         // The first address is that of the service `kubernetes`, which asks for it by name.
-        let address = free.skip_while(|at| taken.addresses.contains(at) || *at == self.cidr.network + 1).next()?;
+        let mut all = upper.chain(1..reserved).map(|at| self.cidr.network + 1 + at);
+        let address = all.find(|address| !taken.addresses.contains(address))?;
         taken.addresses.insert(address);
         Some(address)
     }
@@ -173,7 +167,8 @@ impl Taken {
 
 /// What a service has.
 fn claims(service: &Value) -> Vec<Claim> {
-    let addresses = service.items(&["spec", "clusterIPs"]).iter().filter_map(|ip| ip.as_str()?.parse::<Ipv4Addr>().ok());
+    let addresses =
+        service.items(&["spec", "clusterIPs"]).iter().filter_map(|ip| ip.as_str()?.parse::<Ipv4Addr>().ok());
     let mut claims: Vec<Claim> = addresses.map(|ip| Claim::Address(ip.into())).collect();
     let ports = service.items(&["spec", "ports"]).iter().filter_map(|port| port.int(&["nodePort"]));
     claims.extend(ports.filter_map(|port| u16::try_from(port).ok()).filter(|port| *port != 0).map(Claim::Port));
@@ -296,15 +291,20 @@ fn allocate_ports(allocation: &mut Allocation, new: &mut Value, before: &[Claim]
                 let path = list.index(index);
                 let mut errors = Errors::default();
                 if !NODE_PORTS.contains(&number) {
-                    let (first, last) = (NODE_PORTS.start(), NODE_PORTS.end());
-                    let why = format!("provided port is not in the valid range. The range of valid ports is {first}-{last}");
+                    let (low, high) = (NODE_PORTS.start(), NODE_PORTS.end());
+                    let why =
+                        format!("provided port is not in the valid range. The range of valid ports is {low}-{high}");
                     errors.invalid(&path.child("nodePort"), &i64::from(number), &why);
                 } else if !allocation.took.contains(&Claim::Port(number)) {
                     // The same port may serve two protocols of one service.
                     if allocation.addresses.taken.lock().insert(Claim::Port(number)) {
                         allocation.took.push(Claim::Port(number));
                     } else {
-                        errors.invalid(&path.child("nodePort"), &i64::from(number), "provided port is already allocated");
+                        errors.invalid(
+                            &path.child("nodePort"),
+                            &i64::from(number),
+                            "provided port is already allocated",
+                        );
                     }
                 }
                 errors.check(&GroupKind::new("", "Service"), name)?;
@@ -510,11 +510,10 @@ pub(super) fn validate_update(new: &Value, old: &Value, errors: &mut Errors) {
         return;
     }
     let first = |service: &Value| service.items(&["spec", "clusterIPs"]).first().cloned();
-    if let (Some(before), after) = (first(old), first(new)) {
-        if after.as_ref() != Some(&before) {
-            let list = SPEC.child("clusterIPs");
-            let shown = new.at(&["spec", "clusterIPs"]).cloned().unwrap_or_default();
-            errors.invalid(&list.index(0), &shown, "may not change once set");
-        }
+    let before = first(old);
+    if before.is_some() && first(new) != before {
+        let list = SPEC.child("clusterIPs");
+        let shown = new.at(&["spec", "clusterIPs"]).cloned().unwrap_or_default();
+        errors.invalid(&list.index(0), &shown, "may not change once set");
     }
 }

@@ -5,8 +5,8 @@ use windlass_api::{LabelSelector, Operator, Requirement};
 
 use super::{pod_defaults::default_template, pod_rules::validate_spec};
 use crate::registry::{
-    Errors, Path, Tree, as_object, default_pointer, default_to, entry_mut, label_value, metadata_mut,
-    object_mut, qualified_name, requirement, validate_annotations, validate_labels,
+    Errors, Path, Tree, as_object, default_pointer, default_to, entry_mut, label_value, metadata_mut, object_mut,
+    qualified_name, requirement, validate_annotations, validate_labels,
 };
 
 const SPEC: Path<'static> = Path::new("spec");
@@ -227,9 +227,8 @@ pub(super) fn validate_replication_controller(object: &Value, errors: &mut Error
         errors.required(&SPEC.child("selector"), "");
     }
     let selector = spec.entries(&["selector"]);
-    let equals = |(key, value): (&String, &Value)| {
-        Requirement::new(key, Operator::Equals, [value.as_str().unwrap_or_default()])
-    };
+    let equals =
+        |(key, value): (&String, &Value)| Requirement::new(key, Operator::Equals, [value.as_str().unwrap_or_default()]);
     let selector = LabelSelector::new(selector.map(equals).collect());
     if spec.at(&["template"]).is_none() {
         return errors.required(&SPEC.child("template"), "");
@@ -260,7 +259,9 @@ pub(super) fn validate_stateful_set_update(new: &Value, old: &Value, errors: &mu
     ];
     let rest = |object: &Value| {
         let mut spec = object.at(&["spec"]).cloned().unwrap_or_default();
-        FREE.iter().for_each(|key| drop(as_object(&mut spec).shift_remove(*key)));
+        for key in FREE {
+            as_object(&mut spec).shift_remove(key);
+        }
         spec
     };
     if rest(new) != rest(old) {
@@ -302,7 +303,11 @@ pub(super) fn validate_job_update(new: &Value, old: &Value, errors: &mut Errors)
         errors.immutable(&SPEC.child(field), new.at(&["spec", field]), old.at(&["spec", field]));
     }
     if new.text(&["spec", "completionMode"]) != "Indexed" {
-        errors.immutable(&SPEC.child("completions"), new.at(&["spec", "completions"]), old.at(&["spec", "completions"]));
+        errors.immutable(
+            &SPEC.child("completions"),
+            new.at(&["spec", "completions"]),
+            old.at(&["spec", "completions"]),
+        );
     }
     let suspended = old.flag(&["spec", "suspend"]) && old.at(&["status", "startTime"]).is_none();
     if !suspended {
@@ -416,9 +421,9 @@ fn validate_selector(spec: &Value, noun: &str, errors: &mut Errors) -> Selected 
 
 /// `spec.selector` of a workload; what cannot be read of it selects everything.
 fn selector_of(spec: &Value) -> LabelSelector {
-    let labels = spec.entries(&["selector", "matchLabels"]).map(|(key, value)| {
-        Requirement::new(key, Operator::Equals, [value.as_str().unwrap_or_default()])
-    });
+    let labels = spec
+        .entries(&["selector", "matchLabels"])
+        .map(|(key, value)| Requirement::new(key, Operator::Equals, [value.as_str().unwrap_or_default()]));
     let expressions = spec.items(&["selector", "matchExpressions"]).iter().filter_map(requirement);
     LabelSelector::new(labels.chain(expressions).collect())
 }
@@ -462,8 +467,9 @@ fn validate_pod_template(template: &Value, path: &Path<'_>, errors: &mut Errors)
 
 fn validate_rolling(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let value = |field: &str| spec.at(&["strategy", "rollingUpdate", field]).unwrap_or(&Value::Null);
-    let percent =
-        |value: &Value| value.as_str().and_then(|text| text.strip_suffix('%')).and_then(|text| text.parse::<i64>().ok());
+    let percent = |value: &Value| {
+        value.as_str().and_then(|text| text.strip_suffix('%')).and_then(|text| text.parse::<i64>().ok())
+    };
     let amount = |value: &Value| percent(value).or(value.as_i64()).unwrap_or_default();
     for field in ["maxUnavailable", "maxSurge"] {
         match value(field) {

@@ -43,7 +43,7 @@ impl ContinueToken {
     /// Reads what a client sends.
     pub(super) fn decode(text: &str, prefix: &str) -> Result<Self, Status> {
         let bad = |why: &str| Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
-        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|error| bad(&illegal_base64(error)))?;
+        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|error| bad(&illegal_base64(&error)))?;
         check_json(&bytes).map_err(|error| bad(&error))?;
         let wire: Wire = serde_json::from_slice(&bytes).map_err(|error| bad(&error.to_string()))?;
         if wire.v != VERSION {
@@ -64,8 +64,8 @@ impl ContinueToken {
 }
 
 /// Go's words for it.
-fn illegal_base64(error: DecodeError) -> String {
-    let offset = match error {
+fn illegal_base64(error: &DecodeError) -> String {
+    let offset = match *error {
         DecodeError::InvalidByte(offset, _) | DecodeError::InvalidLastSymbol(offset, _) => offset,
         DecodeError::InvalidLength(length) => length,
         DecodeError::InvalidPadding => 0,

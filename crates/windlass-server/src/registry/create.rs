@@ -6,7 +6,8 @@ use serde_json::Value;
 use windlass_api::{DryRun, FieldValidation, Status};
 
 use super::{
-    Answer, Body, Errors, Item, Registry, StatusRule, Target, Tree, WriteParams, Written, commit_failure, meta,
+    Answer, Body, Errors, Item, Registry, StatusRule, Target, Tree, WriteParams, Written, commit_failure,
+    field_manager, meta,
     strategy::Generation,
     tree::{as_object, metadata_mut},
 };
@@ -46,7 +47,6 @@ impl Registry {
             name: object.text(&["metadata", "name"]).to_owned(),
             object,
             old: None,
-            dry_run: params.dry_run,
         };
         self.admit(&mut attributes).await?;
         let object = attributes.object.take();
@@ -89,6 +89,7 @@ impl Registry {
         }
         resource.strategy.prepare_create(&mut object);
         let effect = resource.strategy.begin(&mut object, None)?;
+        field_manager::track(&mut object, &params.field_manager);
         let mut object = resource.stored_shape().normalise(object, FieldValidation::Ignore)?.value;
         let mut errors = Errors::default();
         meta::validate(target, &object, rules.name, &mut errors);
@@ -105,7 +106,6 @@ impl Registry {
             name: name.clone(),
             object: object.take(),
             old: None,
-            dry_run: params.dry_run,
         };
         self.validate_admission(&mut attributes).await?;
         let encoded = Encoded::new(&attributes.object, resource.stored_shape().style());

@@ -11,6 +11,7 @@ use windlass_api::{
 use super::{
     Answer, Deletion, Dependents, Errors, Item, ItemList, ListParams, Path, Registry, Target, Tree, commit_failure,
     tree::{metadata_mut, object_mut},
+    update::observe_deleted,
 };
 use crate::{
     admission::{Attributes, Operation},
@@ -72,7 +73,7 @@ impl Registry {
             let present = Item::stored(&current)?;
             let old = present.value();
             check_preconditions(target, &params.preconditions, &old)?;
-            let old = self.admit_deletion(target, old, params.dry_run).await?;
+            let old = self.admit_deletion(target, old).await?;
             let step = match rules.deletion {
                 Deletion::Namespace => self.namespace_step(&params, &old),
                 Deletion::Definition => self.definition_step(&old),
@@ -95,7 +96,7 @@ impl Registry {
                     Ok(item) => Outcome::Gone(item),
                 },
             };
-            return self.deleted(target, &params, outcome, &old, warnings);
+            return Self::deleted(target, &params, outcome, &old, warnings);
         }
     }
 
@@ -142,7 +143,7 @@ impl Registry {
         }
     }
 
-    async fn admit_deletion(&self, target: &Target, old: Value, dry_run: DryRun) -> Result<Value, Status> {
+    async fn admit_deletion(&self, target: &Target, old: Value) -> Result<Value, Status> {
         let mut attributes = Attributes {
             operation: Operation::Delete,
             resource: Arc::clone(&target.resource),
@@ -151,7 +152,6 @@ impl Registry {
             name: target.name().to_owned(),
             object: Value::Null,
             old: Some(old),
-            dry_run,
         };
         self.admit(&mut attributes).await?;
         self.validate_admission(&mut attributes).await?;
@@ -208,7 +208,13 @@ impl Registry {
         let seconds = asked.or_else(|| new.int(&["spec", "terminationGracePeriodSeconds"])).unwrap_or(30);
         let over = matches!(new.text(&["status", "phase"]), "Succeeded" | "Failed");
         let runs_nowhere = new.text(&["spec", "nodeName"]).is_empty();
-        let seconds = if runs_nowhere || over { 0 } else { seconds.max(if seconds < 0 { 1 } else { 0 }) };
+        let seconds = if runs_nowhere || over {
+            0
+        } else if seconds < 0 {
+            1
+        } else {
+            seconds
+        };
         let at = now + Duration::from_secs(seconds.unsigned_abs());
         set_deletion(new, &format_time(at), seconds);
         count_deletion(new);
@@ -311,7 +317,7 @@ impl Registry {
         let expect = Expect::Unchanged(current.modified);
         match self.0.storage.commit(&current.key, expect, Change::Delete).await {
             Ok(committed) => {
-                self.observe_deleted(&target.resource, old);
+                observe_deleted(&target.resource, old);
                 Ok(Ok(Item { revision: committed.revision, ..item }))
             }
             Err(CommitError::Conflict { current }) => Ok(Err(current)),
@@ -320,7 +326,6 @@ impl Registry {
     }
 
     fn deleted(
-        &self,
         target: &Target,
         params: &DeleteParams,
         outcome: Outcome,
@@ -412,7 +417,9 @@ fn finalizers(default: Dependents, params: &DeleteParams, old: &Value) -> Vec<Va
         Propagation::Foreground => Some(FOREGROUND),
         Propagation::Background => None,
     };
-    if wanted.is_none_or(&has) && !(has(ORPHAN) && wanted != Some(ORPHAN) || has(FOREGROUND) && wanted != Some(FOREGROUND)) {
+    if wanted.is_none_or(&has)
+        && !(has(ORPHAN) && wanted != Some(ORPHAN) || has(FOREGROUND) && wanted != Some(FOREGROUND))
+    {
         return present.to_vec();
     }
     let others = present.iter().filter(|finalizer| *finalizer != ORPHAN && *finalizer != FOREGROUND).cloned();
@@ -457,7 +464,9 @@ fn check_preconditions(target: &Target, preconditions: &Preconditions, old: &Val
     let found = old.text(&["metadata", "resourceVersion"]);
     if let Some(version) = preconditions.resource_version.as_deref().filter(|version| *version != found) {
         return conflict(if is_namespace {
-            format!("Precondition failed: ResourceVersion in precondition: {version}, ResourceVersion in object meta: {found}")
+            format!(
+                "Precondition failed: ResourceVersion in precondition: {version}, ResourceVersion in object meta: {found}"
+            )
         } else {
             format!(
                 "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({found}). \

@@ -10,7 +10,7 @@ use crate::codec::go_quote;
 /// The path of a field: `spec.containers[0].name`, `data[key]`. Lives on the stack and is printed only for a complaint.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Path<'p> {
-    parent: Option<&'p Path<'p>>,
+    parent: Option<&'p Self>,
     part: Part<'p>,
 }
 
@@ -36,9 +36,6 @@ pub(crate) trait Shown {
 // === impl Path ===
 
 impl<'p> Path<'p> {
-    /// The object itself.
-    pub(crate) const ROOT: Path<'static> = Path { parent: None, part: Part::Name("") };
-
     /// A field of the object; the name may have dots.
     pub(crate) const fn new(name: &'p str) -> Self {
         Self { parent: None, part: Part::Name(name) }

@@ -1,20 +1,12 @@
 //! Listing: pages, freshness, selectors.
 
-use std::sync::Arc;
-
 use windlass_api::{GroupKind, Status};
 
 use super::{
-    Errors, Item, Path, Registry, ResourceInfo, Selection, Shape, Target,
-    continue_token::ContinueToken,
-    read::parse_version,
-    select::Facts,
-    storage_failure,
+    Errors, Item, Path, Registry, ResourceInfo, Selection, Target, continue_token::ContinueToken, read::parse_version,
+    select::Facts, storage_failure,
 };
-use crate::{
-    encoded::push_json,
-    storage::{RangeQuery, Revision, StorageError, StoredValue},
-};
+use crate::storage::{RangeQuery, Revision, StorageError, StoredValue};
 
 /// How to list.
 #[derive(Clone, Debug, Default)]
@@ -35,7 +27,6 @@ pub(crate) struct ListParams {
 /// A list, or a page of one.
 #[derive(Clone, Debug)]
 pub(crate) struct ItemList {
-    pub(crate) resource: Arc<ResourceInfo>,
     pub(crate) revision: Revision,
     pub(crate) continue_token: Option<String>,
     /// How many objects follow; known only without selectors.
@@ -68,13 +59,8 @@ impl Registry {
             (ScanError::Storage(error), _) => storage_failure(&error),
             (ScanError::Status(status), _) => status,
         })?;
-        let mut list = ItemList {
-            resource: Arc::clone(&target.resource),
-            revision,
-            continue_token: None,
-            remaining: None,
-            items: Vec::with_capacity(values.len()),
-        };
+        let mut list =
+            ItemList { revision, continue_token: None, remaining: None, items: Vec::with_capacity(values.len()) };
         if let Some(last) = values.last().filter(|_| remaining > 0) {
             let token = ContinueToken { revision: Some(revision.0), start: format!("{}\0", last.key) };
             list.continue_token = Some(token.encode(&prefix));
@@ -150,50 +136,6 @@ impl Registry {
     }
 }
 
-impl ItemList {
-    /// Appends the list as JSON: `metadata` and the items are copied, not encoded.
-    pub(crate) fn render(&self, out: &mut Vec<u8>) {
-        out.reserve(self.items.iter().map(|item| item.encoded.len_hint()).sum::<usize>() + 256);
-        let built_in = matches!(self.resource.shape, Shape::BuiltIn(_));
-        let (kind, api_version) = (&self.resource.list_kind, self.resource.api_version());
-        if built_in {
-            push(out, "{\"kind\":", kind);
-            push(out, ",\"apiVersion\":", &api_version);
-            out.extend_from_slice(b",\"metadata\":{");
-            push(out, "\"resourceVersion\":", &self.revision.0.to_string());
-            if let Some(token) = &self.continue_token {
-                push(out, ",\"continue\":", token);
-            }
-            if let Some(remaining) = self.remaining {
-                push(out, ",\"remainingItemCount\":", &remaining);
-            }
-            out.extend_from_slice(b"},\"items\":[");
-            self.render_items(out);
-            out.extend_from_slice(b"]}");
-        } else {
-            push(out, "{\"apiVersion\":", &api_version);
-            out.extend_from_slice(b",\"items\":[");
-            self.render_items(out);
-            push(out, "],\"kind\":", kind);
-            push(out, ",\"metadata\":{\"continue\":", self.continue_token.as_deref().unwrap_or_default());
-            if let Some(remaining) = self.remaining {
-                push(out, ",\"remainingItemCount\":", &remaining);
-            }
-            push(out, ",\"resourceVersion\":", &self.revision.0.to_string());
-            out.extend_from_slice(b"}}");
-        }
-    }
-
-    fn render_items(&self, out: &mut Vec<u8>) {
-        for (index, item) in self.items.iter().enumerate() {
-            if index > 0 {
-                out.push(b',');
-            }
-            item.render_item(out);
-        }
-    }
-}
-
 /// Whether a key is what a topic is about: any key under a prefix, or just the one.
 pub(super) fn is_about(topic: &str, key: &str) -> bool {
     topic.ends_with('/') || topic == key
@@ -215,11 +157,6 @@ impl From<StorageError> for ScanError {
     fn from(error: StorageError) -> Self {
         Self::Storage(error)
     }
-}
-
-fn push(out: &mut Vec<u8>, key: &str, value: &(impl serde::Serialize + ?Sized)) {
-    out.extend_from_slice(key.as_bytes());
-    push_json(value, out);
 }
 
 fn check(params: &ListParams) -> Result<(), Status> {

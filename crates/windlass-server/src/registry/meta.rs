@@ -18,12 +18,10 @@ const MAX_GENERATED_PREFIX: usize = 63 - SUFFIX;
 
 const METADATA: Path<'static> = Path::new("metadata");
 
-/// Drops what only the server may set. managedFields go as well: they are not kept yet.
+/// Drops what only the server may set.
 pub(super) fn wipe(object: &mut Value) {
     let metadata = metadata_mut(object);
-    for key in
-        ["creationTimestamp", "uid", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields"]
-    {
+    for key in ["creationTimestamp", "uid", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
         metadata.shift_remove(key);
     }
 }
@@ -118,7 +116,6 @@ pub(super) fn keep_system_fields(new: &mut Value, old: &Value) {
     if metadata.at(&["deletionGracePeriodSeconds"]).is_none() {
         copy_key(metadata, old, "deletionGracePeriodSeconds");
     }
-    metadata.shift_remove("managedFields");
     metadata.shift_remove("selfLink");
 }
 

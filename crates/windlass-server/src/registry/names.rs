@@ -7,10 +7,6 @@ pub(crate) enum NameRule {
     Subdomain,
     /// Lower case letters, digits and dashes.
     Label,
-    /// As a label, beginning with a letter.
-    Label1035,
-    /// Anything that can stand in a URL's path.
-    PathSegment,
 }
 
 const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
@@ -25,21 +21,16 @@ impl NameRule {
         match self {
             Self::Subdomain => dns_subdomain(name),
             Self::Label => dns_label(name),
-            Self::Label1035 => dns_label_1035(name),
-            Self::PathSegment => path_segment(name),
         }
     }
 
     /// What is wrong with the beginning of a name that the server completes.
     pub(crate) fn check_prefix(self, prefix: &str) -> Vec<String> {
-        match self {
-            Self::PathSegment => path_segment(prefix).into_iter().filter(|text| text.contains("contain")).collect(),
-            // A dash at the end will be followed by something.
-            _ => match prefix.strip_suffix('-') {
-                Some(rest) if rest.len() > 1 => self.check(&format!("{}a", &rest[..rest.len() - last_len(rest)])),
-                Some("") | None => self.check(prefix),
-                Some(_) => self.check("a"),
-            },
+        // A dash at the end will be followed by something.
+        match prefix.strip_suffix('-') {
+            Some(rest) if rest.len() > 1 => self.check(&format!("{}a", &rest[..rest.len() - last_len(rest)])),
+            Some("") | None => self.check(prefix),
+            Some(_) => self.check("a"),
         }
     }
 }
@@ -93,14 +84,6 @@ pub(crate) fn dns_label_1035(text: &str) -> Vec<String> {
         errors.push(regex(TEXT, LABEL_1035, &["my-name", "abc-123"]));
     }
     errors
-}
-
-/// What can stand between two slashes.
-pub(crate) fn path_segment(text: &str) -> Vec<String> {
-    if let "." | ".." = text {
-        return vec![format!("may not be '{text}'")];
-    }
-    ['/', '%'].into_iter().filter(|c| text.contains(*c)).map(|c| format!("may not contain '{c}'")).collect()
 }
 
 /// A label key, a finalizer, the name of a resource.
@@ -231,9 +214,11 @@ mod tests {
         assert!(dns_subdomain("a-1.example.com").is_empty());
         assert_eq!(
             dns_subdomain("Bad_Name"),
-            ["a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start \
+            [
+                "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start \
               and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
-              '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"]
+              '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+            ]
         );
         assert_eq!(dns_label("a.b"), ["must not contain dots"]);
         assert!(dns_label("1a").is_empty());
@@ -241,8 +226,6 @@ mod tests {
         assert!(NameRule::Subdomain.check_prefix("web-").is_empty());
         assert!(NameRule::Subdomain.check_prefix("a-").is_empty());
         assert!(!NameRule::Subdomain.check_prefix("-").is_empty());
-        assert!(path_segment("system:node").is_empty());
-        assert_eq!(path_segment("a/b"), ["may not contain '/'"]);
     }
 
     #[test]

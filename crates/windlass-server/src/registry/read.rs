@@ -15,9 +15,8 @@ impl Registry {
     pub(crate) async fn get(&self, target: &Target, params: GetParams) -> Result<Item, Status> {
         if let Some(text) = params.resource_version.as_deref().filter(|text| !matches!(*text, "" | "0")) {
             // Unlike of lists, this is not the client's fault to the real server.
-            let revision = parse_uint(text).map_err(|why| {
-                Status::unclassified(format!("resourceVersion: Invalid value: {text:?}: {why}"))
-            })?;
+            let revision = parse_uint(text)
+                .map_err(|why| Status::unclassified(format!("resourceVersion: Invalid value: {text:?}: {why}")))?;
             self.wait_for(Revision(revision)).await?;
         }
         let item = self.get_stored(target).await?;

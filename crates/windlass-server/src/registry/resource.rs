@@ -1,10 +1,10 @@
 //! What is served: resources, their subresources, and the table that finds them.
 
-use std::{collections::HashMap, fmt, sync::Arc};
+use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
 use serde_json::Value;
-use windlass_api::{FieldValidation, GroupKind, GroupResource, GroupVersionKind, Scope, Status};
+use windlass_api::{FieldValidation, GroupKind, GroupResource, Scope, Status};
 
 use super::{Body, Strategy};
 use crate::{
@@ -98,9 +98,6 @@ pub(crate) struct Conversion {
 #[derive(Debug, Default)]
 pub(crate) struct ResourceTable {
     resources: Vec<Arc<ResourceInfo>>,
-    /// By group, version and plural name.
-    by_path: HashMap<(String, String, String), Arc<ResourceInfo>>,
-    generation: u64,
 }
 
 // === impl ResourceInfo ===
@@ -118,11 +115,6 @@ impl ResourceInfo {
             Shape::Custom(_) => self.group.clone(),
         };
         GroupKind::new(group, self.kind.clone())
-    }
-
-    /// Group, version and kind.
-    pub(crate) fn gvk(&self) -> GroupVersionKind {
-        GroupVersionKind::new(self.group.clone(), self.version.clone(), self.kind.clone())
     }
 
     /// `apps/v1`
@@ -213,21 +205,16 @@ impl fmt::Debug for Conversion {
 impl ResourceTable {
     /// A table of these resources, in this order.
     pub(crate) fn new(resources: Vec<Arc<ResourceInfo>>) -> Self {
-        let path = |resource: &Arc<ResourceInfo>| {
-            (resource.group.clone(), resource.version.clone(), resource.plural.clone())
-        };
-        let by_path = resources.iter().map(|resource| (path(resource), Arc::clone(resource))).collect();
-        Self { resources, by_path, generation: 0 }
-    }
-
-    /// The table that follows this one.
-    pub(super) fn next(&self, resources: Vec<Arc<ResourceInfo>>) -> Self {
-        Self { generation: self.generation + 1, ..Self::new(resources) }
+        Self { resources }
     }
 
     /// The resource at a path.
     pub(crate) fn get(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<ResourceInfo>> {
-        self.by_path.get(&(group.to_owned(), version.to_owned(), plural.to_owned()))
+        // A few hundred comparisons at most, and most of them end at the first byte.
+        let is_it = |resource: &&Arc<ResourceInfo>| {
+            resource.plural == plural && resource.group == group && resource.version == version
+        };
+        self.resources.iter().find(is_it)
     }
 
     /// All resources.
@@ -243,10 +230,5 @@ impl ResourceTable {
     /// Whether anything of this group and version is served.
     pub(crate) fn has_version(&self, group: &str, version: &str) -> bool {
         self.iter().any(|resource| resource.group == group && resource.version == version)
-    }
-
-    /// Grows with every change.
-    pub(crate) fn generation(&self) -> u64 {
-        self.generation
     }
 }

@@ -121,7 +121,8 @@ fn check_field(resource: &ResourceInfo, label: &str) -> Result<(), Status> {
     if matches!(label, "metadata.name" | "metadata.namespace") || resource.strategy.knows_field(label) {
         return Ok(());
     }
-    let names_its_own = !resource.strategy.rules().fields.is_empty() || matches!(resource.shape, super::Shape::Custom(_));
+    let names_its_own =
+        !resource.strategy.rules().fields.is_empty() || matches!(resource.shape, super::Shape::Custom(_));
     Err(Status::bad_request(if names_its_own {
         format!("field label not supported: {label}")
     } else {

@@ -72,6 +72,7 @@ pub(crate) trait Effect: Send {
 }
 
 /// The rules of a kind that are mere facts: the columns of the table of kinds.
+#[allow(clippy::struct_excessive_bools, reason = "columns of a table, set by name and read one at a time")]
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
     /// What its names look like.

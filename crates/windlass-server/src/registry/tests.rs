@@ -71,7 +71,8 @@ impl Fixture {
     }
 
     async fn create(&self, plural: &str, object: Value) -> Result<Value, Status> {
-        let written = self.registry.create(&self.collection(plural), Body::Value(object), WriteParams::default()).await?;
+        let written =
+            self.registry.create(&self.collection(plural), Body::Value(object), WriteParams::default()).await?;
         assert!(written.created);
         Ok(value(&written))
     }

@@ -246,7 +246,6 @@ impl Registry {
         metadata_mut(&mut object).shift_remove("resourceVersion");
         Ok((self.store_new(target, object, params, warnings).await?, true))
     }
-
 }
 
 /// Tells a strategy with a memory of its own that an object is gone.
@@ -301,8 +300,7 @@ fn propose(
         Edit::Patch { kind, body } => {
             let old = old.ok_or_else(|| Status::not_found(&target.group_resource(), target.name()))?;
             let current = resource.convert_from_stored(old.clone());
-            let patched =
-                patch::patched(*kind, body, &current, &resource.shape, params.field_validation, warnings)?;
+            let patched = patch::patched(*kind, body, &current, &resource.shape, params.field_validation, warnings)?;
             let mut object = resource.convert_to_stored(patched);
             meta::settle_namespace(target, &mut object)?;
             meta::settle_name(target, &mut object)?;

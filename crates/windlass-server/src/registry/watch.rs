@@ -76,10 +76,10 @@ pub(crate) struct WatchEvent {
     shared: Option<Arc<SharedEvent<Derived>>>,
 }
 
-const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
+const BOOKMARK_PERIOD: Duration = Duration::from_mins(1);
 /// How long before its end a watch gets its last bookmark.
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
-const MIN_TIMEOUT: Duration = Duration::from_secs(30 * 60);
+const MIN_TIMEOUT: Duration = Duration::from_mins(30);
 
 impl Registry {
     /// Watches a collection.
@@ -89,9 +89,10 @@ impl Registry {
         let topic = selection.topic(target);
         let version = match params.resource_version.as_deref() {
             None | Some("" | "0") => None,
-            Some(text) => Some(Revision(parse_uint(text).map_err(|why| {
-                Status::unclassified(format!("resourceVersion: Invalid value: {text:?}: {why}"))
-            })?)),
+            Some(text) => Some(Revision(
+                parse_uint(text)
+                    .map_err(|why| Status::unclassified(format!("resourceVersion: Invalid value: {text:?}: {why}")))?,
+            )),
         };
         let send_initial = params.send_initial_events.unwrap_or(version.is_none());
         let timeout = params.timeout.unwrap_or_else(|| self.entropy().jitter(MIN_TIMEOUT, 1.0));
@@ -307,10 +308,7 @@ fn check(params: &WatchParams) -> Result<(), Status> {
     }
     if !given.is_empty() {
         if params.send_initial_events.is_none() {
-            errors.forbidden(
-                &path,
-                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-            );
+            errors.forbidden(&path, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided");
         }
         if given != "NotOlderThan" {
             errors.unsupported(&path, given, &["NotOlderThan"]);

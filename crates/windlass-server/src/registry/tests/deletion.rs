@@ -54,8 +54,13 @@ async fn propagation_becomes_a_finalizer_for_the_collector() {
         f.delete("replicasets", "r", background).await.unwrap();
         assert!(f.get("replicasets", "r").await.unwrap_err().is_not_found());
     }
-    f.create("jobs", json!({"metadata": {"name": "j"}, "spec": {"template": {"spec": {
-        "restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}})).await.unwrap();
+    f.create(
+        "jobs",
+        json!({"metadata": {"name": "j"}, "spec": {"template": {"spec": {
+        "restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}}),
+    )
+    .await
+    .unwrap();
     let deleted = f.registry.delete(&f.object("jobs", "j"), DeleteParams::default()).await.unwrap();
     assert_eq!(answered(&deleted.answer)["metadata"]["finalizers"], json!(["orphan"]));
     assert_eq!(deleted.warnings.len(), 1);
@@ -125,7 +130,10 @@ async fn a_namespace_ends_when_it_is_finalized() {
     let f = Fixture::new().await;
     let created = f.create("namespaces", json!({"metadata": {"name": "n"}})).await.unwrap();
     assert_eq!(created["metadata"]["labels"]["kubernetes.io/metadata.name"], "n");
-    assert_eq!((&created["spec"]["finalizers"], &created["status"]["phase"]), (&json!(["kubernetes"]), &json!("Active")));
+    assert_eq!(
+        (&created["spec"]["finalizers"], &created["status"]["phase"]),
+        (&json!(["kubernetes"]), &json!("Active"))
+    );
     let marked = answered(&f.delete("namespaces", "n", DeleteParams::default()).await.unwrap());
     assert_eq!(marked["status"]["phase"], "Terminating");
     assert_eq!(marked.at(&["metadata", "deletionGracePeriodSeconds"]), None);
@@ -134,7 +142,10 @@ async fn a_namespace_ends_when_it_is_finalized() {
     let error = f.registry.create(&target, Body::Value(config_map("late")), WriteParams::default()).await.unwrap_err();
     assert_eq!(
         (error.code, error.message.as_str()),
-        (403, "configmaps \"late\" is forbidden: unable to create new content in namespace n because it is being terminated")
+        (
+            403,
+            "configmaps \"late\" is forbidden: unable to create new content in namespace n because it is being terminated"
+        )
     );
     assert!(error.has_cause("NamespaceTerminating"));
     assert_eq!(answered(&f.delete("namespaces", "n", DeleteParams::default()).await.unwrap()), marked);

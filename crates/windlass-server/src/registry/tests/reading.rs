@@ -19,7 +19,8 @@ async fn pages_show_one_state() {
     let second = f.list("pods", next.clone()).await.unwrap();
     assert_eq!((names(&second.items), second.revision), (vec!["c".to_owned()], first.revision));
     assert_eq!((second.continue_token, second.remaining), (None, None));
-    let error = f.list("pods", ListParams { resource_version: Some("3".to_owned()), ..next.clone() }).await.unwrap_err();
+    let error =
+        f.list("pods", ListParams { resource_version: Some("3".to_owned()), ..next.clone() }).await.unwrap_err();
     assert_eq!(error.message, "specifying resource version is not allowed when using continue");
     let now = f.storage.revision().await.unwrap();
     f.storage.compact(now).await.unwrap();
@@ -51,7 +52,11 @@ async fn selectors_select() {
     }
     for (plural, fields, message) in [
         ("pods", "spec.x=1", "field label not supported: spec.x"),
-        ("configmaps", "data.x=1", r#""data.x" is not a known field selector: only "metadata.name", "metadata.namespace""#),
+        (
+            "configmaps",
+            "data.x=1",
+            r#""data.x" is not a known field selector: only "metadata.name", "metadata.namespace""#,
+        ),
         ("pods", "a", "invalid selector: 'a'; can't understand 'a'"),
     ] {
         let params = ListParams { fields: Some(fields.to_owned()), ..ListParams::default() };
@@ -88,7 +93,7 @@ async fn versions_ask_for_freshness() {
         (error.code, error.message),
         (504, format!("Timeout: Too large resource version: {}, current: {now}", now + 9))
     );
-    let (later, _) = tokio::join!(f.list("pods", at(now + 1, None)), async {
+    let (later, ()) = tokio::join!(f.list("pods", at(now + 1, None)), async {
         tokio::time::sleep(Duration::from_secs(1)).await;
         f.create("pods", pod("d")).await.unwrap();
     });
@@ -105,20 +110,4 @@ async fn versions_ask_for_freshness() {
         error.message,
         "invalid resource version: resourceVersion: Invalid value: \"abc\": strconv.ParseUint: parsing \"abc\": invalid syntax"
     );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_rendered_list_leaves_out_the_types_of_its_items() {
-    let f = Fixture::new().await;
-    f.create("configmaps", config_map("a")).await.unwrap();
-    let list = f.list("configmaps", ListParams::default()).await.unwrap();
-    let mut out = Vec::new();
-    list.render(&mut out);
-    let text = String::from_utf8(out).unwrap();
-    let head = format!(
-        r#"{{"kind":"ConfigMapList","apiVersion":"v1","metadata":{{"resourceVersion":"{}"}},"items":[{{"metadata":{{"name":"a","#,
-        list.revision
-    );
-    assert!(text.starts_with(&head), "{text}");
-    serde_json::from_str::<Value>(&text).unwrap();
 }

@@ -14,7 +14,10 @@ async fn a_new_object_gets_what_only_the_server_gives() {
     assert_eq!(created.at(&["metadata", "generation"]), None);
     assert_eq!(created["metadata"]["namespace"], "default");
     let text = created.to_string();
-    assert!(text.starts_with(r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","namespace":"default","uid""#), "{text}");
+    assert!(
+        text.starts_with(r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","namespace":"default","uid""#),
+        "{text}"
+    );
     assert_eq!(f.get("configmaps", "a").await.unwrap(), created);
 }
 
@@ -30,7 +33,10 @@ async fn what_cannot_be_created_says_why() {
         (422, r#"ConfigMap "" is invalid: metadata.name: Required value: name or generateName is required"#)
     );
     let error = f.create("configmaps", json!({"metadata": {"name": "b", "resourceVersion": "3"}})).await.unwrap_err();
-    assert_eq!((error.code, error.reason, error.message.as_str()), (500, None, "resourceVersion should not be set on objects to be created"));
+    assert_eq!(
+        (error.code, error.reason, error.message.as_str()),
+        (500, None, "resourceVersion should not be set on objects to be created")
+    );
     let error = f.create("configmaps", json!({"metadata": {"name": "b", "namespace": "other"}})).await.unwrap_err();
     assert_eq!(error.code, 400);
     let mut target = f.collection("configmaps");
@@ -95,7 +101,10 @@ async fn some_kinds_demand_a_version_and_some_are_created_by_updates() {
     let error = f.update("leases", lease).await.unwrap_err();
     assert_eq!(
         (error.code, error.message.as_str()),
-        (422, "leases.coordination.k8s.io \"l\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update")
+        (
+            422,
+            "leases.coordination.k8s.io \"l\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update"
+        )
     );
     assert!(f.update("configmaps", config_map("none")).await.unwrap_err().is_not_found());
 }
@@ -130,7 +139,11 @@ async fn the_status_has_its_own_way_in() {
     assert_eq!((&changed["status"]["replicas"], &changed["spec"]["replicas"]), (&json!(7), &json!(1)));
     assert_eq!(changed["metadata"]["generation"], 1);
     let error = f.merge(&target, json!({"status": {"readyReplicas": 8}})).await.unwrap_err();
-    assert!(error.message.contains("status.readyReplicas: Invalid value: 8: cannot be greater than status.replicas"), "{}", error.message);
+    assert!(
+        error.message.contains("status.readyReplicas: Invalid value: 8: cannot be greater than status.replicas"),
+        "{}",
+        error.message
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -211,7 +224,8 @@ async fn services_get_addresses_of_their_own() {
     let f = Fixture::new().await;
     let kubernetes = f.get("services", "kubernetes").await.unwrap();
     assert_eq!(kubernetes["spec"]["clusterIPs"], json!(["10.0.0.1"]));
-    let service = |name: &str, kind: &str| json!({"metadata": {"name": name}, "spec": {"type": kind, "ports": [{"port": 80}]}});
+    let service =
+        |name: &str, kind: &str| json!({"metadata": {"name": name}, "spec": {"type": kind, "ports": [{"port": 80}]}});
     let a = f.create("services", service("a", "ClusterIP")).await.unwrap();
     assert_eq!(a["spec"]["ports"][0], json!({"protocol": "TCP", "port": 80, "targetPort": 80}));
     assert_eq!(a["status"], json!({"loadBalancer": {}}));
@@ -254,7 +268,10 @@ async fn pods_are_bound_once() {
     let target = f.object("pods", "p").subresource("binding");
     let binding = || Body::Value(json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n1"}}));
     let bound = f.registry.create(&target, binding(), WriteParams::default()).await.unwrap();
-    assert_eq!(value(&bound), json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}));
+    assert_eq!(
+        value(&bound),
+        json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
+    );
     let after = f.get("pods", "p").await.unwrap();
     assert_eq!(after["spec"]["nodeName"], "n1");
     assert_eq!(after["status"]["conditions"][0]["type"], "PodScheduled");
@@ -278,11 +295,13 @@ async fn events_are_the_same_in_both_groups() {
     let seen = item.value();
     assert_eq!((&seen["apiVersion"], &seen["note"]), (&json!("events.k8s.io/v1"), &json!("hello")));
     let target = Target::object(events, Some("default"), "e");
-    let patched = f.merge(&target, json!({"note": "again"})).await.unwrap();
-    assert_eq!(patched["note"], "again");
+    let error = f.merge(&target, json!({"note": "again"})).await.unwrap_err();
+    assert_eq!(error.message, r#"Event "e" is invalid: message: Invalid value: "again": field is immutable"#);
+    let series = json!({"series": {"count": 2, "lastObservedTime": "2026-01-01T00:00:00.000000Z"}});
+    assert_eq!(f.merge(&target, series).await.unwrap()["series"]["count"], 2);
     let target = Target::object(resources.get("", "v1", "events").unwrap(), Some("default"), "e");
-    assert_eq!(f.registry.get(&target, GetParams::default()).await.unwrap().value()["message"], "again");
-    let params = ListParams { fields: Some("regarding.name=p,reportingController=kubelet".to_owned()), ..ListParams::default() };
+    assert_eq!(f.registry.get(&target, GetParams::default()).await.unwrap().value()["series"]["count"], 2);
+    let params = ListParams { fields: Some("regarding.name=p,reason=Started".to_owned()), ..ListParams::default() };
     let list = f.registry.list(&Target::collection(events, Some("default")), params).await.unwrap();
     assert_eq!(names(&list.items), ["e"]);
 }
