@@ -13,12 +13,14 @@ struct Message(Vec<u8>);
 
 impl Message {
     fn varint(&mut self, mut number: u64) {
-        while number >= 0x80 {
-            // The mask leaves seven bits.
-            self.0.push((number & 0x7f) as u8 | 0x80);
+        loop {
+            let [low, ..] = number.to_le_bytes();
             number >>= 7;
+            if number == 0 {
+                return self.0.push(low & 0x7f);
+            }
+            self.0.push(low | 0x80);
         }
-        self.0.push(number as u8);
     }
 
     fn bytes(mut self, field: u64, bytes: &[u8]) -> Self {
