@@ -19,7 +19,8 @@ const MASTERS: &str = "system:masters";
 /// What everybody may GET.
 const PUBLIC: [&str; 5] = ["/healthz", "/livez", "/readyz", "/version", "/version/"];
 
-const EXTRA_SPACE: &str = "the provided Authorization header contains extra space before the bearer token, and is ignored";
+const EXTRA_SPACE: &str =
+    "the provided Authorization header contains extra space before the bearer token, and is ignored";
 
 /// Who sent a request.
 #[derive(Clone, Debug, PartialEq, Eq)]

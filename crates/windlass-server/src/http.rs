@@ -40,13 +40,13 @@ mod route;
 mod watch;
 
 pub use self::body::Body;
-pub(crate) use self::{read::RequestBody, respond::text, route::RequestInfo};
 use self::{
     media::{Encoding, Endpoint, ErrorEncoding},
     query::Query,
     read::ReadError,
     route::Unroutable,
 };
+pub(crate) use self::{read::RequestBody, respond::text, route::RequestInfo};
 
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache, private");
@@ -150,11 +150,7 @@ impl Failure {
 }
 
 /// Answers a request, whatever happens.
-pub(crate) async fn handle(
-    server: Arc<Inner>,
-    origin: Origin,
-    request: http::Request<RequestBody>,
-) -> Response<Body> {
+pub(crate) async fn handle(server: Arc<Inner>, origin: Origin, request: http::Request<RequestBody>) -> Response<Body> {
     let (Parts { method, uri, headers, .. }, body) = request.into_parts();
     let query = Query::parse(uri.query().unwrap_or_default());
     let warnings = Warnings::default();

@@ -40,8 +40,8 @@ mod tests;
 /// An API server. Clones are handles on the same one.
 ///
 /// Building one does no work: the objects that every cluster has are made with the first request that needs them, and so
-/// is whatever else takes time. Dropping the last handle (services and answers that are still being read hold one too)
-/// drops the server; with memory storage, its objects with it.
+/// is whatever else takes time. Dropping the last handle (a [`Service`] is one too) drops the server: its watches end, and
+/// with memory storage its objects are gone.
 #[derive(Clone)]
 pub struct Server(Arc<Inner>);
 

@@ -113,7 +113,11 @@ impl TlsIdentity {
         self.config.clone()
     }
 
-    fn issued<N: Into<String>>(ca_key: &KeyPair, ca: &str, names: impl IntoIterator<Item = N>) -> Result<Self, TlsError> {
+    fn issued<N: Into<String>>(
+        ca_key: &KeyPair,
+        ca: &str,
+        names: impl IntoIterator<Item = N>,
+    ) -> Result<Self, TlsError> {
         let mut all: Vec<String> = NAMES.map(str::to_owned).into();
         for name in names {
             let name = name.into();

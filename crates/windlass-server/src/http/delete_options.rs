@@ -36,8 +36,9 @@ pub(super) fn decode(body: &[u8], format: Format) -> Result<Value, Status> {
         let kind = text(object.shift_remove("kind"));
         let version = text(object.shift_remove("apiVersion"));
         if !matches!(kind.as_str(), "" | "DeleteOptions") {
-            let message =
-                format!("no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\"");
+            let message = format!(
+                "no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\""
+            );
             return Err(Status::bad_request(message));
         }
     }

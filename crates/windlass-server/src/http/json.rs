@@ -69,7 +69,8 @@ mod tests {
     #[test]
     fn indented_documents_keep_empty_containers_and_strings_as_they_are() {
         let compact = br#"{"a":{},"b":[],"c":[1,{"d":"x,{:}\""}]}"#;
-        let lines = "{\n  \"a\": {},\n  \"b\": [],\n  \"c\": [\n    1,\n    {\n      \"d\": \"x,{:}\\\"\"\n    }\n  ]\n}";
+        let lines =
+            "{\n  \"a\": {},\n  \"b\": [],\n  \"c\": [\n    1,\n    {\n      \"d\": \"x,{:}\\\"\"\n    }\n  ]\n}";
         assert_eq!(String::from_utf8(indent(compact)).unwrap(), lines);
     }
 }

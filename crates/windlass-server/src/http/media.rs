@@ -105,7 +105,10 @@ pub(crate) fn negotiate(headers: &HeaderMap, query: &Query, endpoint: Endpoint) 
     let accept = accept(headers);
     route_accepts(accept, endpoint)?;
     let pretty = wants_lines(headers, query);
-    clauses(accept).iter().find_map(|clause| clause.representation(pretty)).ok_or_else(|| Status::not_acceptable(&OFFERED))
+    clauses(accept)
+        .iter()
+        .find_map(|clause| clause.representation(pretty))
+        .ok_or_else(|| Status::not_acceptable(&OFFERED))
 }
 
 /// Agrees on the form of a watch: JSON, whatever view of the objects.
@@ -153,7 +156,8 @@ pub(crate) fn content_type(headers: &HeaderMap) -> &str {
 
 /// A type that the router does not know, before anybody looks at the body.
 pub(crate) fn unsupported_by_route() -> Status {
-    Status::failure(415, reason::UNSUPPORTED_MEDIA_TYPE, "415: Unsupported Media Type").with_details(StatusDetails::default())
+    Status::failure(415, reason::UNSUPPORTED_MEDIA_TYPE, "415: Unsupported Media Type")
+        .with_details(StatusDetails::default())
 }
 
 /// A view of one object where a list is shown, or the other way around.
@@ -332,7 +336,10 @@ mod tests {
         assert_eq!(agreed("text/html", Endpoint::Custom), Err(negotiation.to_owned()));
         assert_eq!(agreed("application/json;as=Foo;v=v1;g=meta.k8s.io", Endpoint::Object), Err(negotiation.to_owned()));
         let list = agreed("text/html", Endpoint::Collection).unwrap_err();
-        assert!(list.ends_with(", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"), "{list}");
+        assert!(
+            list.ends_with(", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"),
+            "{list}"
+        );
     }
 
     #[test]

@@ -294,7 +294,8 @@ mod tests {
         );
         assert_eq!(
             create(&format!("fieldManager={}", "a".repeat(129))),
-            Err(r#"CreateOptions.meta.k8s.io "" is invalid: fieldManager: Too long: may not be more than 128 bytes"#.into())
+            Err(r#"CreateOptions.meta.k8s.io "" is invalid: fieldManager: Too long: may not be more than 128 bytes"#
+                .into())
         );
     }
 

@@ -20,8 +20,8 @@ use super::{
 use crate::{
     encoded::Style,
     registry::{
-        Answer, Body as ObjectBody, DeleteParams, GetParams, PatchType, Registry, ResourceInfo, Target,
-        WriteParams, Written,
+        Answer, Body as ObjectBody, DeleteParams, GetParams, PatchType, Registry, ResourceInfo, Target, WriteParams,
+        Written,
     },
     table::IncludeObject,
 };
@@ -141,11 +141,8 @@ fn not_supported(resource: &ResourceInfo, method: &Method) -> Failure {
     };
     let group_resource = resource.group_resource();
     let message = format!("{verb} is not supported on resources of kind \"{group_resource}\"");
-    let details = StatusDetails {
-        group: resource.group.clone(),
-        kind: resource.plural.clone(),
-        ..StatusDetails::default()
-    };
+    let details =
+        StatusDetails { group: resource.group.clone(), kind: resource.plural.clone(), ..StatusDetails::default() };
     Status::failure(405, reason::METHOD_NOT_ALLOWED, message).with_details(details).into()
 }
 
@@ -236,7 +233,12 @@ impl Request<'_> {
         let Exchange { headers, query, .. } = self.exchange;
         let representation = media::negotiate(headers, query, self.endpoint)?;
         let now = self.registry.clock().now();
-        Ok(Showing { resource: &self.target.resource, representation, include: self.include(representation.view)?, now })
+        Ok(Showing {
+            resource: &self.target.resource,
+            representation,
+            include: self.include(representation.view)?,
+            now,
+        })
     }
 
     fn include(&self, view: View) -> Result<IncludeObject, Status> {
@@ -268,11 +270,8 @@ impl Request<'_> {
 
     /// How the body of a patch is to be understood.
     fn patch_kind(&self) -> Result<PatchKind, Status> {
-        const FOR_CUSTOM: [&str; 3] = [
-            "application/json-patch+json",
-            "application/merge-patch+json",
-            "application/apply-patch+yaml",
-        ];
+        const FOR_CUSTOM: [&str; 3] =
+            ["application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml"];
         let sent = media::content_type(&self.exchange.headers);
         let custom = self.endpoint == Endpoint::Custom;
         match PatchKind::from_media_type(sent) {

@@ -55,7 +55,11 @@ impl Showing<'_> {
                 json::encode(&self.table(metadata, std::iter::once(value), Header::Columns, version))
             }
             View::PartialList(_) => {
-                return Err(wrong_view("PartialObjectMetadataList", &go_type(self.resource, Shown::Object), Shown::Object));
+                return Err(wrong_view(
+                    "PartialObjectMetadataList",
+                    &go_type(self.resource, Shown::Object),
+                    Shown::Object,
+                ));
             }
         };
         Ok(document(code, compact, self.representation.encoding))
@@ -76,7 +80,8 @@ impl Showing<'_> {
             }
             View::PartialList(version) => {
                 let kind = "PartialObjectMetadataList";
-                let frame = Frame::new(kind, version.api_version(), &list_metadata(&list, Style::BuiltIn), Style::BuiltIn);
+                let frame =
+                    Frame::new(kind, version.api_version(), &list_metadata(&list, Style::BuiltIn), Style::BuiltIn);
                 Ok(self.concatenate(frame, list, move |item, out| push_json(&partial(item.value(), version), out)))
             }
             View::Whole => {
@@ -167,7 +172,15 @@ impl Frame {
         let metadata = json::encode(metadata);
         let parts: (Vec<&[u8]>, Vec<&[u8]>) = match style {
             Style::BuiltIn => (
-                vec![b"{\"kind\":", &kind, b",\"apiVersion\":", &api_version, b",\"metadata\":", &metadata, b",\"items\":["],
+                vec![
+                    b"{\"kind\":",
+                    &kind,
+                    b",\"apiVersion\":",
+                    &api_version,
+                    b",\"metadata\":",
+                    &metadata,
+                    b",\"items\":[",
+                ],
                 vec![b"]}\n"],
             ),
             Style::Custom => (
@@ -288,7 +301,9 @@ pub(super) fn status(status: &Status, encoding: ErrorEncoding) -> Response<Body>
     };
     let mut response = document(code, compact, encoding);
     let headers = response.headers_mut();
-    if let Some(seconds) = status.details.as_ref().map(|details| details.retry_after_seconds).filter(|seconds| *seconds > 0) {
+    if let Some(seconds) =
+        status.details.as_ref().map(|details| details.retry_after_seconds).filter(|seconds| *seconds > 0)
+    {
         headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
     response

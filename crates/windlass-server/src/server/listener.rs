@@ -71,7 +71,8 @@ async fn accept(listener: &TcpListener) -> TcpStream {
         match listener.accept().await {
             Ok((stream, _)) => return stream,
             // The client hung up before we came to it.
-            Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) => {}
+            Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) => {
+            }
             Err(error) => {
                 tracing::warn!(error = &error as &dyn std::error::Error, "could not accept a connection");
                 time::sleep(ACCEPT_PAUSE).await;

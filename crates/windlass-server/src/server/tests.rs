@@ -101,7 +101,11 @@ async fn objects_are_created_read_updated_patched_and_deleted() {
     assert_eq!(created.header("content-type"), "application/json");
     assert_eq!(created.header("cache-control"), "no-cache, private");
     assert_eq!(created.header("audit-id").len(), 36);
-    assert!(created.body.starts_with(r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","#), "{}", created.body);
+    assert!(
+        created.body.starts_with(r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","#),
+        "{}",
+        created.body
+    );
     assert!(created.body.ends_with("\"data\":{\"k\":\"v\\u003c\\u0026\\u003e\"}}\n"), "{}", created.body);
     assert_eq!(created.json()["metadata"]["creationTimestamp"], "2026-01-02T03:04:05Z");
 
@@ -118,7 +122,11 @@ async fn objects_are_created_read_updated_patched_and_deleted() {
     assert_eq!(stale.verdict(), (409, "Conflict".to_owned()));
 
     let list = get(&service, CONFIG_MAPS).await;
-    assert!(list.body.starts_with(r#"{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":""#), "{}", list.body);
+    assert!(
+        list.body.starts_with(r#"{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":""#),
+        "{}",
+        list.body
+    );
     assert_eq!(list.json()["items"][0]["metadata"]["name"], "a");
     let deleted = with_body(&service, "DELETE", &path, "application/json", "").await;
     assert_eq!((deleted.code, &deleted.json()["status"]), (200, &json!("Success")));
@@ -145,7 +153,10 @@ async fn bad_requests_get_the_real_servers_code_and_reason() {
     assert_eq!(text.verdict(), reason(415, "UnsupportedMediaType"));
     let options = post(&service, &format!("{CONFIG_MAPS}?dryRun=Some"), config_map("b")).await;
     assert_eq!(options.verdict(), reason(422, "Invalid"));
-    assert_eq!(with_body(&service, "PUT", CONFIG_MAPS, "application/json", "{}").await.verdict(), reason(405, "MethodNotAllowed"));
+    assert_eq!(
+        with_body(&service, "PUT", CONFIG_MAPS, "application/json", "{}").await.verdict(),
+        reason(405, "MethodNotAllowed")
+    );
     let apply = with_body(&service, "PATCH", &format!("{CONFIG_MAPS}/a"), "application/json", "{}").await;
     assert_eq!((apply.code, &apply.json()["message"]), (415, &json!("415: Unsupported Media Type")));
     let unknown = with_body(&service, "DELETE", &format!("{CONFIG_MAPS}/zz"), "application/json", "").await;
@@ -165,7 +176,8 @@ async fn unknown_paths_are_told_apart() {
         assert_eq!((answer.code, answer.body.as_str()), (404, "404 page not found\n"), "{path}");
         assert_eq!(answer.header("content-type"), "text/plain; charset=utf-8", "{path}");
     }
-    for path in ["/api/v1/nope", "/api/v2", "/apis/apps/v9/deployments", "/api/v1/configmaps/x", "/api/v1//namespaces"] {
+    for path in ["/api/v1/nope", "/api/v2", "/apis/apps/v9/deployments", "/api/v1/configmaps/x", "/api/v1//namespaces"]
+    {
         let answer = get(&service, path).await;
         assert_eq!((answer.code, answer.body.trim_end()), (404, UNKNOWN_RESOURCE), "{path}");
     }
@@ -174,7 +186,10 @@ async fn unknown_paths_are_told_apart() {
     let watch = get(&service, "/api/v1/watch").await;
     assert_eq!(
         (watch.code, watch.body.as_str()),
-        (500, "Internal Server Error: \"/api/v1/watch\": failed to create RequestInfo: unable to determine kind and namespace from url, /api/v1/watch\n")
+        (
+            500,
+            "Internal Server Error: \"/api/v1/watch\": failed to create RequestInfo: unable to determine kind and namespace from url, /api/v1/watch\n"
+        )
     );
 }
 
@@ -187,7 +202,11 @@ async fn answers_take_the_form_that_is_accepted() {
     assert_eq!(yaml.header("content-type"), "application/yaml");
     assert!(yaml.body.starts_with("apiVersion: v1\ndata:\n  k: v<&>\nkind: ConfigMap\n"), "{}", yaml.body);
     let pretty = get(&service, &format!("{path}?pretty=1")).await;
-    assert!(pretty.body.starts_with("{\n  \"kind\": \"ConfigMap\",\n") && pretty.body.ends_with("\n}"), "{}", pretty.body);
+    assert!(
+        pretty.body.starts_with("{\n  \"kind\": \"ConfigMap\",\n") && pretty.body.ends_with("\n}"),
+        "{}",
+        pretty.body
+    );
 
     let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
     let one = accepting(&service, &path, table).await.json();
@@ -207,7 +226,10 @@ async fn answers_take_the_form_that_is_accepted() {
         "you requested PartialObjectMetadata, but the requested object is a list (*core.ConfigMapList)"
     );
     let list = accepting(&service, CONFIG_MAPS, &partial.replace("Metadata;", "MetadataList;")).await.json();
-    assert_eq!((&list["kind"], &list["items"][0]["kind"]), (&json!("PartialObjectMetadataList"), &json!("PartialObjectMetadata")));
+    assert_eq!(
+        (&list["kind"], &list["items"][0]["kind"]),
+        (&json!("PartialObjectMetadataList"), &json!("PartialObjectMetadata"))
+    );
     let html = accepting(&service, &path, "text/html").await;
     assert_eq!(html.verdict(), (406, "NotAcceptable".to_owned()));
     assert!(html.body.starts_with("{\n") && html.body.ends_with('}'), "{}", html.body);
@@ -228,7 +250,8 @@ async fn a_long_list_comes_in_pieces_and_whole() {
     }
     assert!(pieces.len() > 3, "{} pieces", pieces.len());
     let list: Value = serde_json::from_str(&pieces.concat()).unwrap();
-    let names: Vec<&str> = list["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].as_str().unwrap()).collect();
+    let names: Vec<&str> =
+        list["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].as_str().unwrap()).collect();
     assert_eq!((names.len(), names[0], names[299]), (300, "c000", "c299"));
 }
 
@@ -343,7 +366,10 @@ async fn what_is_served_can_be_discovered() {
     assert!(resources["resources"].as_array().unwrap().iter().any(|resource| resource["name"] == "pods/status"));
     let aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
     let answer = accepting(&service, "/apis", aggregated).await;
-    assert_eq!((answer.json()["kind"].as_str().unwrap(), answer.header("content-type")), ("APIGroupDiscoveryList", aggregated));
+    assert_eq!(
+        (answer.json()["kind"].as_str().unwrap(), answer.header("content-type")),
+        ("APIGroupDiscoveryList", aggregated)
+    );
     assert!(!answer.header("etag").is_empty());
     let openapi = get(&service, "/openapi/v3").await;
     assert!(openapi.json()["paths"]["api/v1"]["serverRelativeURL"].is_string(), "{}", openapi.body);
@@ -355,7 +381,8 @@ async fn what_is_served_can_be_discovered() {
 async fn namespaces_and_pods_are_there_from_the_first_request() {
     let service = server().service();
     let namespaces = get(&service, "/api/v1/namespaces").await.json();
-    let names: Vec<&str> = namespaces["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].as_str().unwrap()).collect();
+    let names: Vec<&str> =
+        namespaces["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["default", "kube-node-lease", "kube-public", "kube-system"]);
 }
 
@@ -380,19 +407,29 @@ async fn custom_resources_are_served_from_their_definition_on() {
     assert_eq!(get(&service, "/apis/ex.io/v1").await.json()["resources"][0]["name"], "foos");
 
     let foos = "/apis/ex.io/v1/namespaces/default/foos";
-    let foo = json!({"apiVersion": "ex.io/v1", "kind": "Foo", "metadata": {"name": "x"}, "spec": {"size": 1, "bogus": 2}});
+    let foo =
+        json!({"apiVersion": "ex.io/v1", "kind": "Foo", "metadata": {"name": "x"}, "spec": {"size": 1, "bogus": 2}});
     let created = post(&service, foos, foo).await;
-    assert_eq!((created.code, created.header("warning")), (201, r#"299 - "unknown field \"spec.bogus\"""#), "{}", created.body);
+    assert_eq!(
+        (created.code, created.header("warning")),
+        (201, r#"299 - "unknown field \"spec.bogus\"""#),
+        "{}",
+        created.body
+    );
     assert!(created.body.starts_with(r#"{"apiVersion":"ex.io/v1","kind":"Foo","metadata":{"#), "{}", created.body);
     assert_eq!(created.json()["spec"], json!({"size": 1, "color": "red"}));
     let list = get(&service, foos).await.body;
     assert!(list.starts_with(r#"{"apiVersion":"ex.io/v1","items":[{"apiVersion":"#), "{list}");
     assert!(list.contains(r#"],"kind":"FooList","metadata":{"continue":"","resourceVersion":""#), "{list}");
 
-    let strategic = with_body(&service, "PATCH", &format!("{foos}/x"), "application/strategic-merge-patch+json", "{}").await;
+    let strategic =
+        with_body(&service, "PATCH", &format!("{foos}/x"), "application/strategic-merge-patch+json", "{}").await;
     assert_eq!(strategic.verdict(), (415, "UnsupportedMediaType".to_owned()));
     let options = with_body(&service, "OPTIONS", foos, "application/json", "").await;
-    assert_eq!((options.code, options.json()["message"].as_str().unwrap()), (405, r#" is not supported on resources of kind "foos.ex.io""#));
+    assert_eq!(
+        (options.code, options.json()["message"].as_str().unwrap()),
+        (405, r#" is not supported on resources of kind "foos.ex.io""#)
+    );
     for path in ["/apis/ex.io/v2", "/apis/ex.io/v1/bars", "/apis/ex.io/v1/foos/x"] {
         assert_eq!(get(&service, path).await.body, "404 page not found\n", "{path}");
     }

@@ -112,7 +112,9 @@ async fn credentials_decide_who_may() {
     assert!(nobody.contains(r#""message":"pods is forbidden: User \"system:anonymous\" cannot list resource \"pods\" in API group \"\" in the namespace \"default\"""#), "{nobody}");
     assert!(ask("/readyz", "").await.ends_with("\r\n\r\nok"));
     assert!(ask("/healthz", "Authorization: Bearer WRONG\r\n").await.starts_with("HTTP/1.1 401"));
-    assert!(ask("/api/v1/namespaces/default", "Authorization: Bearer TOKEN\r\n").await.starts_with("HTTP/1.1 200 OK\r\n"));
+    assert!(
+        ask("/api/v1/namespaces/default", "Authorization: Bearer TOKEN\r\n").await.starts_with("HTTP/1.1 200 OK\r\n")
+    );
     running.stop().await;
 }
 
@@ -160,7 +162,8 @@ async fn a_body_that_is_too_large_is_refused_without_being_read() {
     assert!(refused.ends_with("{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{},\"status\":\"Failure\",\"message\":\"Request entity too large: limit is 3145728\",\"reason\":\"RequestEntityTooLarge\",\"code\":413}\n"), "{refused}");
     // A client that sends first and listens afterwards gets the answer too.
     for framing in ["Content-Length: 10485760\r\n", "Transfer-Encoding: chunked\r\n"] {
-        let mut request = head("POST", CONFIG_MAPS, &format!("Content-Type: application/json\r\n{framing}")).into_bytes();
+        let mut request =
+            head("POST", CONFIG_MAPS, &format!("Content-Type: application/json\r\n{framing}")).into_bytes();
         if framing.starts_with("Transfer") {
             request.extend_from_slice(b"A00000\r\n");
         }
@@ -245,4 +248,25 @@ async fn shutdown_ends_watches_and_idle_connections_within_a_second() {
     assert!(rest(&mut watching).await.ends_with("0\r\n\r\n"));
     rest(&mut idle).await;
     assert_eq!(Arc::strong_count(server.inner()), 1);
+}
+
+#[tokio::test]
+async fn no_task_is_left_of_a_server_that_is_gone() {
+    let alive = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    assert_eq!(alive(), 0);
+    let (running, identity) = Running::tls().await;
+    let mut watching = tls_connect(&running, &identity, b"http/1.1").await;
+    watching.write_all(head("GET", "/api/v1/namespaces?watch=1", "").as_bytes()).await.unwrap();
+    until(&mut watching, "kube-system").await;
+    let mut body = watch(&running.server.service(), "/api/v1/namespaces?watch=1").await.into_body();
+    assert!(frame(&mut body).await.is_some());
+    assert!(alive() > 0);
+    // The last handles are dropped with it: the watch in this process ends, too.
+    running.stop().await;
+    while frame(&mut body).await.is_some() {}
+    let deadline = Instant::now() + DEADLINE;
+    while alive() > 0 {
+        assert!(Instant::now() < deadline, "{} tasks are left", alive());
+        tokio::task::yield_now().await;
+    }
 }
