@@ -14,8 +14,9 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use hyper::{
-    body::Incoming,
+    body::{Body, Frame, Incoming, SizeHint},
     rt::Executor,
     server::conn::{http1, http2},
     service::service_fn,
@@ -140,11 +141,42 @@ impl Connection {
         let origin = Origin { trust: Trust::Credentials, stopping: self.stopping.clone() };
         let cut_off = self.cut_off.clone();
         async move {
-            let response = handle(server, origin, request.map(boxed)).await;
-            if response.status() == http::StatusCode::PAYLOAD_TOO_LARGE {
-                cut_off.0.store(true, Ordering::Relaxed);
-            }
-            Ok(response)
+            let request = request.map(|body| boxed(Noticed { body, finished: false, cut_off }));
+            Ok(handle(server, origin, request).await)
+        }
+    }
+}
+
+/// The body of a request, that notices when it is dropped before all of it was read.
+struct Noticed {
+    body: Incoming,
+    finished: bool,
+    cut_off: CutOff,
+}
+
+impl Body for Noticed {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        self.finished = !matches!(frame, Some(Ok(_)));
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for Noticed {
+    fn drop(&mut self) {
+        if !self.finished && !self.body.is_end_stream() {
+            self.cut_off.0.store(true, Ordering::Relaxed);
         }
     }
 }

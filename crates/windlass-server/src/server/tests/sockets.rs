@@ -169,6 +169,8 @@ async fn a_body_that_is_too_large_is_refused_without_being_read() {
         }
         request.resize(request.len() + (10 << 20), b'a');
         assert!(running.raw(&request).await.starts_with("HTTP/1.1 413 "), "{framing}");
+        let wrong = String::from_utf8(request).unwrap().replace("Bearer TOKEN", "Bearer WRONG");
+        assert!(running.raw(&wrong).await.starts_with("HTTP/1.1 401 "), "{framing}");
     }
     running.stop().await;
 }
