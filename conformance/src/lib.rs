@@ -4,6 +4,18 @@
 //! any client would; with `WINDLASS_UPSTREAM_KUBECONFIG` set it runs against the server named there as well. `cargo
 //! xtask conformance --upstream` builds and starts the real one and sets it.
 
+//!
+//! Most of it is data: `cases/` are requests, `recorded/` the real server's answers to them, normalised
+//! (`cargo xtask conformance --record` writes them). [`hold`] compares a server's answers with those. What windlass-server
+//! answers differently stands in `DIFFERENCES.md`, each case with its reason.
+
+mod case;
+mod normal;
+mod path;
+mod play;
+mod recording;
+mod suite;
+
 use std::{future::Future, time::Duration};
 
 use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle, time::timeout};
@@ -14,11 +26,13 @@ use windlass_client::{
 };
 use windlass_server::{Server, TlsIdentity};
 
+pub use suite::{RECORD, differences, files, hold, names};
+
 /// The environment variable that names a kubeconfig of the real server.
 pub const UPSTREAM: &str = "WINDLASS_UPSTREAM_KUBECONFIG";
 
 /// How long a condition may take to come true: far more than it needs, since this decides between slow and broken.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_mins(1);
 
 const TOKEN: &str = "conformance-admin";
 
@@ -48,9 +62,8 @@ impl Target {
         let address = listener.local_addr().expect("a bound listener has an address");
         let tls = TlsIdentity::generate(["localhost", "127.0.0.1"]).expect("a certificate can be made");
         let uri = format!("https://{address}").parse().expect("an address makes a URI");
-        let config = Config::new(uri)
-            .with_auth(Auth::Bearer(TOKEN.into()))
-            .with_tls(TlsOptions::trusting(tls.ca_pem()));
+        let config =
+            Config::new(uri).with_auth(Auth::Bearer(TOKEN.into())).with_tls(TlsOptions::trusting(tls.ca_pem()));
         let server = Server::builder().token(TOKEN).build();
         let (stop, stopped) = oneshot::channel();
         let serving = tokio::spawn(async move {
@@ -121,8 +134,5 @@ pub async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, mut poll: 
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    match timeout(PATIENCE, found).await {
-        Ok(found) => found,
-        Err(_) => panic!("not within {} s: {what}", PATIENCE.as_secs()),
-    }
+    timeout(PATIENCE, found).await.unwrap_or_else(|_| panic!("not within {} s: {what}", PATIENCE.as_secs()))
 }

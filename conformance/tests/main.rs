@@ -1,4 +1,6 @@
 //! One binary for the whole suite: linking is what takes the time.
+#![allow(clippy::unwrap_used, reason = "tests, and what only they call")]
 
+mod cases;
 mod errors;
 mod loops;

@@ -494,9 +494,7 @@ fn unescape(text: &str) -> Result<String, SelectorError> {
             '\\' => match chars.next() {
                 Some(escaped @ ('\\' | ',' | '=')) => value.push(escaped),
                 Some(other) => {
-                    return Err(SelectorError(format!(
-                        "invalid field selector: invalid escape sequence: \\{other}"
-                    )));
+                    return Err(SelectorError(format!("invalid field selector: invalid escape sequence: \\{other}")));
                 }
                 None => {
                     return Err(SelectorError("invalid field selector: invalid escape sequence: \\".to_owned()));

@@ -30,7 +30,9 @@ enum Command {
 async fn main() -> ExitCode {
     let arguments = Arguments::parse();
     tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::try_from_env("WINDLASS_LOG").unwrap_or_else(|_| EnvFilter::new(default_log(&arguments))))
+        .with_env_filter(
+            EnvFilter::try_from_env("WINDLASS_LOG").unwrap_or_else(|_| EnvFilter::new(default_log(&arguments))),
+        )
         .with_writer(std::io::stderr)
         .init();
     let outcome = match arguments.command {

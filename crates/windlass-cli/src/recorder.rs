@@ -112,7 +112,8 @@ fn verb<B>(request: &Request<B>) -> &'static str {
 fn target(path: &str) -> &str {
     let after = |marker: &str| path.find(marker).map(|at| &path[at + marker.len()..]);
     let in_namespace = after("/namespaces/").and_then(|rest| rest.split_once('/')).map(|(_, rest)| rest);
-    let version = after("/api/").or_else(|| after("/apis/").and_then(|rest| rest.split_once('/')).map(|(_, rest)| rest));
+    let version =
+        after("/api/").or_else(|| after("/apis/").and_then(|rest| rest.split_once('/')).map(|(_, rest)| rest));
     let in_cluster = version.and_then(|rest| rest.split_once('/')).map(|(_, rest)| rest);
     in_namespace.filter(|rest| !matches!(*rest, "status" | "finalize")).or(in_cluster).unwrap_or(path)
 }

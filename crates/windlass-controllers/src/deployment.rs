@@ -24,7 +24,10 @@ use self::{
     scale::{ReplicaSets, desired_replicas, is_recreate, spec_replicas},
     status::Progress,
 };
-use crate::{error::ReconcileError, ownership, pods};
+use crate::{
+    error::{ReconcileError, await_newer_state},
+    ownership, pods,
+};
 
 /// Deployments reconciled at the same time.
 const WORKERS: usize = 5;
@@ -39,7 +42,10 @@ pub(crate) fn add_to(manager: &mut Manager) {
             // Recreate waits for the last old pod to go.
             .watches_with(Watch::<Pod>::all(), move |pod| deployment_of_ending_pod(&sets, pod))
             .concurrency(WORKERS)
-            .reconcile(reconcile),
+            // Boxed: a rollout's future is large, and workers hold one each.
+            .reconcile(async |deployment: Arc<Deployment>, cx: Context| {
+                await_newer_state(Box::pin(reconcile(deployment, cx)).await)
+            }),
     );
 }
 

@@ -5,7 +5,6 @@
 //!
 //! Decisions are made on values (how many replicas, which pods, what status), apart from the code that looks and writes.
 
-
 mod error;
 mod expectations;
 mod ownership;

@@ -117,7 +117,7 @@ mod tests {
         let mut set = ReplicaSet::default();
         set.metadata.uid = Some(uid.to_owned());
         set.metadata.deletion_timestamp =
-            deleting.then(|| k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(jiff::Timestamp::UNIX_EPOCH));
+            deleting.then_some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(jiff::Timestamp::UNIX_EPOCH));
         set
     }
 

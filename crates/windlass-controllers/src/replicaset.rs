@@ -16,7 +16,7 @@ use windlass_client::Error;
 use windlass_runtime::{Action, Context, Controller, Manager, Watch};
 
 use crate::{
-    error::ReconcileError,
+    error::{ReconcileError, await_newer_state},
     expectations::{Expectations, Seen},
     ownership, pods,
 };
@@ -38,7 +38,10 @@ pub(crate) fn add_to(manager: &mut Manager) {
             .owns::<Pod>()
             .watches_with(Watch::<Pod>::all(), move |pod| sets_that_want(&sets, pod))
             .concurrency(WORKERS)
-            .reconcile_keys(move |key, cx| reconcile(key, cx, expectations.clone())),
+            .reconcile_keys(move |key, cx| {
+                let expectations = expectations.clone();
+                async move { await_newer_state(reconcile(key, cx, expectations).await) }
+            }),
     );
 }
 

@@ -27,7 +27,7 @@ const FEWER: usize = 3;
 const IMAGE: &str = "nginx:1.25";
 const NEW_IMAGE: &str = "nginx:1.26";
 /// How long one thing may take to be seen. Far more than it needs: this decides between slow and broken.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The acts, and the caches by which the demo sees what happens, as any controller would.
 pub(super) struct Play {
@@ -77,12 +77,16 @@ impl Play {
         let started = Instant::now();
         self.act("A control plane starts in this process: API server, controllers, 3 simulated nodes.");
         self.client.get::<k8s_openapi::api::core::v1::Namespace>(NAMESPACE).await?;
-        self.seen(&format!("the API server answered {:.1} ms after it was asked first", started.elapsed().as_secs_f64() * 1e3));
+        self.seen(&format!(
+            "the API server answered {:.1} ms after it was asked first",
+            started.elapsed().as_secs_f64() * 1e3
+        ));
 
         self.act(&format!("Somebody wants {REPLICAS} replicas."));
         self.command(&format!("kubectl create deployment {NAME} --image={IMAGE} --replicas={REPLICAS}"));
         self.client.create(&deployment()).await?;
-        self.until(&format!("{REPLICAS} pods run, each on a node and ready"), || self.ready().len() == REPLICAS).await?;
+        self.until(&format!("{REPLICAS} pods run, each on a node and ready"), || self.ready().len() == REPLICAS)
+            .await?;
         self.until("the deployment says so in its status", || self.available() == REPLICAS).await?;
 
         let victim = self.ready().first().cloned().ok_or("there is no pod to kill")?;
@@ -97,14 +101,18 @@ impl Play {
         self.act(&format!("{FEWER} are enough."));
         self.command(&format!("kubectl scale deployment {NAME} --replicas={FEWER}"));
         self.patch(json!({"spec": {"replicas": FEWER}})).await?;
-        self.until(&format!("{FEWER} pods are left"), || self.names().len() == FEWER && self.ready().len() == FEWER).await?;
+        self.until(&format!("{FEWER} pods are left"), || self.names().len() == FEWER && self.ready().len() == FEWER)
+            .await?;
         self.until("the deployment says so in its status", || self.available() == FEWER).await?;
 
         self.act("A new image rolls out.");
         self.command(&format!("kubectl set image deployment/{NAME} nginx={NEW_IMAGE}"));
-        self.patch(json!({"spec": {"template": {"spec": {"containers": [{"name": "nginx", "image": NEW_IMAGE}]}}}})).await?;
+        self.patch(json!({"spec": {"template": {"spec": {"containers": [{"name": "nginx", "image": NEW_IMAGE}]}}}}))
+            .await?;
         self.until(&format!("{FEWER} pods run {NEW_IMAGE}, none the old image"), || {
-            self.ready().len() == FEWER && self.names().len() == FEWER && self.images().iter().all(|image| image == NEW_IMAGE)
+            self.ready().len() == FEWER
+                && self.names().len() == FEWER
+                && self.images().iter().all(|image| image == NEW_IMAGE)
         })
         .await?;
         self.until("the rollout is complete, and the old replica set is kept for a rollback", || {

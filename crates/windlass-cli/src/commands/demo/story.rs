@@ -113,7 +113,9 @@ impl Story {
             told.note(closed);
             (told.seen.clone(), told.events, told.reconciles)
         };
-        self.tell(&Line::Act(if complete { "The loop works. Seen:" } else { "Not everything was seen. Seen:" }.to_owned()));
+        self.tell(&Line::Act(
+            if complete { "The loop works. Seen:" } else { "Not everything was seen. Seen:" }.to_owned(),
+        ));
         for text in seen {
             self.tell(&Line::Note(format!("  ✓ {text}")));
         }

@@ -223,7 +223,11 @@ mod tests {
             view.close().unwrap();
         });
         assert!(text.contains("pods: 1 ready of 2"), "{text}");
-        assert_eq!(text.matches("\x1b[3A").count(), 3, "each change takes the panel of three lines away first: {text:?}");
+        assert_eq!(
+            text.matches("\x1b[3A").count(),
+            3,
+            "each change takes the panel of three lines away first: {text:?}"
+        );
         assert!(text.ends_with("\x1b[3A\r\x1b[J"));
     }
 
