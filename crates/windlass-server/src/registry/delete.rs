@@ -66,37 +66,47 @@ impl Registry {
             );
         }
         let mut stored = self.stored(&key).await?;
+        let mut preconditions = params.preconditions.clone();
+        let mut admitted = None;
         loop {
             let Some(current) = stored else {
                 return Err(Status::not_found(&target.group_resource(), target.name()));
             };
             let present = Item::stored(&current)?;
-            let old = present.value();
-            check_preconditions(target, &params.preconditions, &old)?;
-            let old = self.admit_deletion(target, old).await?;
+            let mut old = present.value();
+            check_preconditions(target, &preconditions, &old)?;
+            if admitted != Some(current.modified) {
+                old = self.admit_deletion(target, old).await?;
+            }
             let step = match rules.deletion {
                 Deletion::Namespace => self.namespace_step(&params, &old),
                 Deletion::Definition => self.definition_step(&old),
                 deletion => self.step(target, deletion, &params, &old),
             };
             let outcome = match step {
-                Step::Nothing => Outcome::Stays(present),
-                Step::Mark(new) => match self.mark(target, &current, new, params.dry_run).await? {
-                    Err(latest) => {
-                        stored = latest;
+                Step::Nothing => Ok(Outcome::Stays(present)),
+                Step::Mark(new) => self.mark(target, &current, new, params.dry_run).await?.map(Outcome::Stays),
+                Step::MarkAndRemove(new) => match self.mark(target, &current, new, params.dry_run).await? {
+                    Ok(marked) if params.dry_run == DryRun::No => {
+                        // The mark is a write of its own: watchers see it before they see the object go.
+                        admitted = Some(marked.revision);
+                        if preconditions.resource_version.is_some() {
+                            preconditions.resource_version = Some(marked.revision.to_string());
+                        }
+                        stored = self.stored(&key).await?;
+                        if stored.is_none() {
+                            return Self::deleted(target, &params, Outcome::Gone(marked), &old, warnings);
+                        }
                         continue;
                     }
-                    Ok(item) => Outcome::Stays(item),
+                    marked => marked.map(Outcome::Gone),
                 },
-                Step::Remove(last) => match self.remove(target, &current, &old, last, params.dry_run).await? {
-                    Err(latest) => {
-                        stored = latest;
-                        continue;
-                    }
-                    Ok(item) => Outcome::Gone(item),
-                },
+                Step::Remove => self.remove(target, &current, &old, params.dry_run).await?.map(Outcome::Gone),
             };
-            return Self::deleted(target, &params, outcome, &old, warnings);
+            match outcome {
+                Ok(outcome) => return Self::deleted(target, &params, outcome, &old, warnings),
+                Err(latest) => stored = latest,
+            }
         }
     }
 
@@ -173,13 +183,12 @@ impl Registry {
         set_finalizers(&mut new, finalizers);
         match grace {
             Grace::Seconds(seconds) if seconds > 0 || pending => Step::Mark(new),
-            // A pod that is to be gone at once goes as it is when it is gone.
-            Grace::Seconds(_) => Step::Remove(Some(new)),
+            Grace::Seconds(_) => Step::MarkAndRemove(new),
             Grace::None | Grace::Pending if pending => {
                 self.mark_as_deleting(&mut new);
                 Step::Mark(new)
             }
-            Grace::None | Grace::Pending => Step::Remove(None),
+            Grace::None | Grace::Pending => Step::Remove,
         }
     }
 
@@ -239,7 +248,7 @@ impl Registry {
                 return Step::Nothing;
             }
             if old.items(&["metadata", "finalizers"]).is_empty() {
-                return Step::Remove(None);
+                return Step::Remove;
             }
         }
         let mut new = old.clone();
@@ -256,7 +265,7 @@ impl Registry {
     /// What a deletion does to a definition of custom resources in this state.
     fn definition_step(&self, old: &Value) -> Step {
         if old.at(&["metadata", "deletionTimestamp"]).is_some() {
-            return if old.items(&["metadata", "finalizers"]).is_empty() { Step::Remove(None) } else { Step::Nothing };
+            return if old.items(&["metadata", "finalizers"]).is_empty() { Step::Remove } else { Step::Nothing };
         }
         let mut new = old.clone();
         let now = format_time(self.clock().now());
@@ -296,21 +305,15 @@ impl Registry {
         }
     }
 
-    /// Removes the object; `Err` if somebody else was faster. `last` is its last state, if that is not the stored one.
+    /// Removes the object; `Err` if somebody else was faster.
     async fn remove(
         &self,
         target: &Target,
         current: &StoredValue,
         old: &Value,
-        last: Option<Value>,
         dry_run: DryRun,
     ) -> Result<Result<Item, Option<StoredValue>>, Status> {
-        let shape = target.resource.stored_shape();
-        let encoded = match last {
-            None => Encoded::from_storage(current.body.clone()).map_err(Status::internal)?,
-            Some(last) => Encoded::new(&shape.normalise(last, FieldValidation::Ignore)?.value, shape.style()),
-        };
-        let item = Item { encoded, revision: current.modified };
+        let item = Item::stored(current)?;
         if dry_run == DryRun::All {
             return Ok(Ok(item));
         }
@@ -366,8 +369,10 @@ enum Step {
     Nothing,
     /// The object stays, in this state.
     Mark(Value),
-    /// The object goes; its last state if that is not the stored one.
-    Remove(Option<Value>),
+    /// The object gets into this state, and goes.
+    MarkAndRemove(Value),
+    /// The object goes.
+    Remove,
 }
 
 enum Outcome {

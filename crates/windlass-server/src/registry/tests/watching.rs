@@ -95,6 +95,20 @@ async fn selectors_turn_changes_into_comings_and_goings() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_is_marked_before_it_is_gone() {
+    let f = Fixture::new().await;
+    let start = f.storage.revision().await.unwrap();
+    let mut session = f.watch("pods", from(start)).await;
+    f.create("pods", pod("p")).await.unwrap();
+    f.delete("pods", "p", DeleteParams::default()).await.unwrap();
+    for expected in ["ADDED p", "MODIFIED p"] {
+        assert_eq!(next(&mut session).await, expected);
+    }
+    let Some(WatchItem::Event(event)) = session.next().await else { panic!("no event") };
+    assert_eq!((event.kind, event.item.value()["metadata"]["generation"].clone()), (EventType::Deleted, json!(2)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_object_can_be_watched() {
     let f = Fixture::new().await;
     let start = f.storage.revision().await.unwrap();
