@@ -16,8 +16,8 @@ pub struct Status {
     pub kind: String,
     /// Always `v1`.
     pub api_version: String,
-    /// Empty, but always there.
-    #[serde(serialize_with = "empty_metadata")]
+    /// Always there, and mostly empty; a continue token that has expired comes with another one to go on with.
+    #[serde(serialize_with = "what_is_set")]
     pub metadata: ListMeta,
     /// `Success` or `Failure`.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -386,9 +386,17 @@ fn is_zero<N: Default + PartialEq>(number: &N) -> bool {
     *number == N::default()
 }
 
-fn empty_metadata<S: serde::Serializer>(_: &ListMeta, serializer: S) -> Result<S::Ok, S::Error> {
+/// Unlike a list's, the metadata of a status leaves out what is empty.
+fn what_is_set<S: serde::Serializer>(metadata: &ListMeta, serializer: S) -> Result<S::Ok, S::Error> {
     use serde::ser::SerializeMap;
-    serializer.serialize_map(Some(0))?.end()
+    let mut map = serializer.serialize_map(None)?;
+    if !metadata.resource_version.is_empty() {
+        map.serialize_entry("resourceVersion", &metadata.resource_version)?;
+    }
+    if let Some(token) = &metadata.continue_token {
+        map.serialize_entry("continue", token)?;
+    }
+    map.end()
 }
 
 #[cfg(test)]
@@ -406,6 +414,14 @@ mod tests {
             serde_json::to_string(&Status::method_not_allowed()).unwrap(),
             r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"the server does not allow this method on the requested resource","reason":"MethodNotAllowed","details":{},"code":405}"#
         );
+    }
+
+    #[test]
+    fn the_token_that_replaces_an_expired_one_reaches_the_client() {
+        let mut status = Status::expired("too old");
+        status.metadata.continue_token = Some("next".to_owned());
+        let text = serde_json::to_string(&status).unwrap();
+        assert!(text.contains(r#""metadata":{"continue":"next"}"#), "{text}");
     }
 
     #[test]
