@@ -9,6 +9,7 @@
 
 mod clock;
 mod entropy;
+mod error_chain;
 mod time;
 
 mod gvk;
@@ -32,6 +33,7 @@ mod status;
 
 pub use clock::Clock;
 pub use entropy::Entropy;
+pub use error_chain::ErrorChain;
 pub use time::{TimeError, format_micro_time, format_time, parse_time};
 
 pub use gvk::{

@@ -3,10 +3,11 @@
 mod commands;
 mod recorder;
 
-use std::{error::Error, process::ExitCode};
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
+use windlass_api::ErrorChain;
 
 use commands::{demo, up};
 
@@ -42,7 +43,7 @@ async fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("windlass: {}", chain(&*error));
+            eprintln!("windlass: {}", ErrorChain(&*error));
             ExitCode::FAILURE
         }
     }
@@ -54,16 +55,4 @@ const fn default_log(arguments: &Arguments) -> &'static str {
         Command::Demo(_) => "off",
         Command::Up(_) => "warn",
     }
-}
-
-/// An error and its causes in one line.
-fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }

@@ -1,9 +1,9 @@
 //! What can go wrong with a call, told with what was being done to which object.
 
-use std::{error::Error as StdError, fmt, time::Duration};
+use std::{fmt, time::Duration};
 
 use thiserror::Error;
-use windlass_api::{BoxError, ListWatchError, Status};
+use windlass_api::{BoxError, ErrorChain, ListWatchError, Status};
 
 use crate::{config::ConfigError, request::RequestError};
 
@@ -168,14 +168,7 @@ impl Error {
     /// `create pods "a/b": the server answered 409 AlreadyExists: pods "b" already exists`.
     #[must_use]
     pub fn chain(&self) -> String {
-        let mut text = self.to_string();
-        let mut next = self.source();
-        while let Some(error) = next {
-            text.push_str(": ");
-            text.push_str(&error.to_string());
-            next = error.source();
-        }
-        text
+        ErrorChain(self).to_string()
     }
 
     pub(crate) fn new(operation: Operation, error: ListWatchError) -> Self {

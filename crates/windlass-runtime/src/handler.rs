@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use windlass_api::{ApiResource, Object, ObjectRef, Scope};
+use windlass_api::{ApiResource, ErrorChain, Object, ObjectRef, Scope};
 use windlass_cache::Cached;
 
 /// Appends the keys that an object leads to.
@@ -52,7 +52,7 @@ where
     Arc::new(move |object, keys| match object.get() {
         Ok(decoded) => keys.extend(map(&decoded)),
         Err(error) => {
-            tracing::error!(object = %object.key(), error = %crate::error::chain(&error), "cannot map an object to keys");
+            tracing::error!(object = %object.key(), error = %ErrorChain(&error), "cannot map an object to keys");
         }
     })
 }

@@ -14,6 +14,7 @@ use std::{
     time::Duration,
 };
 
+use windlass_api::ErrorChain;
 use windlass_client::Client;
 
 use self::groups::Groups;
@@ -119,7 +120,7 @@ impl Manager {
         };
         match &first_error {
             None => tracing::info!("stopping"),
-            Some(error) => tracing::error!(error = crate::error::chain(error), "stopping because of a failure"),
+            Some(error) => tracing::error!(error = %ErrorChain(error), "stopping because of a failure"),
         }
 
         // 3. Stop, in the opposite order: controllers write until their last reconcile, which may need caches, webhooks

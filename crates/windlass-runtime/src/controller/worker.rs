@@ -5,13 +5,13 @@ use std::{future::Future, panic::AssertUnwindSafe, sync::Arc};
 use futures::FutureExt;
 use tokio::time::Instant;
 use tracing::Instrument;
-use windlass_api::{BoxError, Object, ObjectRef};
+use windlass_api::{BoxError, ErrorChain, Object, ObjectRef};
 use windlass_cache::Lister;
 use windlass_queue::WorkQueue;
 
 use crate::{
     Action, Context, Reconciler, Retry,
-    error::{chain, panic_message},
+    error::panic_message,
     manager::Reporter,
     observer::{Outcome, ReconcileEvent, ReconcileFinished, ReconcileStarted},
     reconcile::Shared,
@@ -131,7 +131,7 @@ impl<K: Object, W: Work<K>> Worker<K, W> {
                 Outcome::Gone
             }
             Ok(Err(Failure { error, retry })) => {
-                let message = chain(&*error);
+                let message = ErrorChain(&*error).to_string();
                 match retry {
                     Retry::Backoff => self.queue.add_rate_limited(key.clone()),
                     Retry::Never => self.queue.forget(key),

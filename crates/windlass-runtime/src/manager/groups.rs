@@ -8,12 +8,9 @@ use tokio::{
 };
 
 use super::{Group, Reporter, Runnable, Running};
-use crate::{
-    Error, Result,
-    cluster::Cluster,
-    error::{chain, panic_message},
-    shutdown::Stopper,
-};
+use windlass_api::ErrorChain;
+
+use crate::{Error, Result, cluster::Cluster, error::panic_message, shutdown::Stopper};
 
 /// Owns every task of a manager; dropped, it aborts them.
 pub(super) struct Groups {
@@ -65,7 +62,7 @@ impl Groups {
             while self.names.values().any(|(other, _)| *other == group) {
                 let Some((name, result)) = self.next_end().await else { break };
                 if let Err(error) = result {
-                    tracing::error!(name, error = chain(&error), "failed while stopping");
+                    tracing::error!(name, error = %ErrorChain(&error), "failed while stopping");
                     first_error.get_or_insert(error);
                 }
             }
