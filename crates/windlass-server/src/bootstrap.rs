@@ -33,7 +33,7 @@ pub(crate) async fn start(
     service_cidr: ServiceCidr,
     address: SocketAddr,
 ) -> Result<Registry, Status> {
-    let options = KindOptions { service_cidr, entropy: entropy.clone() };
+    let options = KindOptions { service_cidr, clock: clock.clone(), entropy: entropy.clone() };
     let registry = Registry::new(storage, kinds::built_ins(&options), admission::chain(), clock, entropy).await?;
     bootstrap(&registry, service_cidr, Endpoint { address: address.ip(), port: address.port() }).await?;
     registry.serve_custom_resources().await?;

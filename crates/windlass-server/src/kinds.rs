@@ -6,12 +6,9 @@
 use std::{borrow::Cow, sync::Arc};
 
 use serde_json::Value;
-use windlass_api::{Entropy, Status};
+use windlass_api::{Clock, Entropy, Status};
 
-use self::{
-    event::{core_event, events_event},
-    service::{Addresses, ServiceCidr},
-};
+use self::service::{Addresses, ServiceCidr};
 use crate::{
     apiextensions, codec,
     discovery::catalog::{CatalogResource, catalog},
@@ -38,12 +35,14 @@ mod tests;
 pub(crate) struct KindOptions {
     /// Where the addresses of services come from.
     pub(crate) service_cidr: ServiceCidr,
+    pub(crate) clock: Clock,
     pub(crate) entropy: Entropy,
 }
 
 /// One row of the table.
 struct Kind {
     group: &'static str,
+    version: &'static str,
     name: &'static str,
     prefix: &'static str,
     /// Those that are served, beside what the catalog knows.
@@ -55,17 +54,32 @@ struct Kind {
     prepare_create: fn(&mut Value),
     prepare_update: fn(&mut Value, &Value),
     prepare_status: fn(&mut Value, &Value),
+    /// Writes the time of a creation or of a change of the status into an object that keeps it; `old` is none for
+    /// creations.
+    stamp: Option<fn(&mut Value, Option<&Value>, &str)>,
     validate: fn(&Value, &mut Errors),
     validate_create: fn(&Value, &mut Errors),
     validate_update: fn(&Value, &Value, &mut Errors),
     validate_status: fn(&Value, &Value, &mut Errors),
+    warnings: fn(&Value, Option<&Value>) -> Vec<String>,
     /// The fields whose value is not just what stands at their path.
     field: fn(&Value, &str) -> Option<String>,
     deprecation: Option<&'static str>,
+    /// How it differs from what is stored; none when it is what is stored.
+    view: Option<View>,
+}
+
+/// A version that is made from another one on reading, and turned into it before anything is checked.
+struct View {
+    /// Group and version of what is stored.
+    stored: (&'static str, &'static str),
+    from_stored: fn(Value) -> Value,
+    to_stored: fn(Value) -> Value,
 }
 
 const BASE: Kind = Kind {
     group: "",
+    version: "v1",
     name: "",
     prefix: "",
     subresources: &[],
@@ -75,12 +89,15 @@ const BASE: Kind = Kind {
     prepare_create: |_| {},
     prepare_update: |_, _| {},
     prepare_status: |_, _| {},
+    stamp: None,
     validate: |_, _| {},
     validate_create: |_, _| {},
     validate_update: |_, _, _| {},
     validate_status: |_, _, _| {},
+    warnings: |_, _| Vec::new(),
     field: |_, _| None,
     deprecation: None,
+    view: None,
 };
 
 /// What workloads have in common.
@@ -90,6 +107,7 @@ const WORKLOAD: Rules = Rules { status: StatusRule::Reset, generation: Generatio
 struct BuiltIn {
     kind: &'static Kind,
     rules: Rules,
+    clock: Clock,
 }
 
 /// The strategy of services, which have addresses to give out.
@@ -98,6 +116,9 @@ struct ServiceStrategy {
     common: BuiltIn,
     addresses: Arc<Addresses>,
 }
+
+/// All kinds; those of a module of their own bring their rows along.
+static TABLES: &[&[Kind]] = &[KINDS];
 
 static KINDS: &[Kind] = &[
     Kind {
@@ -251,6 +272,7 @@ static KINDS: &[Kind] = &[
         validate: event::validate_events,
         validate_create: event::validate_events_create,
         validate_update: event::validate_events_update,
+        view: Some(View { stored: ("", "v1"), from_stored: event::events_event, to_stored: event::core_event }),
         ..BASE
     },
     Kind {
@@ -384,9 +406,13 @@ pub(crate) fn built_ins(options: &KindOptions) -> Vec<Arc<ResourceInfo>> {
 }
 
 fn resource(entry: &CatalogResource, options: &KindOptions) -> Option<ResourceInfo> {
-    let kind = KINDS.iter().find(|kind| kind.group == entry.group && kind.name == entry.kind)?;
+    let is_it = |kind: &&Kind| (kind.group, kind.version, kind.name) == (entry.group, entry.version, entry.kind);
+    let kind = TABLES.iter().copied().flatten().find(is_it)?;
     let plan = codec::plan(entry.group, entry.version, entry.kind)?;
-    let conversion = if entry.group == "events.k8s.io" { Some(event_conversion()?) } else { None };
+    let conversion = match &kind.view {
+        None => None,
+        Some(view) => Some(view.conversion(kind.name)?),
+    };
     let own = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<String>>();
     let subresources = entry.subresources.iter().filter(|subresource| kind.subresources.contains(&subresource.name));
     let subresources = subresources.map(|subresource| {
@@ -428,7 +454,7 @@ fn strategy(kind: &'static Kind, options: &KindOptions) -> Arc<dyn Strategy> {
             selector: Some(path("spec.selector")),
         }
     });
-    let common = BuiltIn { kind, rules: Rules { scale, ..kind.rules.clone() } };
+    let common = BuiltIn { kind, rules: Rules { scale, ..kind.rules.clone() }, clock: options.clock.clone() };
     if kind.name == "Service" {
         let addresses = Arc::new(Addresses::new(options.service_cidr, options.entropy.clone()));
         return Arc::new(ServiceStrategy { common, addresses });
@@ -436,10 +462,20 @@ fn strategy(kind: &'static Kind, options: &KindOptions) -> Arc<dyn Strategy> {
     Arc::new(common)
 }
 
-/// Events are stored as those of the core group, and shown in two ways. None: the stored version has no plan.
-fn event_conversion() -> Option<Conversion> {
-    let stored = Shape::BuiltIn(codec::plan("", "v1", "Event")?);
-    Some(Conversion { stored, from_stored: Arc::new(events_event), to_stored: Arc::new(core_event) })
+impl View {
+    /// None: the stored version has no plan.
+    fn conversion(&self, name: &str) -> Option<Conversion> {
+        let stored = Shape::BuiltIn(codec::plan(self.stored.0, self.stored.1, name)?);
+        Some(Conversion { stored, from_stored: Arc::new(self.from_stored), to_stored: Arc::new(self.to_stored) })
+    }
+}
+
+impl BuiltIn {
+    fn stamp(&self, new: &mut Value, old: Option<&Value>) {
+        if let Some(stamp) = self.kind.stamp {
+            stamp(new, old, &windlass_api::format_time(self.clock.now()));
+        }
+    }
 }
 
 impl Strategy for BuiltIn {
@@ -453,6 +489,7 @@ impl Strategy for BuiltIn {
 
     fn prepare_create(&self, object: &mut Value) {
         (self.kind.prepare_create)(object);
+        self.stamp(object, None);
     }
 
     fn prepare_update(&self, new: &mut Value, old: &Value) {
@@ -461,6 +498,7 @@ impl Strategy for BuiltIn {
 
     fn prepare_status(&self, new: &mut Value, old: &Value) {
         (self.kind.prepare_status)(new, old);
+        self.stamp(new, Some(old));
     }
 
     fn validate(&self, object: &Value, errors: &mut Errors) {
@@ -477,6 +515,10 @@ impl Strategy for BuiltIn {
 
     fn validate_status(&self, new: &Value, old: &Value, errors: &mut Errors) {
         (self.kind.validate_status)(new, old, errors);
+    }
+
+    fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
+        (self.kind.warnings)(new, old)
     }
 
     fn field<'v>(&self, object: &'v Value, label: &str) -> Cow<'v, str> {
