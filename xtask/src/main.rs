@@ -13,6 +13,7 @@ mod record;
 mod upstream;
 
 mod conformance;
+mod long;
 
 /// What a task fails with: a sentence for people.
 type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -52,6 +53,12 @@ enum Task {
         #[arg(long, value_enum, default_value_t = upstream::Profile::Token)]
         profile: upstream::Profile,
     },
+    /// Run what takes too long for CI
+    Long {
+        /// Which part of it
+        #[arg(value_enum)]
+        part: long::Part,
+    },
     /// Run the conformance suite
     Conformance {
         /// Against the real kube-apiserver too (needs Go)
@@ -71,6 +78,7 @@ fn main() -> ExitCode {
         Task::Record { check } => record::run(derived::Mode::of(check)),
         Task::Upstream { build: true, .. } => upstream::build().map(|binaries| println!("{}", binaries.display())),
         Task::Upstream { profile, .. } => upstream::serve(profile),
+        Task::Long { part } => long::run(part),
         Task::Conformance { upstream, rest } => conformance::run(upstream, &rest),
     };
     match outcome {

@@ -1,0 +1,44 @@
+//! Measurements: each command prints one line of JSON per figure. What is measured, and how to repeat it, is in
+//! `bench/README.md`; no test asserts a time.
+
+mod queue;
+mod server;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use windlass_api::{BoxError, ErrorChain};
+
+/// Measure Windlass and its peers
+#[derive(Debug, Parser)]
+#[command(name = "windlass-bench")]
+struct Arguments {
+    #[command(subcommand)]
+    bench: Bench,
+}
+
+#[derive(Debug, Subcommand)]
+enum Bench {
+    /// Adds of 10,000 keys by one producer, worked off meanwhile
+    Queue(queue::Options),
+    /// Creates, gets, lists and applies against API servers, in turns
+    Server(server::Options),
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let outcome: Result<(), BoxError> = match Arguments::parse().bench {
+        Bench::Queue(options) => {
+            queue::run(&options).await;
+            Ok(())
+        }
+        Bench::Server(options) => server::run(options).await,
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("windlass-bench: {}", ErrorChain(&*error));
+            ExitCode::FAILURE
+        }
+    }
+}

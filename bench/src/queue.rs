@@ -1,0 +1,66 @@
+//! The work queue under one busy producer: the workload of client-go's figures in the design.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use clap::Args;
+use serde_json::json;
+use tokio::time::Instant;
+use windlass_queue::WorkQueue;
+
+/// How many different keys there are.
+const KEYS: u64 = 10_000;
+
+/// The flags of `windlass-bench queue`.
+#[derive(Args, Debug)]
+pub(crate) struct Options {
+    /// How many adds
+    #[arg(long, default_value_t = 5_000_000)]
+    adds: u64,
+    /// How many workers
+    #[arg(long, default_value_t = 1)]
+    workers: usize,
+}
+
+pub(crate) async fn run(options: &Options) {
+    let queue = WorkQueue::<Arc<str>>::new();
+    let keys: Vec<Arc<str>> = (0..KEYS).map(|key| format!("namespace-{}/pod-{key}", key % 50).into()).collect();
+    let processed = Arc::new(AtomicU64::new(0));
+    let workers: Vec<_> = (0..options.workers)
+        .map(|_| {
+            let (queue, processed) = (queue.clone(), processed.clone());
+            tokio::spawn(async move {
+                while let Some(key) = queue.get().await {
+                    processed.fetch_add(1, Ordering::Relaxed);
+                    queue.done(&key);
+                }
+            })
+        })
+        .collect();
+
+    let started = Instant::now();
+    let producer = {
+        let (queue, adds) = (queue.clone(), options.adds);
+        // The producer never waits; on a thread of its own it does not hold up the workers of its runtime thread.
+        tokio::task::spawn_blocking(move || {
+            for key in keys.iter().cycle().take(usize::try_from(adds).unwrap_or(usize::MAX)) {
+                queue.add(key.clone());
+            }
+        })
+    };
+    producer.await.expect("adding to a queue does not panic");
+    queue.shut_down_with_drain().await;
+    for worker in workers {
+        worker.await.expect("a worker does not panic");
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+    let rate = options.adds as f64 / seconds;
+    let line = json!({
+        "bench": "queue", "adds": options.adds, "workers": options.workers,
+        "processed": processed.load(Ordering::Relaxed), "seconds": seconds, "adds_per_second": rate,
+    });
+    println!("{line}");
+}

@@ -1,0 +1,226 @@
+//! API servers under load: the same requests to each, in turns, so that a busy machine is busy for all of them.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use clap::Args;
+use futures::future::try_join_all;
+use http::{Method, Request};
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use windlass_api::{BoxError, Entropy};
+use windlass_client::{
+    Client, Config,
+    config::{Kubeconfig, Selection},
+};
+
+/// The flags of `windlass-bench server`.
+#[derive(Args, Debug)]
+pub(crate) struct Options {
+    /// An API server to measure, by a kubeconfig; give it once per server
+    #[arg(long = "target", value_name = "NAME=KUBECONFIG", value_parser = target, required = true)]
+    targets: Vec<(String, PathBuf)>,
+    /// How often to go round
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// How many ConfigMaps to create, get and apply in each round
+    #[arg(long, default_value_t = 2_000)]
+    objects: usize,
+    /// How many pods the list has
+    #[arg(long, default_value_t = 5_000)]
+    pods: usize,
+}
+
+/// Requests under way at once.
+const WRITERS: usize = 16;
+const READERS: usize = 8;
+const LISTS: usize = 3;
+
+/// A server and what was measured of it: per figure, one value per round.
+struct Target {
+    name: String,
+    client: Client,
+    namespace: String,
+}
+
+pub(crate) async fn run(options: Options) -> Result<(), BoxError> {
+    let mut targets = Vec::new();
+    for (name, path) in options.targets {
+        let config = Config::from_kubeconfig(&Kubeconfig::read(&path)?, &Selection::default())?;
+        let target =
+            Target { name, client: Client::new(config)?, namespace: format!("bench-{}", Entropy::os().name_suffix(6)) };
+        target.prepare(options.pods).await?;
+        targets.push(target);
+    }
+    let mut rows: Vec<(&'static str, Vec<Vec<f64>>)> =
+        FIGURES.iter().map(|name| (*name, vec![Vec::new(); targets.len()])).collect();
+    for round in 0..options.rounds {
+        for (at, target) in targets.iter().enumerate() {
+            for (row, value) in rows.iter_mut().zip(target.round(round, options.objects).await?) {
+                row.1[at].push(value);
+            }
+        }
+    }
+    for (figure, values) in &mut rows {
+        for (target, values) in targets.iter().zip(values) {
+            values.sort_by(f64::total_cmp);
+            let (min, median, max) = (values[0], values[values.len() / 2], values[values.len() - 1]);
+            println!(
+                "{}",
+                json!({"bench": "server", "target": target.name, "figure": figure, "min": min, "median": median, "max": max})
+            );
+        }
+    }
+    Ok(())
+}
+
+/// In the order of [`Target::round`].
+const FIGURES: [&str; 5] = [
+    "creates per second",
+    "gets per second",
+    "updates per second",
+    "applies per second",
+    "seconds per list of the pods",
+];
+
+impl Target {
+    async fn prepare(&self, pods: usize) -> Result<(), BoxError> {
+        self.send(Method::POST, "/api/v1/namespaces", &json!({"metadata": {"name": self.namespace}}), JSON).await?;
+        let paths: Vec<_> =
+            (0..pods).map(|at| (format!("/api/v1/namespaces/{}/pods", self.namespace), pod(at))).collect();
+        self.all(WRITERS, Method::POST, &paths, JSON).await?;
+        Ok(())
+    }
+
+    async fn round(&self, round: usize, objects: usize) -> Result<[f64; 5], BoxError> {
+        let collection = format!("/api/v1/namespaces/{}/configmaps", self.namespace);
+        let name = |at: usize| format!("{collection}/map-{round}-{at}");
+        let map = |at: usize, value: &str| {
+            let data: serde_json::Map<_, _> = (0..10).map(|key| (format!("key-{key}"), json!(value))).collect();
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("map-{round}-{at}"), "labels": {"app": "bench"}}, "data": data})
+        };
+        let each = |path: &dyn Fn(usize) -> String, body: &dyn Fn(usize) -> Value| -> Vec<(String, Value)> {
+            (0..objects).map(|at| (path(at), body(at))).collect()
+        };
+        let creates =
+            self.all(WRITERS, Method::POST, &each(&|_| collection.clone(), &|at| map(at, "one")), JSON).await?;
+        let gets = self.all(READERS, Method::GET, &each(&name, &|_| Value::Null), JSON).await?;
+        let updates = self.all(WRITERS, Method::PUT, &each(&name, &|at| map(at, "two")), JSON).await?;
+        let target = |at: usize| format!("{}?fieldManager=bench&force=true", name(at));
+        let applies = self.all(WRITERS, Method::PATCH, &each(&target, &|at| map(at, "three")), APPLY).await?;
+
+        let pods = format!("/api/v1/namespaces/{}/pods", self.namespace);
+        let started = Instant::now();
+        for _ in 0..LISTS {
+            self.send(Method::GET, &pods, &Value::Null, JSON).await?;
+        }
+        #[expect(clippy::cast_precision_loss, reason = "a handful")]
+        let list = started.elapsed().as_secs_f64() / LISTS as f64;
+        Ok([
+            per_second(objects, creates),
+            per_second(objects, gets),
+            per_second(objects, updates),
+            per_second(objects, applies),
+            list,
+        ])
+    }
+
+    /// Sends all requests, so many at once, and tells how long that took.
+    async fn all(
+        &self,
+        at_once: usize,
+        method: Method,
+        requests: &[(String, Value)],
+        kind: &str,
+    ) -> Result<Duration, BoxError> {
+        let next = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let started = Instant::now();
+        let workers = (0..at_once).map(|_| {
+            let (next, method) = (next.clone(), method.clone());
+            async move {
+                while let Some((path, body)) = requests.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)) {
+                    self.send(method.clone(), path, body, kind).await?;
+                }
+                Ok::<_, BoxError>(())
+            }
+        });
+        try_join_all(workers).await?;
+        Ok(started.elapsed())
+    }
+
+    /// Reads the answer to its end and throws it away.
+    async fn send(&self, method: Method, path: &str, body: &Value, kind: &str) -> Result<(), BoxError> {
+        let bytes = if body.is_null() { Bytes::new() } else { serde_json::to_vec(body)?.into() };
+        let request = Request::builder().method(method.clone()).uri(path).header("Content-Type", kind);
+        let response = self.client.request(request.body(bytes)?).await?;
+        let status = response.status();
+        let mut answer = response.into_body();
+        let mut first = None;
+        while let Some(frame) = answer.frame().await {
+            if let (None, Ok(data)) = (&first, frame?.into_data()) {
+                first = Some(data);
+            }
+        }
+        if status.is_success() {
+            return Ok(());
+        }
+        let text = first.unwrap_or_default();
+        Err(format!("{}: {method} {path}: {status}: {}", self.name, String::from_utf8_lossy(&text)).into())
+    }
+}
+
+const JSON: &str = "application/json";
+const APPLY: &str = "application/apply-patch+yaml";
+
+fn per_second(count: usize, took: Duration) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+    let count = count as f64;
+    count / took.as_secs_f64()
+}
+
+/// A pod as clusters have them: two containers with environment, probes, resources and mounts.
+fn pod(at: usize) -> Value {
+    let probe = json!({"httpGet": {"path": "/healthz", "port": 8080}, "initialDelaySeconds": 5});
+    let container = |name: &str| {
+        let env: Vec<_> =
+            (0..12).map(|n| json!({"name": format!("SETTING_{n}"), "value": format!("value-{n}-of-{name}")})).collect();
+        json!({
+            "name": name, "image": format!("registry.example/{name}:1.2.3"), "env": env,
+            "ports": [{"containerPort": 8080, "name": "http"}],
+            "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"cpu": "1", "memory": "512Mi"}},
+            "livenessProbe": probe, "readinessProbe": probe,
+            "volumeMounts": [{"name": "config", "mountPath": "/etc/app"}, {"name": "data", "mountPath": "/var/lib/app"}],
+        })
+    };
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": format!("pod-{at}"),
+            "labels": {"app": format!("app-{}", at % 50), "tier": "back", "version": "v1", "team": "a", "pod-template-hash": "abc"},
+            "annotations": {"note/one": "some text that annotations have", "note/two": "some more of it", "note/three": "3"},
+        },
+        "spec": {
+            "containers": [container("app"), container("sidecar")],
+            "volumes": [{"name": "config", "configMap": {"name": "settings"}}, {"name": "data", "emptyDir": {}}],
+        },
+    })
+}
+
+fn target(text: &str) -> Result<(String, PathBuf), String> {
+    match text.split_once('=') {
+        Some((name, path)) if !name.is_empty() && !path.is_empty() => Ok((name.to_owned(), path.into())),
+        _ => Err("expected NAME=KUBECONFIG".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_has_a_name_and_a_kubeconfig() {
+        assert_eq!(target("ours=/a/b").unwrap(), ("ours".to_owned(), PathBuf::from("/a/b")));
+        assert!(target("ours").is_err() && target("=x").is_err());
+    }
+}

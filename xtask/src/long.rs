@@ -1,0 +1,86 @@
+//! What takes too long for CI: `cargo xtask long PART`.
+
+use std::{
+    env,
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Child, Command, Stdio},
+};
+
+use clap::ValueEnum;
+
+use crate::{
+    Result,
+    upstream::{self, Profile, Upstream},
+};
+
+/// A part that can be run alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Part {
+    /// Creates, gets, updates, applies and lists, beside kube-apiserver and etcd (needs Go)
+    BenchServer,
+    /// The work queue's adds per second, with 1, 4 and 16 workers
+    BenchQueue,
+}
+
+pub(crate) fn run(part: Part) -> Result {
+    release_build()?;
+    match part {
+        Part::BenchServer => bench_server(),
+        Part::BenchQueue => [1, 4, 16].iter().try_for_each(|workers| {
+            succeed(bench().args(["queue", "--adds", "5000000", "--workers", &workers.to_string()]))
+        }),
+    }
+}
+
+fn bench_server() -> Result {
+    let upstream = Upstream::start(Profile::Token)?;
+    let windlass = Windlass::start(&upstream.directory().join("windlass.kubeconfig"))?;
+    let target = |name: &str, kubeconfig: &Path| format!("--target={name}={}", kubeconfig.display());
+    let kubeconfig = upstream.directory().join("windlass.kubeconfig");
+    let outcome = succeed(
+        bench().arg("server").args([target("windlass", &kubeconfig), target("kube-apiserver", &upstream.kubeconfig())]),
+    );
+    drop(windlass);
+    outcome
+}
+
+/// A running `windlass up` without controllers; stopped when dropped.
+struct Windlass(Child);
+
+impl Windlass {
+    fn start(kubeconfig: &Path) -> Result<Self> {
+        let mut child = Command::new(upstream::root().join("target/release/windlass"))
+            .args(["up", "--bind=127.0.0.1:0", "--controllers=none", "--kubeconfig"])
+            .arg(kubeconfig)
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let output = child.stdout.take().ok_or("windlass up has no output")?;
+        let windlass = Self(child);
+        let mut line = String::new();
+        BufReader::new(output).read_line(&mut line)?;
+        if line.trim() == "ready" { Ok(windlass) } else { Err(format!("windlass up said {line:?}").into()) }
+    }
+}
+
+impl Drop for Windlass {
+    fn drop(&mut self) {
+        // It may have ended by itself, and there is nobody left to tell.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn release_build() -> Result {
+    let packages = ["build", "--release", "--package=windlass-cli", "--package=windlass-bench"];
+    succeed(Command::new(env!("CARGO")).args(packages))
+}
+
+fn bench() -> Command {
+    Command::new(upstream::root().join("target/release/windlass-bench"))
+}
+
+fn succeed(command: &mut Command) -> Result {
+    let status = command.status()?;
+    if status.success() { Ok(()) } else { Err(format!("{command:?} failed ({status})").into()) }
+}
