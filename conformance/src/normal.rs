@@ -1,0 +1,439 @@
+//! What is left out of a comparison, or given a name: values that differ between two runs of the same server.
+//!
+//! - the word of the case: `{id}`
+//! - uids: `{uid1}`, `{uid2}` in the order of their appearance
+//! - times near the time of the answer: `{now}`, `{now+30s}`, `{now.micro}`; ages in tables: `{age}`
+//! - resourceVersions: `{rv1}` < `{rv2}` …, in their order over the whole case. The version of a list or of a bookmark is
+//!   `{rv2+}`: at least that of the case's second version, and below its third. Writes of others lie between.
+//! - suffixes of generated names: `{5}`; tokens to continue a list: `{continue}`; ETags: `{etag}`
+//! - addresses and ports that services are given: `{ip}`, `{port}`; the address of the server: `{address}`
+//! - managedFields: left out until windlass-server tracks fields (the issue that brings server-side apply)
+//! - descriptions of table columns: prose, and not ours to copy
+//! - the structural diff in the message about forbidden changes of a pod: it is Go's, and not made for programs
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+use windlass_api::parse_time;
+
+use crate::play::{Seen, Transcript};
+
+/// A time this far from that of the answer, in seconds, is the server's; another was sent by the case.
+const NEAR: i64 = 3600;
+
+/// What the answers of one case have in common.
+#[derive(Debug)]
+pub(crate) struct Normal {
+    id: String,
+    /// The versions of objects, without those of lists and bookmarks.
+    versions: BTreeSet<u64>,
+    /// Generated names and what they are written as.
+    generated: Vec<(String, String)>,
+    uids: Vec<String>,
+    now: Timestamp,
+}
+
+impl Normal {
+    /// Learns from all answers, so that each is written in the light of the others.
+    pub(crate) fn of(transcript: &Transcript) -> Self {
+        let mut normal = Self {
+            id: transcript.id.clone(),
+            versions: BTreeSet::new(),
+            generated: Vec::new(),
+            uids: Vec::new(),
+            now: Timestamp::UNIX_EPOCH,
+        };
+        for answer in &transcript.answers {
+            match &answer.seen {
+                Seen::Response { .. } => normal.learn(&answer.seen.value().unwrap_or_default()),
+                Seen::Events { events, .. } => {
+                    let objects = events.iter().filter(|event| event["type"] != "BOOKMARK");
+                    objects.for_each(|event| normal.learn(&event["object"]));
+                }
+                Seen::Opened { .. } | Seen::Failed(_) => {}
+            }
+        }
+        normal
+    }
+
+    /// The answers that follow were given at this time.
+    pub(crate) fn at(&mut self, now: Timestamp) {
+        self.now = now;
+    }
+
+    fn learn(&mut self, value: &Value) {
+        match value {
+            Value::Object(object) => {
+                if let Some(metadata) = object.get("metadata") {
+                    let version = metadata["resourceVersion"].as_str().and_then(|version| version.parse::<u64>().ok());
+                    self.versions.extend(version.filter(|_| !is_collection(object)));
+                    let (name, prefix) = (&metadata["name"], &metadata["generateName"]);
+                    if let (Some(name), Some(prefix)) = (name.as_str(), prefix.as_str())
+                        && name.len() == prefix.len() + 5
+                        && name.starts_with(prefix)
+                    {
+                        self.generated.push((name.to_owned(), format!("{prefix}{{5}}")));
+                    }
+                }
+                object.values().for_each(|value| self.learn(value));
+            }
+            Value::Array(items) => items.iter().for_each(|value| self.learn(value)),
+            _ => {}
+        }
+    }
+
+    /// A watch event.
+    pub(crate) fn event(&mut self, event: &Value) -> Value {
+        let Value::Object(event) = event else { return self.value(event) };
+        let bookmark = event.get("type").is_some_and(|kind| kind == "BOOKMARK");
+        let fields = event.iter().map(|(key, value)| {
+            let value = match value {
+                Value::Object(object) if bookmark => self.object(object, Versions::Floor),
+                value => self.value(value),
+            };
+            (key.clone(), value)
+        });
+        Value::Object(fields.collect())
+    }
+
+    /// A document, or a part of one.
+    pub(crate) fn value(&mut self, value: &Value) -> Value {
+        match value {
+            Value::Object(object) => {
+                let versions = if is_collection(object) { Versions::Floor } else { Versions::Exact };
+                self.object(object, versions)
+            }
+            Value::Array(items) => Value::Array(items.iter().map(|item| self.value(item)).collect()),
+            Value::String(text) => Value::String(self.text(text)),
+            other => other.clone(),
+        }
+    }
+
+    fn object(&mut self, object: &Map<String, Value>, versions: Versions) -> Value {
+        let mut written = Map::new();
+        for (key, value) in object {
+            let value = match (key.as_str(), value) {
+                ("managedFields", _) => continue,
+                ("resourceVersion", Value::String(version)) => Value::String(self.version(version, versions)),
+                ("continue", Value::String(token)) if !token.is_empty() => Value::from("{continue}"),
+                ("serverAddress", Value::String(_)) => Value::from("{address}"),
+                ("nodePort" | "healthCheckNodePort", Value::Number(_)) => Value::from("{port}"),
+                ("metadata", Value::Object(metadata)) => self.object(metadata, versions),
+                ("cells", Value::Array(cells)) => Value::Array(cells.iter().map(|cell| self.cell(cell)).collect()),
+                // The rows of a bookmark carry its version.
+                ("rows", Value::Array(rows)) if matches!(versions, Versions::Floor) => self.rows(rows),
+                ("columnDefinitions", Value::Array(columns)) => {
+                    columns.iter().map(|column| self.column(column)).collect()
+                }
+                (_, value) => self.value(value),
+            };
+            written.insert(self.text(key), value);
+        }
+        Value::Object(written)
+    }
+
+    /// In a table whose row is no object (a bookmark) the version is one like the table's.
+    fn rows(&mut self, rows: &[Value]) -> Value {
+        let row = |normal: &mut Self, row: &Value| match row {
+            Value::Object(fields) => {
+                let bookmark = fields.get("object").is_some_and(|object| object["metadata"]["name"].is_null());
+                let versions = if bookmark { Versions::Floor } else { Versions::Exact };
+                let fields = fields.iter().map(|(key, value)| {
+                    let value = match (key.as_str(), value) {
+                        ("object", Value::Object(object)) => normal.object(object, versions),
+                        ("cells", Value::Array(cells)) => cells.iter().map(|cell| normal.cell(cell)).collect(),
+                        (_, value) => normal.value(value),
+                    };
+                    (key.clone(), value)
+                });
+                Value::Object(fields.collect())
+            }
+            row => normal.value(row),
+        };
+        rows.iter().map(|each| row(self, each)).collect()
+    }
+
+    fn column(&mut self, column: &Value) -> Value {
+        let mut column = self.value(column);
+        if let Some(column) = column.as_object_mut() {
+            column.shift_remove("description");
+        }
+        column
+    }
+
+    fn cell(&mut self, cell: &Value) -> Value {
+        match cell {
+            Value::String(text) if is_age(text) => Value::from("{age}"),
+            other => self.value(other),
+        }
+    }
+
+    /// Any text: a value, a message, a body that is no JSON, a header.
+    pub(crate) fn text(&mut self, text: &str) -> String {
+        let mut text = text.replace(&self.id, "{id}");
+        for (name, written) in &self.generated {
+            text = text.replace(&name.replace(&self.id, "{id}"), &written.replace(&self.id, "{id}"));
+        }
+        let text = without_managed_fields(&text);
+        let text = without_go_diff(&text);
+        let text = self.versions_in(&text);
+        self.words(&text)
+    }
+
+    fn version(&self, version: &str, versions: Versions) -> String {
+        let Ok(number) = version.parse() else { return version.to_owned() };
+        let known = self.versions.range(..=number).count();
+        match versions {
+            Versions::Floor => format!("{{rv{known}+}}"),
+            Versions::Exact if self.versions.contains(&number) => format!("{{rv{known}}}"),
+            Versions::Exact => version.to_owned(),
+        }
+    }
+
+    /// Versions in messages, found by the words before them.
+    fn versions_in(&self, text: &str) -> String {
+        const OF_OBJECTS: [&str; 5] = [
+            "ResourceVersion in record (",
+            "ResourceVersion: ",
+            "resourceVersion: \"",
+            "\"resourceVersion\":\"",
+            "\\\"resourceVersion\\\":\\\"",
+        ];
+        const OF_THE_SERVER: [&str; 1] = ["current: "];
+        let mut text = text.to_owned();
+        for marker in OF_OBJECTS {
+            text = replace_number(&text, marker, |number| self.version(number, Versions::Exact));
+        }
+        for marker in OF_THE_SERVER {
+            text = replace_number(&text, marker, |_| "{rv}".to_owned());
+        }
+        match text.strip_prefix("too old resource version: ").and_then(|rest| rest.split_once(" (")) {
+            Some((asked, _)) => format!("too old resource version: {asked} ({{rv}})"),
+            None => text,
+        }
+    }
+
+    /// Uids, times and addresses: words of a fixed shape.
+    fn words(&mut self, text: &str) -> String {
+        let mut written = String::with_capacity(text.len());
+        let mut rest = text;
+        while let Some(letter) = rest.chars().next() {
+            let boundary =
+                written.chars().next_back().is_none_or(|before| !before.is_ascii_alphanumeric() && before != '.');
+            let found = if boundary { self.word(rest) } else { None };
+            match found {
+                Some((length, name)) => {
+                    written.push_str(&name);
+                    rest = &rest[length..];
+                }
+                None => {
+                    written.push(letter);
+                    rest = &rest[letter.len_utf8()..];
+                }
+            }
+        }
+        written
+    }
+
+    /// The name of the word at the beginning of a text, and the word's length.
+    fn word(&mut self, text: &str) -> Option<(usize, String)> {
+        if let Some(uid) = text.get(..36).filter(|word| is_uuid(word)) {
+            let known = self.uids.iter().position(|known| known == uid);
+            let index = known.unwrap_or_else(|| {
+                self.uids.push(uid.to_owned());
+                self.uids.len() - 1
+            });
+            return Some((36, format!("{{uid{}}}", index + 1)));
+        }
+        if let Some(address) = text.strip_prefix("10.0.0.") {
+            let digits = address.bytes().take_while(u8::is_ascii_digit).count();
+            let range = address[digits..].starts_with('/');
+            return (digits > 0 && !range).then(|| ("10.0.0.".len() + digits, "{ip}".to_owned()));
+        }
+        let end = text.find('Z').filter(|end| (19..=26).contains(end) && text.is_char_boundary(*end))?;
+        let time = parse_time(&text[..=end]).ok()?;
+        let distance = time.as_second() - self.now.as_second();
+        if distance.abs() > NEAR {
+            return None;
+        }
+        let micro = if end > 19 { ".micro" } else { "" };
+        // To half a minute: the answer took some time, and a deadline is half a minute away at least.
+        let name = match (distance + 15).div_euclid(30) * 30 {
+            ..=0 => format!("{{now{micro}}}"),
+            later => format!("{{now+{later}s{micro}}}"),
+        };
+        Some((end + 1, name))
+    }
+}
+
+/// How the versions in a piece of metadata are written.
+#[derive(Clone, Copy, Debug)]
+enum Versions {
+    /// As those of the objects they are.
+    Exact,
+    /// As the greatest version of an object that they reach.
+    Floor,
+}
+
+fn is_collection(object: &Map<String, Value>) -> bool {
+    let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
+    kind == "Table" || (kind.ends_with("List") && object.contains_key("items"))
+}
+
+fn is_age(text: &str) -> bool {
+    let mut digits = 0;
+    let mut units = 0;
+    for letter in text.bytes() {
+        match letter {
+            b'0'..=b'9' => digits += 1,
+            b's' | b'm' | b'h' | b'd' | b'y' if digits > 0 => (digits, units) = (0, units + 1),
+            _ => return false,
+        }
+    }
+    digits == 0 && (1..=2).contains(&units)
+}
+
+fn is_uuid(word: &str) -> bool {
+    word.bytes().enumerate().all(|(at, letter)| match at {
+        8 | 13 | 18 | 23 => letter == b'-',
+        _ => letter.is_ascii_digit() || (b'a'..=b'f').contains(&letter),
+    })
+}
+
+/// Replaces the number after each occurrence of a marker.
+fn replace_number(text: &str, marker: &str, name: impl Fn(&str) -> String) -> String {
+    let mut written = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(marker) {
+        let (before, after) = rest.split_at(at + marker.len());
+        let digits = after.bytes().take_while(u8::is_ascii_digit).count();
+        written.push_str(before);
+        written.push_str(&if digits > 0 { name(&after[..digits]) } else { String::new() });
+        rest = &after[digits..];
+    }
+    written + rest
+}
+
+/// Without managedFields in YAML, or in JSON inside a message.
+fn without_managed_fields(text: &str) -> String {
+    let mut text = text.to_owned();
+    for key in ["\"managedFields\":[", "\\\"managedFields\\\":["] {
+        while let Some(start) = text.find(key) {
+            let mut depth = 1_usize;
+            let from = start + key.len();
+            let length = text[from..].bytes().position(|letter| {
+                match letter {
+                    b'[' => depth += 1,
+                    b']' => depth -= 1,
+                    _ => {}
+                }
+                depth == 0
+            });
+            let Some(length) = length else { break };
+            let mut end = from + length + 1;
+            let mut start = start;
+            if text[end..].starts_with(',') {
+                end += 1;
+            } else if text[..start].ends_with(',') {
+                start -= 1;
+            }
+            text.replace_range(start..end, "");
+        }
+    }
+    if !text.contains("managedFields:\n") {
+        return text;
+    }
+    let mut written = String::new();
+    let mut inside = None;
+    for line in text.split_inclusive('\n') {
+        let indent = line.len() - line.trim_start().len();
+        if let Some(outer) = inside {
+            if indent > outer || (indent == outer && line.trim_start().starts_with('-')) {
+                continue;
+            }
+            inside = None;
+        }
+        if line.trim() == "managedFields:" {
+            inside = Some(indent);
+        } else {
+            written.push_str(line);
+        }
+    }
+    written
+}
+
+fn without_go_diff(text: &str) -> String {
+    match text.split_once("pod updates may not change fields other than") {
+        Some((before, after)) => {
+            let first = after.split('\n').next().unwrap_or_default();
+            format!("{before}pod updates may not change fields other than{first}")
+        }
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const UID: &str = "0a1b2c3d-0000-4000-8000-0123456789ab";
+
+    fn normal() -> Normal {
+        let now = parse_time("2030-01-01T00:00:05Z").unwrap();
+        Normal { id: "xyz".to_owned(), versions: BTreeSet::from([7, 12]), generated: Vec::new(), uids: Vec::new(), now }
+    }
+
+    #[test]
+    fn versions_of_objects_are_ordinals_and_versions_of_lists_lie_between() {
+        let mut normal = normal();
+        let object = json!({"kind": "A", "metadata": {"resourceVersion": "12", "managedFields": [{}]}});
+        assert_eq!(normal.value(&object), json!({"kind": "A", "metadata": {"resourceVersion": "{rv2}"}}));
+        let list = json!({"kind": "AList", "metadata": {"resourceVersion": "11", "continue": "x"},
+                          "items": [{"metadata": {"resourceVersion": "7"}}]});
+        let written = json!({"kind": "AList", "metadata": {"resourceVersion": "{rv1+}", "continue": "{continue}"},
+                             "items": [{"metadata": {"resourceVersion": "{rv1}"}}]});
+        assert_eq!(normal.value(&list), written);
+        let bookmark = json!({"type": "BOOKMARK", "object": {"kind": "A", "metadata": {"resourceVersion": "99"}}});
+        assert_eq!(normal.event(&bookmark)["object"]["metadata"]["resourceVersion"], "{rv2+}");
+        assert_eq!(
+            normal.text("does not match the ResourceVersion in record (7). Gone"),
+            "does not match the ResourceVersion in record ({rv1}). Gone"
+        );
+        assert_eq!(
+            normal.text("Too large resource version: 99, current: 13"),
+            "Too large resource version: 99, current: {rv}"
+        );
+    }
+
+    #[test]
+    fn uids_times_and_addresses_are_named_and_what_was_sent_stays() {
+        let mut normal = normal();
+        assert_eq!(normal.text(&format!("a {UID}, {UID}")), "a {uid1}, {uid1}");
+        assert_eq!(normal.text("2030-01-01T00:00:03Z"), "{now}");
+        assert_eq!(normal.text("2030-01-01T00:00:34Z"), "{now+30s}");
+        assert_eq!(normal.text("2030-01-01T00:00:03.123456Z"), "{now.micro}");
+        assert_eq!(normal.text("2020-01-01T00:00:00Z"), "2020-01-01T00:00:00Z");
+        assert_eq!(normal.text("10.0.0.17 of 10.0.0.0/24 or 110.0.0.1"), "{ip} of 10.0.0.0/24 or 110.0.0.1");
+        assert_eq!(normal.text("ns-xyz"), "ns-{id}");
+    }
+
+    #[test]
+    fn ages_are_cells_and_descriptions_are_left_out() {
+        let table = json!({"kind": "Table", "columnDefinitions": [{"name": "Age", "description": "prose"}],
+                           "rows": [{"cells": ["a", "2m3s", 1, "5"]}]});
+        let written = json!({"kind": "Table", "columnDefinitions": [{"name": "Age"}],
+                             "rows": [{"cells": ["a", "{age}", 1, "5"]}]});
+        assert_eq!(normal().value(&table), written);
+    }
+
+    #[test]
+    fn managed_fields_are_left_out_of_texts_too() {
+        let message = r#"Invalid value: "{\"a\":1,\"managedFields\":[{\"x\":[1]}],\"b\":2}": no"#;
+        assert_eq!(normal().text(message), r#"Invalid value: "{\"a\":1,\"b\":2}": no"#);
+        let yaml = "metadata:\n  managedFields:\n  - apiVersion: v1\n    fieldsV1:\n      a: {}\n  name: a\n";
+        assert_eq!(normal().text(yaml), "metadata:\n  name: a\n");
+    }
+}

@@ -1,0 +1,299 @@
+//! Playing a case against a server: what is sent, and what comes back as it is.
+
+use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode, response};
+use http_body_util::BodyExt;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep, timeout};
+use windlass_api::{Clock, Entropy};
+use windlass_client::{Body, Client};
+
+use crate::{
+    PATIENCE,
+    case::{Act, Amount, Case, Step, Template, Until},
+    path::is,
+};
+
+/// How long one answer, or the events that a step awaits, may take.
+const ANSWER: Duration = Duration::from_secs(30);
+/// How long a repeated request pauses.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// All that was seen while a case was played.
+#[derive(Debug)]
+pub(crate) struct Transcript {
+    /// The word that stood for `{id}`.
+    pub(crate) id: String,
+    /// One for each step that was played; fewer than steps when one of them failed.
+    pub(crate) answers: Vec<Answer>,
+}
+
+/// What a step saw.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) at: Timestamp,
+    pub(crate) seen: Seen,
+}
+
+#[derive(Debug)]
+pub(crate) enum Seen {
+    Response {
+        head: response::Parts,
+        body: Bytes,
+    },
+    /// A watch has begun.
+    Opened {
+        head: response::Parts,
+    },
+    Events {
+        events: Vec<Value>,
+        ended: bool,
+    },
+    /// There was no answer; the rest of the case is not played.
+    Failed(String),
+}
+
+/// A watch that is open.
+#[derive(Debug)]
+struct Watch {
+    body: Body,
+    /// Bytes that came and make no whole line yet.
+    rest: Vec<u8>,
+}
+
+/// Plays a case; never fails, since a server that does not answer is a finding like any other.
+pub(crate) async fn play(client: &Client, case: &Case) -> Transcript {
+    let id = Entropy::os().name_suffix(8);
+    let mut player = Player {
+        client,
+        values: BTreeMap::from([("id".to_owned(), id.clone()), ("ns".to_owned(), format!("ns-{id}"))]),
+        watches: BTreeMap::new(),
+    };
+    let mut answers = Vec::new();
+    if let Err(problem) = player.prepare(case).await {
+        return Transcript { id, answers: vec![Answer { at: Clock::system().now(), seen: Seen::Failed(problem) }] };
+    }
+    for step in &case.steps {
+        let seen = player.step(step).await.unwrap_or_else(Seen::Failed);
+        let failed = matches!(seen, Seen::Failed(_));
+        answers.push(Answer { at: Clock::system().now(), seen });
+        if failed {
+            break;
+        }
+    }
+    Transcript { id, answers }
+}
+
+struct Player<'a> {
+    client: &'a Client,
+    values: BTreeMap<String, String>,
+    watches: BTreeMap<String, Watch>,
+}
+
+impl Player<'_> {
+    /// Makes the namespace of the case, if it mentions one.
+    async fn prepare(&self, case: &Case) -> Result<(), String> {
+        let mentions = |template: &Template| template.path.contains("{ns}") || template.body.contains("{ns}");
+        let wanted = case.steps.iter().any(|step| match &step.act {
+            Act::Request(request) | Act::Watch { request, .. } => mentions(request),
+            Act::Read { .. } => false,
+        });
+        if !wanted {
+            return Ok(());
+        }
+        let request = Request::post("/api/v1/namespaces").header("Content-Type", "application/json");
+        let body = json!({"metadata": {"name": self.values["ns"]}}).to_string();
+        let response = send(self.client, request.body(body.into()).map_err(|error| error.to_string())?).await?;
+        match response.status() {
+            StatusCode::CREATED => Ok(()),
+            other => Err(format!("the namespace of the case: {other}")),
+        }
+    }
+
+    async fn step(&mut self, step: &Step) -> Result<Seen, String> {
+        let deadline = Instant::now() + PATIENCE;
+        let seen = loop {
+            let seen = self.act(&step.act).await?;
+            if step.until.as_ref().is_none_or(|until| until.holds(&seen)) {
+                break seen;
+            }
+            if Instant::now() > deadline {
+                return Err(format!("not within {} s; last seen: {}", PATIENCE.as_secs(), seen.short()));
+            }
+            sleep(PAUSE).await;
+        };
+        if !step.takes.is_empty() {
+            let value = seen.value().ok_or_else(|| format!("no JSON to take values from: {}", seen.short()))?;
+            for (name, path) in &step.takes {
+                let found = path.find(&value).into_iter().next();
+                let found = found.ok_or_else(|| format!("no {} in {}", path.text(), seen.short()))?;
+                self.values.insert(name.clone(), found.as_str().map_or_else(|| found.to_string(), str::to_owned));
+            }
+        }
+        Ok(seen)
+    }
+
+    async fn act(&mut self, act: &Act) -> Result<Seen, String> {
+        match act {
+            Act::Request(request) => whole(send(self.client, self.fill(request)?).await?).await,
+            Act::Watch { name, request } => {
+                let response = send(self.client, self.fill(request)?).await?;
+                if response.status() != StatusCode::OK {
+                    return whole(response).await;
+                }
+                let (head, body) = response.into_parts();
+                self.watches.insert(name.clone(), Watch { body, rest: Vec::new() });
+                Ok(Seen::Opened { head })
+            }
+            Act::Read { name, amount } => {
+                let watch = self.watches.get_mut(name).ok_or_else(|| format!("no watch {name} is open"))?;
+                watch.read(*amount).await
+            }
+        }
+    }
+
+    /// The request, with everything filled in.
+    fn fill(&self, template: &Template) -> Result<Request<Body>, String> {
+        let mut request = Request::builder().method(template.method.clone()).uri(self.replace(&template.path));
+        for (name, value) in &template.headers {
+            request = request.header(name, self.replace(value));
+        }
+        let body = self.replace(&template.body);
+        let body = match body.strip_prefix("hex:") {
+            Some(digits) => bytes_of(digits)?,
+            None => body.into_bytes(),
+        };
+        request.body(body.into()).map_err(|error| format!("{}: {error}", template.path))
+    }
+
+    fn replace(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for (name, value) in &self.values {
+            text = text.replace(&format!("{{{name}}}"), value);
+        }
+        while let Some((before, (what, count), after)) = repeat(&text) {
+            text = [before, &what.repeat(count), after].concat();
+        }
+        text
+    }
+}
+
+/// The text around the first `{repeat x 100}`, and what is to be repeated how often.
+fn repeat(text: &str) -> Option<(&str, (&str, usize), &str)> {
+    let (before, rest) = text.split_once("{repeat ")?;
+    let (inside, after) = rest.split_once('}')?;
+    let (what, count) = inside.split_once(' ')?;
+    Some((before, (what, count.parse().ok()?), after))
+}
+
+fn bytes_of(digits: &str) -> Result<Vec<u8>, String> {
+    let digits: String = digits.split_whitespace().collect();
+    let pairs = (0..digits.len()).step_by(2);
+    pairs
+        .map(|at| digits.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok()))
+        .collect::<Option<_>>()
+        .ok_or_else(|| format!("no hexadecimal digits: {digits}"))
+}
+
+async fn send(client: &Client, request: Request<Body>) -> Result<Response<Body>, String> {
+    match timeout(ANSWER, client.request(request)).await {
+        Ok(answer) => answer.map_err(|error| error.chain().to_string()),
+        Err(_) => Err(format!("no answer within {} s", ANSWER.as_secs())),
+    }
+}
+
+async fn whole(response: Response<Body>) -> Result<Seen, String> {
+    let (head, body) = response.into_parts();
+    match timeout(ANSWER, body.collect()).await {
+        Ok(Ok(body)) => Ok(Seen::Response { head, body: body.to_bytes() }),
+        Ok(Err(error)) => Err(format!("the body was cut off: {error}")),
+        Err(_) => Err(format!("no whole body within {} s", ANSWER.as_secs())),
+    }
+}
+
+impl Watch {
+    async fn read(&mut self, amount: Amount) -> Result<Seen, String> {
+        let mut events = Vec::new();
+        let mut ended = false;
+        let reading = async {
+            while amount != Amount::Events(events.len()) {
+                let Some(event) = self.next().await? else {
+                    ended = true;
+                    break;
+                };
+                let bookmark = event["type"] == "BOOKMARK";
+                events.push(event);
+                if bookmark && amount == Amount::Bookmark {
+                    break;
+                }
+            }
+            Ok(())
+        };
+        let outcome = timeout(ANSWER, reading).await;
+        match outcome {
+            Ok(Ok(())) => Ok(Seen::Events { events, ended }),
+            Ok(Err(problem)) => Err(problem),
+            Err(_) => {
+                let mut seen = String::new();
+                for event in &events {
+                    let _ = write!(seen, "\n{event}");
+                }
+                Err(format!("not within {} s; what came:{seen}", ANSWER.as_secs()))
+            }
+        }
+    }
+
+    /// The next event; none at the end of the stream.
+    async fn next(&mut self) -> Result<Option<Value>, String> {
+        loop {
+            if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<_> = self.rest.drain(..=end).collect();
+                return serde_json::from_slice(&line)
+                    .map(Some)
+                    .map_err(|error| format!("{error}: {}", String::from_utf8_lossy(&line)));
+            }
+            match self.body.frame().await {
+                Some(Ok(frame)) => self.rest.extend(frame.into_data().unwrap_or_default()),
+                Some(Err(error)) => return Err(format!("the watch was cut off: {error}")),
+                None if self.rest.is_empty() => return Ok(None),
+                None => return Err(format!("half an event: {}", String::from_utf8_lossy(&self.rest))),
+            }
+        }
+    }
+}
+
+impl Seen {
+    /// The JSON of a body, or of the last event.
+    pub(crate) fn value(&self) -> Option<Value> {
+        match self {
+            Self::Response { body, .. } => serde_json::from_slice(body).ok(),
+            Self::Events { events, .. } => events.last().cloned(),
+            Self::Opened { .. } | Self::Failed(_) => None,
+        }
+    }
+
+    fn short(&self) -> String {
+        match self {
+            Self::Response { head, body } => {
+                let text = String::from_utf8_lossy(body);
+                format!("{} {}", head.status, text.chars().take(600).collect::<String>())
+            }
+            other => format!("{other:?}"),
+        }
+    }
+}
+
+impl Until {
+    fn holds(&self, seen: &Seen) -> bool {
+        match (self, seen) {
+            (Self::Status(wanted), Seen::Response { head, .. } | Seen::Opened { head }) => head.status == *wanted,
+            (Self::Value(path, wanted), seen) => {
+                seen.value().is_some_and(|value| path.find(&value).iter().any(|found| is(found, wanted)))
+            }
+            _ => false,
+        }
+    }
+}

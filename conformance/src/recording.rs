@@ -1,0 +1,230 @@
+//! How answers are written down: text, one file for each file of cases, made to be read in a diff.
+//!
+//! A step is its title after `--- `, then the status, the headers that are compared (where they are not the usual ones)
+//! and the body. JSON is laid out over lines, its keys in the order in which the server wrote them.
+
+use std::{collections::BTreeMap, fmt::Write as _};
+
+use http::{HeaderMap, response};
+use serde_json::Value;
+
+use crate::{
+    case::{Case, Step},
+    normal::Normal,
+    play::{Seen, Transcript},
+};
+
+/// The headers that are compared, and what they usually say; `-` is absence.
+const HEADERS: [(&str, &str); 8] = [
+    ("Content-Type", "application/json"),
+    ("Content-Encoding", "-"),
+    ("Cache-Control", "no-cache, private"),
+    ("Vary", "-"),
+    ("Location", "-"),
+    ("Retry-After", "-"),
+    ("ETag", "-"),
+    ("Warning", "-"),
+];
+
+/// What is shorter than this stays on one line.
+const WIDTH: usize = 120;
+
+/// The answers to a case, written down.
+pub(crate) fn write(case: &Case, transcript: &Transcript) -> String {
+    let mut normal = Normal::of(transcript);
+    let mut text = String::new();
+    for (index, answer) in transcript.answers.iter().enumerate() {
+        normal.at(answer.at);
+        let title = case.steps.get(index).map_or("", |step| &step.title);
+        let _ = writeln!(text, "--- {title}");
+        match &answer.seen {
+            Seen::Response { head, body } => {
+                write_head(&mut text, head, &mut normal);
+                write_body(&mut text, body, case.steps.get(index), &mut normal);
+            }
+            Seen::Opened { head } => {
+                write_head(&mut text, head, &mut normal);
+                text.push_str("the watch is open\n");
+            }
+            Seen::Events { events, ended } => {
+                for event in events {
+                    write_event(&mut text, &normal.event(event));
+                }
+                if *ended {
+                    text.push_str("the watch has ended\n");
+                }
+            }
+            Seen::Failed(problem) => {
+                let _ = writeln!(text, "no answer: {}", normal.text(problem));
+            }
+        }
+    }
+    text
+}
+
+fn write_head(text: &mut String, head: &response::Parts, normal: &mut Normal) {
+    let _ = writeln!(text, "{}", head.status.as_u16());
+    for (name, usual) in HEADERS {
+        for value in values(&head.headers, name) {
+            let value = if name == "ETag" && value != "-" { "{etag}".to_owned() } else { normal.text(value) };
+            if value != usual {
+                let _ = writeln!(text, "{name}: {value}");
+            }
+        }
+    }
+}
+
+/// The values of a header; a dash where it is absent.
+fn values<'a>(headers: &'a HeaderMap, name: &str) -> Vec<&'a str> {
+    let values: Vec<_> = headers.get_all(name).iter().map(|value| value.to_str().unwrap_or("not ASCII")).collect();
+    if values.is_empty() { vec!["-"] } else { values }
+}
+
+fn write_body(text: &mut String, body: &[u8], step: Option<&Step>, normal: &mut Normal) {
+    let raw = String::from_utf8_lossy(body);
+    let Ok(mut value) = serde_json::from_slice::<Value>(body) else {
+        for line in normal.text(&raw).lines() {
+            let _ = writeln!(text, "| {line}");
+        }
+        return;
+    };
+    if let Some(step) = step {
+        step.masks.iter().for_each(|path| path.replace(&mut value, &Value::from("{masked}")));
+    }
+    let only = step.map(|step| &*step.only).unwrap_or_default();
+    // The collections' versions are known by their kind, so that the whole is normalised before parts are taken.
+    let value = normal.value(&value);
+    if only.is_empty() {
+        let layout = layout(&raw);
+        if !layout.is_empty() {
+            let _ = writeln!(text, "layout: {}", layout.join(", "));
+        }
+        lay_out(text, &value, 0);
+        text.push('\n');
+    }
+    for path in only {
+        let _ = write!(text, "{} = ", path.text());
+        let found: Vec<_> = path.find(&value).into_iter().cloned().collect();
+        match found.first() {
+            _ if path.is_many() => lay_out(text, &Value::Array(found), 0),
+            Some(value) => lay_out(text, value, 0),
+            None => text.push_str("absent"),
+        }
+        text.push('\n');
+    }
+}
+
+/// What is unusual about the bytes of a JSON body: usually it is one line that ends.
+fn layout(raw: &str) -> Vec<&'static str> {
+    let mut layout = Vec::new();
+    if raw.trim_end().contains('\n') {
+        layout.push("indented");
+    }
+    if !raw.ends_with('\n') {
+        layout.push("no newline at the end");
+    }
+    if raw.contains(['<', '>', '&']) {
+        layout.push("HTML unescaped");
+    }
+    layout
+}
+
+fn write_event(text: &mut String, event: &Value) {
+    let usual = event.as_object().is_some_and(|fields| fields.keys().eq(["type", "object"]));
+    if let (true, Some(kind)) = (usual, event["type"].as_str()) {
+        let _ = write!(text, "{kind} ");
+        lay_out(text, &event["object"], 0);
+    } else {
+        lay_out(text, event, 0);
+    }
+    text.push('\n');
+}
+
+/// Over as few lines as can be read.
+fn lay_out(text: &mut String, value: &Value, indent: usize) {
+    let compact = value.to_string();
+    let (open, close, lines): (_, _, Vec<(String, &Value)>) = match value {
+        Value::Object(fields) => {
+            ('{', '}', fields.iter().map(|(key, value)| (format!("{}: ", Value::from(key.as_str())), value)).collect())
+        }
+        Value::Array(items) => ('[', ']', items.iter().map(|item| (String::new(), item)).collect()),
+        _ => (' ', ' ', Vec::new()),
+    };
+    if lines.is_empty() || compact.len() + indent <= WIDTH {
+        text.push_str(&compact);
+        return;
+    }
+    text.push(open);
+    for (index, (key, value)) in lines.iter().enumerate() {
+        let comma = if index == 0 { "" } else { "," };
+        let _ = write!(text, "{comma}\n{:1$}{key}", "", indent + 2);
+        lay_out(text, value, indent + 2);
+    }
+    let _ = write!(text, "\n{:indent$}{close}", "");
+}
+
+/// A file of recordings: the text of each case by its name.
+pub(crate) fn parse(text: &str) -> BTreeMap<&str, &str> {
+    let cases = text.split("\n=== ").skip(1);
+    cases.filter_map(|case| case.split_once('\n')).map(|(name, rest)| (name, rest.trim_end_matches('\n'))).collect()
+}
+
+/// The lines in which two recordings differ, with the step they belong to.
+pub(crate) fn difference(recorded: &str, seen: &str) -> String {
+    let (old, new): (Vec<_>, Vec<_>) = (recorded.lines().collect(), seen.trim_end_matches('\n').lines().collect());
+    // Lengths of the longest common subsequences of what follows.
+    let mut lengths = vec![vec![0_usize; new.len() + 1]; old.len() + 1];
+    for i in (0..old.len()).rev() {
+        for j in (0..new.len()).rev() {
+            lengths[i][j] =
+                if old[i] == new[j] { lengths[i + 1][j + 1] + 1 } else { lengths[i + 1][j].max(lengths[i][j + 1]) };
+        }
+    }
+    let (mut i, mut j, mut text, mut title) = (0, 0, String::new(), None);
+    while i < old.len() || j < new.len() {
+        if i < old.len() && j < new.len() && old[i] == new[j] {
+            if old[i].starts_with("--- ") {
+                title = Some(old[i]);
+            }
+            (i, j) = (i + 1, j + 1);
+            continue;
+        }
+        if let Some(title) = title.take() {
+            let _ = writeln!(text, "    {title}");
+        }
+        if i < old.len() && (j == new.len() || lengths[i + 1][j] >= lengths[i][j + 1]) {
+            let _ = writeln!(text, "    - {}", old[i]);
+            i += 1;
+        } else {
+            let _ = writeln!(text, "    + {}", new[j]);
+            j += 1;
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn long_values_are_laid_out_and_short_ones_stay_on_their_line() {
+        let mut text = String::new();
+        lay_out(&mut text, &json!({"b": {"c": [1, 2]}, "a": "x".repeat(WIDTH)}), 0);
+        assert_eq!(text, format!("{{\n  \"b\": {{\"c\":[1,2]}},\n  \"a\": \"{}\"\n}}", "x".repeat(WIDTH)));
+    }
+
+    #[test]
+    fn a_difference_is_told_with_its_step() {
+        let told = difference("--- GET /a\n200\n--- GET /b\n200\nx", "--- GET /a\n200\n--- GET /b\n404\nx\n");
+        assert_eq!(told, "    --- GET /b\n    - 200\n    + 404\n");
+    }
+
+    #[test]
+    fn a_file_of_recordings_is_read_by_name() {
+        let read = parse("# comment\n\n=== a\n--- GET /a\n200\n\n=== b\n--- GET /b\n");
+        assert_eq!(read, BTreeMap::from([("a", "--- GET /a\n200"), ("b", "--- GET /b")]));
+    }
+}

@@ -1,0 +1,147 @@
+//! The cases against their recordings: windlass-server always, the real server where there is one.
+
+use std::{collections::BTreeMap, env, fmt::Write as _, fs, path::PathBuf};
+
+use futures::{StreamExt, stream};
+
+use crate::{
+    Target,
+    case::{self, Case},
+    play::play,
+    recording,
+};
+
+/// With this environment variable the recordings are written, from the real server's answers, instead of compared.
+pub const RECORD: &str = "WINDLASS_RECORD";
+
+/// Cases that are played at once.
+const AT_ONCE: usize = 4;
+
+/// Holds the servers to the recorded answers to one file of `cases/`.
+///
+/// # Panics
+/// When windlass-server answers differently and `DIFFERENCES.md` does not list the case, or lists it and it does not;
+/// when the real server answers differently at all.
+pub async fn hold(file: &str) {
+    let cases = cases(file);
+    let upstream = Target::upstream();
+    if env::var_os(RECORD).is_some() {
+        let upstream = upstream.expect("only the real server can be recorded");
+        record(file, &cases, &answers(&upstream, &cases).await);
+        return;
+    }
+    let path = recorded(file);
+    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}; record it first", path.display()));
+    let expected = recording::parse(&text);
+    let mut report = String::new();
+    for name in expected.keys().filter(|name| !cases.iter().any(|case| case.name == **name)) {
+        let _ = writeln!(report, "{file}/{name}: recorded, but no case any more");
+    }
+
+    let embedded = Target::embedded().await;
+    let listed = differences();
+    for (name, seen) in answers(&embedded, &cases).await {
+        let name_in_all = format!("{file}/{name}");
+        let reason = listed.get(&*name_in_all);
+        let difference = compare(&expected, &name, &seen);
+        match (difference, reason) {
+            (Some(difference), None) => {
+                let _ =
+                    writeln!(report, "{name_in_all}: windlass-server (+) differs from the recording (-)\n{difference}");
+            }
+            (None, Some(_)) => {
+                let _ = writeln!(report, "{name_in_all}: no difference any more: take it off DIFFERENCES.md");
+            }
+            (Some(difference), Some(reason)) => println!("{name_in_all}: differs, as listed: {reason}\n{difference}"),
+            (None, None) => {}
+        }
+    }
+    embedded.stop().await;
+
+    if let Some(upstream) = upstream {
+        for (name, seen) in answers(&upstream, &cases).await {
+            if let Some(difference) = compare(&expected, &name, &seen) {
+                let _ =
+                    writeln!(report, "{file}/{name}: the real server (+) drifted from its recording (-)\n{difference}");
+            }
+        }
+    }
+    assert!(report.is_empty(), "\n{report}");
+}
+
+/// The names of all cases, as `DIFFERENCES.md` calls them, of these files.
+#[must_use]
+pub fn names(files: &[&str]) -> Vec<String> {
+    let named = |file: &&str| cases(file).into_iter().map(|case| format!("{file}/{}", case.name)).collect::<Vec<_>>();
+    files.iter().flat_map(named).collect()
+}
+
+/// The files of cases, without their ending.
+#[must_use]
+pub fn files() -> Vec<String> {
+    let entries = fs::read_dir(root().join("cases")).expect("the cases are beside the suite");
+    let mut names: Vec<_> =
+        entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.strip_suffix(".txt").map(str::to_owned)).collect();
+    names.sort();
+    names
+}
+
+/// What `DIFFERENCES.md` lists: cases and reasons.
+///
+/// # Panics
+/// When a line of the list cannot be read, or names a case twice.
+#[must_use]
+pub fn differences() -> BTreeMap<String, String> {
+    let path = root().join("DIFFERENCES.md");
+    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let mut listed = BTreeMap::new();
+    for line in text.lines() {
+        let Some(rest) = line.strip_prefix("- `") else { continue };
+        let (name, reason) = rest.split_once("`: ").unwrap_or_else(|| panic!("no reason in DIFFERENCES.md: {line}"));
+        let before = listed.insert(name.to_owned(), reason.to_owned());
+        assert!(before.is_none(), "DIFFERENCES.md lists {name} twice");
+    }
+    listed
+}
+
+/// What was seen, by case, in the order of the cases.
+async fn answers(target: &Target, cases: &[Case]) -> Vec<(String, String)> {
+    let answers = stream::iter(cases).map(async |case| {
+        let transcript = play(&target.client, case).await;
+        (case.name.clone(), recording::write(case, &transcript))
+    });
+    answers.buffered(AT_ONCE).collect().await
+}
+
+fn compare(expected: &BTreeMap<&str, &str>, name: &str, seen: &str) -> Option<String> {
+    match expected.get(name) {
+        Some(recorded) if *recorded == seen.trim_end_matches('\n') => None,
+        Some(recorded) => Some(recording::difference(recorded, seen)),
+        None => Some("    it is not recorded yet: cargo xtask conformance --record\n".to_owned()),
+    }
+}
+
+fn record(file: &str, cases: &[Case], answers: &[(String, String)]) {
+    let mut text =
+        "# Written by `cargo xtask conformance --record` from a real kube-apiserver; do not edit.\n".to_owned();
+    for (name, seen) in answers {
+        assert!(!seen.contains("\nno answer: "), "{file}/{name} cannot be recorded:\n{seen}");
+        let _ = write!(text, "\n=== {name}\n{seen}");
+    }
+    assert_eq!(cases.len(), answers.len(), "each case is answered");
+    fs::write(recorded(file), text).expect("the recordings can be written");
+}
+
+fn cases(file: &str) -> Vec<Case> {
+    let path = root().join("cases").join(file).with_extension("txt");
+    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    case::parse(&text).unwrap_or_else(|problem| panic!("{}: {problem}", path.display()))
+}
+
+fn recorded(file: &str) -> PathBuf {
+    root().join("recorded").join(file).with_extension("txt")
+}
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}

@@ -1,0 +1,45 @@
+//! The cases of `cases/`, one test for each file.
+
+use conformance::{differences, files, hold, names};
+
+/// A test for each file, and their list.
+macro_rules! cases {
+    ($($file:ident)*) => {
+        const FILES: &[&str] = &[$(stringify!($file)),*];
+
+        $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $file() {
+            hold(stringify!($file)).await;
+        })*
+    };
+}
+
+cases! {
+    core_kinds
+    custom
+    deletion
+    discovery
+    formats
+    lists
+    namespaces
+    patches
+    pods
+    refusals
+    services
+    subresources
+    verbs
+    watches
+    workloads
+}
+
+#[test]
+fn every_file_of_cases_is_held() {
+    assert_eq!(files(), FILES, "the list above and the files differ");
+}
+
+#[test]
+fn every_listed_difference_is_one_of_a_case() {
+    let names = names(FILES);
+    let unknown: Vec<_> = differences().into_keys().filter(|name| !names.contains(name)).collect();
+    assert!(unknown.is_empty(), "DIFFERENCES.md lists no cases: {unknown:?}");
+}
