@@ -40,7 +40,7 @@ pub(crate) fn write(case: &Case, transcript: &Transcript) -> String {
         match &answer.seen {
             Seen::Response { head, body } => {
                 write_head(&mut text, head, &mut normal);
-                write_body(&mut text, body, case.steps.get(index), &mut normal);
+                write_body(&mut text, body, case.steps.get(index), !head.status.is_success(), &mut normal);
             }
             Seen::Opened { head } => {
                 write_head(&mut text, head, &mut normal);
@@ -80,7 +80,7 @@ fn values<'a>(headers: &'a HeaderMap, name: &str) -> Vec<&'a str> {
     if values.is_empty() { vec!["-"] } else { values }
 }
 
-fn write_body(text: &mut String, body: &[u8], step: Option<&Step>, normal: &mut Normal) {
+fn write_body(text: &mut String, body: &[u8], step: Option<&Step>, failed: bool, normal: &mut Normal) {
     let raw = String::from_utf8_lossy(body);
     let Ok(mut value) = serde_json::from_slice::<Value>(body) else {
         for line in normal.text(&raw).lines() {
@@ -94,6 +94,8 @@ fn write_body(text: &mut String, body: &[u8], step: Option<&Step>, normal: &mut 
     let only = step.map(|step| &*step.only).unwrap_or_default();
     // The collections' versions are known by their kind, so that the whole is normalised before parts are taken.
     let value = normal.value(&value);
+    // A failure that has none of the parts is told whole.
+    let only = if failed && only.iter().all(|path| path.find(&value).is_empty()) { &[] } else { only };
     if only.is_empty() {
         let layout = layout(&raw);
         if !layout.is_empty() {

@@ -2,5 +2,6 @@
 #![allow(clippy::unwrap_used, reason = "tests, and what only they call")]
 
 mod cases;
+mod client;
 mod errors;
 mod loops;

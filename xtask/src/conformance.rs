@@ -10,14 +10,35 @@ use crate::{
 /// The environment variable by which the suite finds a second target: a kubeconfig.
 const TARGET: &str = "WINDLASS_UPSTREAM_KUBECONFIG";
 
+/// The environment variable that makes the suite write what the real server answers.
+const RECORD: &str = "WINDLASS_RECORD";
+
+/// Whom the suite asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Against {
+    /// The embedded server, held to the recordings.
+    Embedded,
+    /// The real server too, so that a recording that is no longer true is found.
+    Both,
+    /// The real server, whose answers to the cases become the recordings.
+    Record,
+}
+
 /// `rest` goes to the test binary.
-pub(crate) fn run(with_upstream: bool, rest: &[String]) -> Result {
+pub(crate) fn run(against: Against, rest: &[String]) -> Result {
     let mut suite = Command::new(env!("CARGO"));
-    suite.args(["test", "--package", "conformance", "--"]).args(rest);
-    let upstream = if with_upstream { Some(Upstream::start(Profile::Token)?) } else { None };
+    suite.args(["test", "--package", "conformance", "--"]);
+    let upstream = if against == Against::Embedded { None } else { Some(Upstream::start(Profile::Token)?) };
     if let Some(upstream) = &upstream {
         suite.env(TARGET, upstream.kubeconfig());
     }
+    if against == Against::Record {
+        suite.env(RECORD, "1");
+        if rest.is_empty() {
+            suite.arg("cases::");
+        }
+    }
+    suite.args(rest);
     let status = suite.status()?;
     if status.success() { Ok(()) } else { Err(format!("the conformance suite failed ({status})").into()) }
 }

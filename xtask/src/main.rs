@@ -15,6 +15,8 @@ mod upstream;
 mod conformance;
 mod long;
 
+use conformance::Against;
+
 /// What a task fails with: a sentence for people.
 type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
 
@@ -64,6 +66,9 @@ enum Task {
         /// Against the real kube-apiserver too (needs Go)
         #[arg(long)]
         upstream: bool,
+        /// Write what the real kube-apiserver answers to the cases, instead of comparing (needs Go)
+        #[arg(long, conflicts_with = "upstream")]
+        record: bool,
         /// Arguments for the test binary, such as a filter
         #[arg(last = true)]
         rest: Vec<String>,
@@ -79,7 +84,9 @@ fn main() -> ExitCode {
         Task::Upstream { build: true, .. } => upstream::build().map(|binaries| println!("{}", binaries.display())),
         Task::Upstream { profile, .. } => upstream::serve(profile),
         Task::Long { part } => long::run(part),
-        Task::Conformance { upstream, rest } => conformance::run(upstream, &rest),
+        Task::Conformance { record: true, rest, .. } => conformance::run(Against::Record, &rest),
+        Task::Conformance { upstream: true, rest, .. } => conformance::run(Against::Both, &rest),
+        Task::Conformance { rest, .. } => conformance::run(Against::Embedded, &rest),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
