@@ -6,7 +6,7 @@ mod view;
 
 use std::{
     error::Error,
-    io::{self, IsTerminal},
+    io::{self, BufWriter, IsTerminal},
     time::Duration,
 };
 
@@ -45,7 +45,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
     let terminal = io::stdout().is_terminal();
     let plain = options.no_color || !terminal || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let mode = if terminal { Mode::Live } else { Mode::Plain };
-    let story = Story::new(View::new(io::stdout(), mode, if plain { Colour::No } else { Colour::Yes }));
+    let story = Story::new(View::new(BufWriter::new(io::stdout()), mode, if plain { Colour::No } else { Colour::Yes }));
 
     // The control plane: a server without a socket, a client of it that is overheard, controllers on that client.
     let server = Server::builder().build();

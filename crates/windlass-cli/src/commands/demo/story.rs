@@ -1,6 +1,10 @@
 //! What happens in the control plane, told as it happens.
 
-use std::{collections::BTreeMap, io, io::Stdout, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    io::{self, BufWriter, Stdout},
+    sync::Arc,
+};
 
 use k8s_openapi::api::core::v1::Pod;
 use parking_lot::Mutex;
@@ -22,7 +26,7 @@ struct Inner {
 }
 
 struct Told {
-    view: View<Stdout>,
+    view: View<Out>,
     /// The first failure to write; whoever reads the story may have gone.
     broken: Option<io::Error>,
     events: usize,
@@ -30,11 +34,14 @@ struct Told {
     seen: Vec<String>,
 }
 
+/// Buffered, so that a line and the panel below it reach the terminal in one piece.
+pub(super) type Out = BufWriter<Stdout>;
+
 /// The kinds that the story is about. Nodes beat and leases are renewed all the time; that would drown it.
 const CAST: &[&str] = &["Deployment", "ReplicaSet", "Pod"];
 
 impl Story {
-    pub(super) fn new(view: View<Stdout>) -> Self {
+    pub(super) fn new(view: View<Out>) -> Self {
         let told = Told { view, broken: None, events: 0, reconciles: 0, seen: Vec::new() };
         Self(Arc::new(Inner { began: Instant::now(), told: Mutex::new(told) }))
     }
@@ -55,7 +62,7 @@ impl Story {
         match event {
             ReconcileEvent::Triggered(trigger) => {
                 self.0.told.lock().events += 1;
-                if !CAST.contains(&&*trigger.resource.kind) {
+                if !CAST.contains(&&*trigger.resource.kind) || is_aside(trigger.controller, trigger.change) {
                     return;
                 }
                 let change = match trigger.change {
@@ -162,6 +169,16 @@ fn state(pod: &Cached<Pod>) -> Option<PodState> {
 
 fn named(resource: &ApiResource, object: &ObjectKey) -> String {
     format!("{} {}", resource.kind, object.name)
+}
+
+/// Whether an event leads to nothing that is worth telling: the scheduler is done with a pod once it is bound, and
+/// nobody on a node mourns it.
+fn is_aside(controller: &str, change: Change) -> bool {
+    match controller {
+        "scheduler" => change != Change::Added,
+        "kubelet" => change == Change::Deleted,
+        _ => false,
+    }
 }
 
 /// What failed and how, without the causes: a conflict explains itself.
