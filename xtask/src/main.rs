@@ -1,7 +1,7 @@
 //! Tasks of the workspace that cargo does not know: `cargo xtask --help`.
 #![allow(clippy::disallowed_methods, reason = "a tool for people: real processes, real time")]
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
@@ -12,7 +12,9 @@ mod derived;
 mod record;
 mod upstream;
 
+mod clients;
 mod conformance;
+mod kubectl;
 mod long;
 
 use conformance::Against;
@@ -61,6 +63,20 @@ enum Task {
         #[arg(value_enum)]
         part: long::Part,
     },
+    /// Run the client-go programs of conformance/clients against `windlass up` (needs Go)
+    Clients {
+        /// The windlass to run
+        windlass: PathBuf,
+        /// Against the real control plane too
+        #[arg(long)]
+        upstream: bool,
+    },
+    /// Run conformance/kubectl.sh against the real control plane, with simulated nodes (needs Go)
+    Kubectl {
+        /// The kubectl to use, instead of that of the control plane's version
+        #[arg(long, env = "KUBECTL")]
+        kubectl: Option<PathBuf>,
+    },
     /// Run the conformance suite
     Conformance {
         /// Against the real kube-apiserver too (needs Go)
@@ -84,6 +100,8 @@ fn main() -> ExitCode {
         Task::Upstream { build: true, .. } => upstream::build().map(|binaries| println!("{}", binaries.display())),
         Task::Upstream { profile, .. } => upstream::serve(profile),
         Task::Long { part } => long::run(part),
+        Task::Clients { windlass, upstream } => clients::run(&windlass, upstream),
+        Task::Kubectl { kubectl } => kubectl::run(kubectl.as_deref()),
         Task::Conformance { record: true, rest, .. } => conformance::run(Against::Record, &rest),
         Task::Conformance { upstream: true, rest, .. } => conformance::run(Against::Both, &rest),
         Task::Conformance { rest, .. } => conformance::run(Against::Embedded, &rest),

@@ -1,0 +1,23 @@
+//! Simulated nodes for a cluster that has a control plane but no machines: a scheduler binds pods to them, and the pods
+//! walk from Pending to Running without a container anywhere.
+//!
+//! ```sh
+//! KUBECONFIG=cluster.kubeconfig cargo run -p windlass-controllers --example simulated_nodes -- 3
+//! ```
+//!
+//! The argument is the number of nodes, 3 without it. They stay in the cluster when the program ends, and are no longer
+//! ready then.
+
+use windlass_controllers::{BuiltIn, Controllers};
+use windlass_runtime::{Manager, shutdown};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let nodes = match std::env::args().nth(1) {
+        Some(number) => number.parse().map_err(|error| format!("the number of nodes, {number:?}: {error}"))?,
+        None => 3,
+    };
+    let mut manager = Manager::try_default().await?;
+    Controllers::of([BuiltIn::Nodes]).nodes(nodes).add_to(&mut manager);
+    Ok(manager.run(shutdown::signal()).await?)
+}

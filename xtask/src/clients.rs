@@ -1,0 +1,124 @@
+//! Runs unmodified client-go programs (`conformance/clients`) against `windlass up`, and against the real control plane
+//! where asked.
+
+use std::{
+    env, fs,
+    io::{BufRead as _, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use crate::{
+    Result,
+    upstream::{Profile, Upstream, root},
+};
+
+/// What is run, each a process: client-go reads its feature gates from the environment once.
+const RUNS: &[Run] = &[
+    Run { programs: &["typed", "apply", "election"], watch_list: None },
+    Run { programs: &["informers", "dynamic", "metadata"], watch_list: Some("true") },
+    Run { programs: &["informers", "dynamic", "metadata"], watch_list: Some("false") },
+];
+
+/// The feature gate that makes informers ask for streamed lists.
+const WATCH_LIST: &str = "KUBE_FEATURE_WatchListClient";
+
+struct Run {
+    programs: &'static [&'static str],
+    /// The value of that gate; without it, client-go's default.
+    watch_list: Option<&'static str>,
+}
+
+/// A running `windlass up`; stopped, and its data removed, when dropped.
+#[derive(Debug)]
+struct Embedded {
+    process: Child,
+    directory: PathBuf,
+}
+
+/// Builds the programs and runs them. `windlass` is the binary to judge.
+pub(crate) fn run(windlass: &Path, with_upstream: bool) -> Result {
+    let programs = build()?;
+    let embedded = Embedded::start(windlass)?;
+    let mut failed = against("windlass", &programs, &embedded.kubeconfig())?;
+    drop(embedded);
+    if with_upstream {
+        let upstream = Upstream::start(Profile::Identity)?;
+        failed += against("the real control plane", &programs, &upstream.kubeconfig())?;
+    }
+    if failed == 0 { Ok(()) } else { Err(format!("{failed} runs of client-go programs failed").into()) }
+}
+
+/// Builds the programs, beside what cargo builds.
+fn build() -> Result<PathBuf> {
+    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    let programs = target.join("clients").join("clients");
+    let status = Command::new("go")
+        .args(["build", "-trimpath", "-buildvcs=false", "-o"])
+        .arg(&programs)
+        .arg(".")
+        .current_dir(root().join("conformance").join("clients"))
+        .status()
+        .map_err(|error| format!("running go: {error}"))?;
+    if status.success() { Ok(programs) } else { Err(format!("go build conformance/clients failed ({status})").into()) }
+}
+
+/// Runs everything, whatever fails, and says how many runs did.
+fn against(server: &str, programs: &Path, kubeconfig: &Path) -> Result<usize> {
+    let mut failed = 0;
+    for run in RUNS {
+        let gate = run.watch_list.map(|value| (WATCH_LIST, value));
+        println!(
+            "client-go against {server}{}",
+            gate.map(|(name, value)| format!(", {name}={value}")).unwrap_or_default()
+        );
+        let status = Command::new(programs)
+            .arg("--kubeconfig")
+            .arg(kubeconfig)
+            .args(run.programs)
+            .envs(gate)
+            .status()
+            .map_err(|error| format!("running {}: {error}", programs.display()))?;
+        failed += usize::from(!status.success());
+    }
+    Ok(failed)
+}
+
+// === impl Embedded ===
+
+impl Embedded {
+    /// Starts the control plane on a free loopback port and waits until it says that it is ready.
+    fn start(windlass: &Path) -> Result<Self> {
+        let directory = env::temp_dir().join(format!("windlass-clients-{}", std::process::id()));
+        fs::create_dir_all(&directory)?;
+        let process = Command::new(windlass)
+            .args(["up", "--bind", "127.0.0.1:0", "--kubeconfig"])
+            .arg(directory.join("kubeconfig"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("starting {}: {error}", windlass.display()))?;
+        let mut embedded = Self { process, directory };
+        let output = embedded.process.stdout.take().ok_or("windlass up has no output")?;
+        // The pipe closes when the process ends: the wait is over either way.
+        for line in BufReader::new(output).lines() {
+            if line? == "ready" {
+                return Ok(embedded);
+            }
+        }
+        Err(format!("{} up ended before it was ready", windlass.display()).into())
+    }
+
+    fn kubeconfig(&self) -> PathBuf {
+        self.directory.join("kubeconfig")
+    }
+}
+
+impl Drop for Embedded {
+    fn drop(&mut self) {
+        // It may have ended by itself, and there is nobody left to tell.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
