@@ -18,13 +18,21 @@ use crate::{
     },
 };
 
+mod autoscaling;
 mod core;
 mod event;
+mod limits;
+pub(crate) mod networking;
 mod pod;
 mod pod_defaults;
 mod pod_rules;
 mod quantity;
+mod rbac;
+pub(crate) mod scheduling;
+mod selector;
 pub(crate) mod service;
+mod storage;
+mod volumes;
 mod workload;
 
 #[cfg(test)]
@@ -100,6 +108,9 @@ const BASE: Kind = Kind {
     view: None,
 };
 
+/// What is asked rather than stored.
+const QUESTION: Kind = BASE;
+
 /// What workloads have in common.
 const WORKLOAD: Rules = Rules { status: StatusRule::Reset, generation: Generation::Spec, ..Rules::COMMON };
 
@@ -118,13 +129,25 @@ struct ServiceStrategy {
 }
 
 /// All kinds; those of a module of their own bring their rows along.
-static TABLES: &[&[Kind]] = &[KINDS];
+static TABLES: &[&[Kind]] = &[
+    KINDS,
+    autoscaling::KINDS,
+    limits::KINDS,
+    networking::KINDS,
+    rbac::KINDS,
+    scheduling::KINDS,
+    storage::KINDS,
+    volumes::KINDS,
+];
 
-static KINDS: &[Kind] = &[
+const KINDS: &[Kind] = &[
+    Kind { name: "Binding", ..QUESTION },
     Kind {
         name: "Pod",
         prefix: "/registry/pods/",
-        subresources: &["status", "binding", "eviction"],
+        subresources: &[
+            "status", "binding", "eviction", "attach", "exec", "log", "portforward", "proxy",
+        ],
         rules: Rules {
             status: StatusRule::Reset,
             status_keeps: &["ownerReferences"],
@@ -162,7 +185,7 @@ static KINDS: &[Kind] = &[
     Kind {
         name: "Service",
         prefix: "/registry/services/specs/",
-        subresources: &["status"],
+        subresources: &["status", "proxy"],
         rules: Rules {
             name: NameRule::Label,
             status: StatusRule::Reset,
@@ -208,6 +231,7 @@ static KINDS: &[Kind] = &[
     Kind {
         name: "ServiceAccount",
         prefix: "/registry/serviceaccounts/",
+        subresources: &["token"],
         rules: Rules { returns_deleted: true, ..Rules::COMMON },
         prepare_create: core::prepare_service_account,
         prepare_update: |new, _| core::prepare_service_account(new),
@@ -234,7 +258,7 @@ static KINDS: &[Kind] = &[
     Kind {
         name: "Node",
         prefix: "/registry/minions/",
-        subresources: &["status"],
+        subresources: &["status", "proxy"],
         rules: Rules {
             status: StatusRule::Initial,
             fields: &[FieldRule { label: "spec.unschedulable", path: "spec.unschedulable" }],
@@ -275,6 +299,12 @@ static KINDS: &[Kind] = &[
         view: Some(View { stored: ("", "v1"), from_stored: event::events_event, to_stored: event::core_event }),
         ..BASE
     },
+    Kind { group: "authentication.k8s.io", name: "SelfSubjectReview", ..QUESTION },
+    Kind { group: "authentication.k8s.io", name: "TokenReview", ..QUESTION },
+    Kind { group: "authorization.k8s.io", name: "LocalSubjectAccessReview", ..QUESTION },
+    Kind { group: "authorization.k8s.io", name: "SelfSubjectAccessReview", ..QUESTION },
+    Kind { group: "authorization.k8s.io", name: "SelfSubjectRulesReview", ..QUESTION },
+    Kind { group: "authorization.k8s.io", name: "SubjectAccessReview", ..QUESTION },
     Kind {
         group: "apps",
         name: "ControllerRevision",

@@ -8,7 +8,7 @@
 //! has seen a write answered reads it; an update that changes nothing is not written. Bodies in storage are decoded only
 //! where their content matters (selectors on fields, patches, updates).
 //!
-//! Not done here: authentication and authorization, media types, tables, managedFields (dropped from what clients send).
+//! Not done here: authentication and authorization, media types, tables.
 
 use std::{
     fmt,
@@ -30,6 +30,7 @@ use crate::{
     watch_cache::WatchCache,
 };
 
+mod address;
 mod continue_token;
 mod create;
 mod delete;
@@ -53,11 +54,15 @@ mod watch;
 mod tests;
 
 pub(crate) use self::{
+    address::{NO_RANGE, NO_ADDRESS, Range, parse as parse_address},
     delete::DeleteParams,
     field::{Errors, Path, Shown},
     list::{ItemList, ListParams},
-    meta::{validate_annotations, validate_labels},
-    names::{NameRule, config_key, dns_label, dns_label_1035, dns_subdomain, label_value, port_name, qualified_name},
+    meta::{settle_namespace, validate_annotations, validate_labels},
+    names::{
+        NameRule, condition_reason, config_key, dns_label, dns_label_1035, dns_subdomain, http_path, ip_range, label_value,
+        path_segment, port_name, qualified_name, wildcard_subdomain,
+    },
     resource::{Conversion, CustomShape, ResourceInfo, ResourceTable, Shape, SubresourceInfo},
     scale::requirement,
     select::Derived,

@@ -273,7 +273,7 @@ fn validate_probe(container: &Value, kind: &str, path: &Path<'_>, errors: &mut E
     }
 }
 
-fn validate_tolerations(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
+pub(super) fn validate_tolerations(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let list = path.child("tolerations");
     for (index, toleration) in spec.items(&["tolerations"]).iter().enumerate() {
         let place = list.index(index);

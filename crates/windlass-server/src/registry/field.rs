@@ -78,6 +78,11 @@ impl Errors {
         self.causes.is_empty()
     }
 
+    /// How many complaints there are.
+    pub(crate) fn len(&self) -> usize {
+        self.causes.len()
+    }
+
     /// Adds the complaints of another check.
     pub(crate) fn append(&mut self, mut other: Self) {
         self.causes.append(&mut other.causes);

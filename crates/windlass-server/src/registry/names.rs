@@ -1,5 +1,9 @@
 //! What names, labels and their kin may look like. Each check gives the real server's texts, none when all is well.
 
+use std::net::IpAddr;
+
+use super::address;
+
 /// What the names of a kind look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NameRule {
@@ -7,6 +11,10 @@ pub(crate) enum NameRule {
     Subdomain,
     /// Lower case letters, digits and dashes.
     Label,
+    /// Anything that can be a part of a path.
+    PathSegment,
+    /// An IP address in its canonical form.
+    Address,
 }
 
 const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
@@ -21,11 +29,16 @@ impl NameRule {
         match self {
             Self::Subdomain => dns_subdomain(name),
             Self::Label => dns_label(name),
+            Self::PathSegment => path_segment(name),
+            Self::Address => ip_address(name),
         }
     }
 
     /// What is wrong with the beginning of a name that the server completes.
     pub(crate) fn check_prefix(self, prefix: &str) -> Vec<String> {
+        if matches!(self, Self::PathSegment | Self::Address) {
+            return self.check(prefix);
+        }
         // A dash at the end will be followed by something.
         match prefix.strip_suffix('-') {
             Some(rest) if rest.len() > 1 => self.check(&format!("{}a", &rest[..rest.len() - last_len(rest)])),
@@ -51,6 +64,84 @@ pub(crate) fn dns_subdomain(text: &str) -> Vec<String> {
         errors.push(regex(TEXT, &format!(r"{LABEL}(\.{LABEL})*"), &["example.com"]));
     }
     errors
+}
+
+/// As in host names, with a star as the first part.
+pub(crate) fn wildcard_subdomain(text: &str) -> Vec<String> {
+    const TEXT: &str = "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must \
+                        consist of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character";
+    let mut errors = Vec::new();
+    if text.len() > 253 {
+        errors.push(too_long(253, "characters"));
+    }
+    if !text.strip_prefix("*.").is_some_and(|rest| rest.split('.').all(is_label)) {
+        errors.push(regex(TEXT, &format!(r"\*\.{LABEL}(\.{LABEL})*"), &["*.example.com"]));
+    }
+    errors
+}
+
+/// What can stand between two slashes of a path.
+pub(crate) fn path_segment(text: &str) -> Vec<String> {
+    if matches!(text, "." | "..") {
+        return vec![format!("may not be '{text}'")];
+    }
+    ["/", "%"].iter().filter(|part| text.contains(**part)).map(|part| format!("may not contain '{part}'")).collect()
+}
+
+/// An IP address in its canonical form.
+pub(crate) fn ip_address(text: &str) -> Vec<String> {
+    let Some(ip) = address::parse(text) else { return vec![address::NO_ADDRESS.to_owned()] };
+    let mut errors = Vec::new();
+    match text.parse::<IpAddr>() {
+        Err(_) => errors.push("must not have leading 0s".to_owned()),
+        Ok(IpAddr::V6(ip)) if ip.to_ipv4_mapped().is_some() => {
+            errors.push("must not be an IPv4-mapped IPv6 address".to_owned());
+        }
+        Ok(_) if ip.to_string() != text => errors.push(format!("must be in canonical form (\"{ip}\")")),
+        Ok(_) => {}
+    }
+    errors
+}
+
+/// A range of IP addresses in its canonical form.
+pub(crate) fn ip_range(text: &str) -> Vec<String> {
+    let Some(range) = address::Range::parse(text) else { return vec![address::NO_RANGE.to_owned()] };
+    let (ip, bits) = text.split_once('/').unwrap_or((text, ""));
+    let leading_zero = bits.len() > 1 && bits.starts_with('0');
+    match ip.parse::<IpAddr>() {
+        Err(_) => vec!["must not have leading 0s in IP or prefix length".to_owned()],
+        Ok(_) if leading_zero => vec!["must not have leading 0s in IP or prefix length".to_owned()],
+        Ok(IpAddr::V6(ip)) if ip.to_ipv4_mapped().is_some() => {
+            vec!["must not have an IPv4-mapped IPv6 address".to_owned()]
+        }
+        Ok(ip) if ip != range.network() => vec!["must not have bits set beyond the prefix length".to_owned()],
+        Ok(_) if range.to_string() != text => vec![format!("must be in canonical form (\"{range}\")")],
+        Ok(_) => Vec::new(),
+    }
+}
+
+/// The reason of a condition.
+pub(crate) fn condition_reason(text: &str) -> Vec<String> {
+    const TEXT: &str = "a condition reason must start with alphabetic character, optionally followed by a string of \
+                        alphanumeric characters or '_,:', and must end with an alphanumeric character or '_'";
+    let bytes = text.as_bytes();
+    let last = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+    let inner = |byte: &u8| last(byte) || b",:".contains(byte);
+    let fits = bytes.first().is_some_and(u8::is_ascii_alphabetic) && bytes.iter().all(inner) && bytes.last().is_some_and(last);
+    if fits {
+        return Vec::new();
+    }
+    let examples = ["my_name", "MY_NAME", "MyName", "ReasonA,ReasonB", "ReasonA:ReasonB"];
+    vec![regex(TEXT, "[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?", &examples)]
+}
+
+/// What stands after the domain in the name of an ingress controller.
+pub(crate) fn http_path(text: &str) -> Vec<String> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&byte);
+    if text.bytes().all(allowed) {
+        return Vec::new();
+    }
+    vec![regex("Invalid path", "[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+", &[])]
 }
 
 /// One part of a host name.
@@ -202,7 +293,8 @@ fn too_long(most: usize, unit: &str) -> String {
 
 fn regex(text: &str, regex: &str, examples: &[&str]) -> String {
     let examples: Vec<String> = examples.iter().map(|example| format!("'{example}', ")).collect();
-    format!("{text} (e.g. {}regex used for validation is '{regex}')", examples.join(" or "))
+    let lead = if examples.is_empty() { "" } else { "e.g. " };
+    format!("{text} ({lead}{}regex used for validation is '{regex}')", examples.join(" or "))
 }
 
 #[cfg(test)]

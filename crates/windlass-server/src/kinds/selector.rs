@@ -1,0 +1,104 @@
+//! What label selectors, node selectors and conditions must be like, wherever they stand.
+
+use serde_json::Value;
+
+use crate::registry::{Errors, Path, Tree, condition_reason, label_value, qualified_name, validate_labels};
+
+/// A label selector; none is fine.
+pub(super) fn validate_selector(selector: Option<&Value>, path: &Path<'_>, errors: &mut Errors) {
+    let Some(selector) = selector else { return };
+    validate_labels(selector.at(&["matchLabels"]), &path.child("matchLabels"), errors);
+    let expressions = path.child("matchExpressions");
+    for (index, expression) in selector.items(&["matchExpressions"]).iter().enumerate() {
+        let place = expressions.index(index);
+        let values = expression.items(&["values"]);
+        match expression.text(&["operator"]) {
+            "In" | "NotIn" if values.is_empty() => {
+                errors.required(&place.child("values"), "must be specified when `operator` is 'In' or 'NotIn'");
+            }
+            "Exists" | "DoesNotExist" if !values.is_empty() => {
+                let text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
+                errors.forbidden(&place.child("values"), text);
+            }
+            "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
+            other => errors.invalid(&place.child("operator"), other, "not a valid selector operator"),
+        }
+        let key = expression.text(&["key"]);
+        errors.invalid_each(&place.child("key"), key, qualified_name(key));
+        let list = place.child("values");
+        for (index, value) in values.iter().enumerate() {
+            let value = value.as_str().unwrap_or_default();
+            errors.invalid_each(&list.index(index), value, label_value(value));
+        }
+    }
+}
+
+/// A selector of nodes.
+pub(super) fn validate_node_selector(selector: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let list = path.child("nodeSelectorTerms");
+    let terms = selector.items(&["nodeSelectorTerms"]);
+    if terms.is_empty() {
+        errors.required(&list, "must have at least one node selector term");
+    }
+    for (index, term) in terms.iter().enumerate() {
+        let place = list.index(index);
+        let expressions = place.child("matchExpressions");
+        for (index, expression) in term.items(&["matchExpressions"]).iter().enumerate() {
+            validate_node_requirement(expression, &expressions.index(index), errors);
+        }
+    }
+}
+
+fn validate_node_requirement(requirement: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let values = requirement.items(&["values"]);
+    let list = path.child("values");
+    match requirement.text(&["operator"]) {
+        "In" | "NotIn" if values.is_empty() => {
+            errors.required(&list, "must be specified when `operator` is 'In' or 'NotIn'");
+        }
+        "Exists" | "DoesNotExist" if !values.is_empty() => {
+            errors.forbidden(&list, "may not be specified when `operator` is 'Exists' or 'DoesNotExist'");
+        }
+        "Gt" | "Lt" if values.len() != 1 => {
+            errors.required(&list, "must be specified single value when `operator` is 'Lt' or 'Gt'");
+        }
+        "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt" => {}
+        other => errors.invalid(&path.child("operator"), other, "not a valid selector operator"),
+    }
+    let key = requirement.text(&["key"]);
+    errors.invalid_each(&path.child("key"), key, qualified_name(key));
+}
+
+/// The conditions in a status.
+pub(super) fn validate_conditions(conditions: &[Value], path: &Path<'_>, errors: &mut Errors) {
+    for (index, condition) in conditions.iter().enumerate() {
+        let place = path.index(index);
+        let kind = condition.text(&["type"]);
+        if conditions[..index].iter().any(|other| other.text(&["type"]) == kind) {
+            errors.duplicate(&place.child("type"), kind);
+        }
+        errors.invalid_each(&place.child("type"), kind, qualified_name(kind));
+        let status = condition.text(&["status"]);
+        if !matches!(status, "True" | "False" | "Unknown") {
+            errors.unsupported(&place.child("status"), status, &["False", "True", "Unknown"]);
+        }
+        if let Some(generation) = condition.int(&["observedGeneration"]).filter(|generation| *generation < 0) {
+            errors.invalid(&place.child("observedGeneration"), &generation, "must be greater than or equal to zero");
+        }
+        if condition.at(&["lastTransitionTime"]).is_none() {
+            errors.required(&place.child("lastTransitionTime"), "");
+        }
+        let reason = condition.text(&["reason"]);
+        if reason.is_empty() {
+            errors.required(&place.child("reason"), "");
+        } else {
+            errors.invalid_each(&place.child("reason"), reason, condition_reason(reason));
+            if reason.len() > 1024 {
+                errors.too_long(&place.child("reason"), 1024);
+            }
+        }
+        if condition.text(&["message"]).len() > 32 << 10 {
+            errors.too_long(&place.child("message"), 32 << 10);
+        }
+    }
+}

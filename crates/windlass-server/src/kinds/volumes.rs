@@ -1,0 +1,497 @@
+//! Persistent volumes and the claims for them.
+
+use serde_json::{Value, json};
+
+use super::{
+    BASE, Kind,
+    pod_rules::one_of,
+    quantity::amount,
+    selector::{validate_node_selector, validate_selector},
+};
+use crate::registry::{
+    Errors, Path, Rules, StatusRule, Tree, as_object, default_pointer, default_to, dns_label, dns_subdomain, entry_mut,
+    object_mut, same,
+};
+
+const SPEC: Path<'static> = Path::new("spec");
+const MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
+const STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+
+pub(super) const KINDS: &[Kind] = &[
+    Kind {
+        name: "PersistentVolume",
+        prefix: "/registry/persistentvolumes/",
+        subresources: &["status"],
+        rules: Rules { status: StatusRule::Reset, returns_deleted: true, ..Rules::COMMON },
+        default: default_volume,
+        stamp: Some(stamp_volume),
+        validate: |volume, errors| validate_volume_spec(volume.at(&["spec"]), errors),
+        validate_update: validate_volume_update,
+        warnings: |volume, _| volume_warnings(volume),
+        ..BASE
+    },
+    Kind {
+        name: "PersistentVolumeClaim",
+        prefix: "/registry/persistentvolumeclaims/",
+        subresources: &["status"],
+        rules: Rules { status: StatusRule::Reset, returns_deleted: true, ..Rules::COMMON },
+        default: default_claim,
+        prepare_create: prepare_claim_create,
+        prepare_update: |claim, _| normalise_sources(claim),
+        validate: validate_claim,
+        validate_update: validate_claim_update,
+        validate_status: validate_claim_status,
+        warnings: |claim, _| claim_warnings(claim),
+        ..BASE
+    },
+];
+
+/// The kinds of volumes in the order in which they are looked at, and what each needs. The name of `cephfs` in complaints
+/// is not its own.
+const SOURCES: [(&str, &[&str]); 22] = [
+    ("hostPath", &["path"]),
+    ("gcePersistentDisk", &["pdName"]),
+    ("awsElasticBlockStore", &["volumeID"]),
+    ("glusterfs", &["endpoints", "path"]),
+    ("flocker", &[]),
+    ("nfs", &["server", "path"]),
+    ("rbd", &["monitors", "image"]),
+    ("quobyte", &["registry", "volume"]),
+    ("cephfs", &["monitors"]),
+    ("iscsi", &["targetPortal", "iqn"]),
+    ("cinder", &["volumeID"]),
+    ("fc", &[]),
+    ("flexVolume", &["driver"]),
+    ("azureFile", &["secretName", "shareName"]),
+    ("vsphereVolume", &["volumePath"]),
+    ("photonPersistentDisk", &["pdID"]),
+    ("portworxVolume", &["volumeID"]),
+    ("azureDisk", &["diskName", "diskURI"]),
+    ("scaleIO", &["gateway", "system", "volumeName"]),
+    ("local", &["path"]),
+    ("storageos", &[]),
+    ("csi", &[]),
+];
+
+// === defaults ===
+
+fn default_volume(volume: &mut Value) {
+    let spec = object_mut(volume, "spec");
+    default_to(spec, "persistentVolumeReclaimPolicy", "Retain");
+    default_pointer(spec, "volumeMode", "Filesystem");
+    let defaults: [(&str, &[(&str, &str)]); 3] = [
+        ("iscsi", &[("iscsiInterface", "default")]),
+        ("rbd", &[("pool", "rbd"), ("user", "admin"), ("keyring", "/etc/ceph/keyring")]),
+        ("scaleIO", &[("storageMode", "ThinProvisioned"), ("fsType", "xfs")]),
+    ];
+    for (source, fields) in defaults {
+        if let Some(Value::Object(source)) = spec.get_mut(source) {
+            for (field, value) in fields {
+                default_to(source, field, *value);
+            }
+        }
+    }
+    if let Some(Value::Object(path)) = spec.get_mut("hostPath") {
+        default_pointer(path, "type", "");
+    }
+    if let Some(Value::Object(disk)) = spec.get_mut("azureDisk") {
+        for (field, value) in [("cachingMode", json!("ReadWrite")), ("fsType", json!("ext4")), ("readOnly", json!(false)), ("kind", json!("Shared"))] {
+            default_pointer(disk, field, value);
+        }
+    }
+    default_to(object_mut(volume, "status"), "phase", "Pending");
+}
+
+fn default_claim(claim: &mut Value) {
+    default_pointer(object_mut(claim, "spec"), "volumeMode", "Filesystem");
+    default_to(object_mut(claim, "status"), "phase", "Pending");
+}
+
+// === before storing ===
+
+/// A volume knows since when it has its phase.
+fn stamp_volume(new: &mut Value, old: Option<&Value>, now: &str) {
+    const TIME: &str = "lastPhaseTransitionTime";
+    let status = object_mut(new, "status");
+    let Some(old) = old else {
+        status.insert("phase".to_owned(), "Pending".into());
+        status.insert(TIME.to_owned(), now.into());
+        return;
+    };
+    let (since, given) = (old.at(&["status", TIME]).cloned(), status.at(&[TIME]).cloned());
+    let same_phase = status.text(&["phase"]) == old.text(&["status", "phase"]);
+    if same_phase && given.is_none() {
+        status.insert(TIME.to_owned(), since.unwrap_or_default());
+    } else if !same_phase && (given.is_none() || given == since) {
+        status.insert(TIME.to_owned(), now.into());
+    }
+}
+
+fn prepare_claim_create(claim: &mut Value) {
+    normalise_sources(claim);
+    object_mut(claim, "status").insert("phase".to_owned(), "Pending".into());
+}
+
+/// Two fields say what a claim is filled from; the one that is given fills the other.
+fn normalise_sources(claim: &mut Value) {
+    let Some(spec) = entry_mut(claim, "spec") else { return };
+    let spec = as_object(spec);
+    match (spec.at(&["dataSource"]).cloned(), spec.at(&["dataSourceRef"]).cloned()) {
+        (Some(source), None) => drop(spec.insert("dataSourceRef".to_owned(), source)),
+        (None, Some(reference)) if reference.text(&["namespace"]).is_empty() => {
+            let mut source = reference;
+            as_object(&mut source).shift_remove("namespace");
+            spec.insert("dataSource".to_owned(), source);
+        }
+        _ => {}
+    }
+}
+
+// === rules for volumes ===
+
+fn validate_volume_spec(spec: Option<&Value>, errors: &mut Errors) {
+    let nothing = json!({});
+    let spec = spec.unwrap_or(&nothing);
+    validate_modes(spec, "", errors);
+    let path = SPEC.child("capacity");
+    let capacity = spec.at(&["capacity"]).and_then(Value::as_object);
+    if capacity.is_none_or(serde_json::Map::is_empty) {
+        errors.required(&path, "");
+    }
+    let shown = spec.at(&["capacity"]).unwrap_or(&Value::Null);
+    if capacity.is_none_or(|capacity| !capacity.contains_key("storage") || capacity.len() > 1) {
+        errors.unsupported(&path, shown, &["storage"]);
+    }
+    for (name, quantity) in spec.entries(&["capacity"]) {
+        validate_positive(quantity, &path.key(name), errors);
+    }
+    one_of(spec, "persistentVolumeReclaimPolicy", &["Delete", "Recycle", "Retain"], &SPEC, errors);
+    let affinity = SPEC.child("nodeAffinity");
+    match (spec.at(&["nodeAffinity"]), spec.at(&["nodeAffinity", "required"])) {
+        (None, _) => {}
+        (Some(_), None) => errors.required(&affinity.child("required"), "must specify required node constraints"),
+        (Some(_), Some(required)) => validate_node_selector(required, &affinity.child("required"), errors),
+    }
+    validate_source(spec, errors);
+    let class = spec.text(&["storageClassName"]);
+    if !class.is_empty() {
+        errors.invalid_each(&SPEC.child("storageClassName"), class, dns_subdomain(class));
+    }
+    one_of(spec, "volumeMode", &["Block", "Filesystem"], &SPEC, errors);
+    if let Some(class) = spec.at(&["volumeAttributesClassName"]).and_then(Value::as_str) {
+        let path = SPEC.child("volumeAttributesClassName");
+        if class.is_empty() {
+            errors.required(&path, "an empty string is disallowed");
+        } else {
+            errors.invalid_each(&path, class, dns_subdomain(class));
+        }
+        if spec.at(&["csi"]).is_none() {
+            errors.required(&SPEC.child("csi"), "has to be specified when using volumeAttributesClassName");
+        }
+    }
+}
+
+/// A volume is of exactly one kind.
+fn validate_source(spec: &Value, errors: &mut Errors) {
+    let mut found = SOURCES.into_iter().filter_map(|(name, fields)| Some((name, fields, spec.at(&[name])?)));
+    let Some((name, fields, source)) = found.next() else {
+        return errors.required(&SPEC, "must specify a volume type");
+    };
+    let path = SPEC.child(if name == "gcePersistentDisk" { "persistentDisk" } else { name });
+    for field in fields {
+        let missing = match source.at(&[field]) {
+            None => true,
+            Some(Value::String(text)) => text.is_empty(),
+            Some(Value::Array(items)) => items.is_empty(),
+            Some(_) => false,
+        };
+        if missing {
+            errors.required(&path.child(field), "");
+        }
+    }
+    let file = source.text(&["path"]);
+    match name {
+        "hostPath" | "local" if file.split('/').any(|part| part == "..") => {
+            errors.invalid(&path.child("path"), file, "must not contain '..'");
+        }
+        "local" if spec.at(&["nodeAffinity"]).is_none() => {
+            errors.required(&SPEC.child("nodeAffinity"), "Local volume requires node affinity");
+        }
+        "nfs" if !file.starts_with('/') => errors.invalid(&path.child("path"), file, "must be an absolute path"),
+        "csi" => {
+            validate_driver_name(source.text(&["driver"]), &path.child("driver"), errors);
+            if source.text(&["volumeHandle"]).is_empty() {
+                errors.required(&path.child("volumeHandle"), "");
+            }
+            for secret in
+                ["controllerPublishSecretRef", "controllerExpandSecretRef", "nodePublishSecretRef", "nodeExpandSecretRef"]
+            {
+                if source.at(&[secret]).is_some() {
+                    for field in ["name", "namespace"] {
+                        if source.text(&[secret, field]).is_empty() {
+                            errors.required(&path.child(secret).child(field), "");
+                        }
+                    }
+                }
+            }
+        }
+        _ => {}
+    }
+    if name == "hostPath" {
+        let known =
+            ["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
+        one_of(source, "type", &known, &path, errors);
+    }
+    for (name, _, _) in found {
+        let name = if name == "cephfs" { "cephFS" } else { name };
+        errors.forbidden(&SPEC.child(name), "may not specify more than 1 volume type");
+    }
+    let root = file.split('/').all(|part| matches!(part, "" | "."));
+    if name == "hostPath" && !file.is_empty() && root && spec.text(&["persistentVolumeReclaimPolicy"]) == "Recycle" {
+        let text = "may not be 'recycle' for a hostPath mount of '/'";
+        errors.forbidden(&SPEC.child("persistentVolumeReclaimPolicy"), text);
+    }
+}
+
+/// The name of a driver of volumes.
+pub(super) fn validate_driver_name(name: &str, path: &Path<'_>, errors: &mut Errors) {
+    if name.is_empty() {
+        return errors.required(path, "");
+    }
+    if name.len() > 63 {
+        errors.too_long(path, 63);
+    }
+    errors.invalid_each(path, name, dns_subdomain(&name.to_lowercase()));
+}
+
+fn validate_modes(spec: &Value, why: &str, errors: &mut Errors) {
+    let path = SPEC.child("accessModes");
+    let modes = spec.items(&["accessModes"]);
+    if modes.is_empty() {
+        errors.required(&path, why);
+    }
+    for mode in modes.iter().filter(|mode| !MODES.iter().any(|known| *mode == known)) {
+        errors.unsupported(&path, mode, &MODES);
+    }
+    let known = modes.iter().filter_map(Value::as_str).filter(|mode| MODES.contains(mode));
+    let (alone, shared): (Vec<&str>, Vec<&str>) = known.partition(|mode| *mode == "ReadWriteOncePod");
+    if !alone.is_empty() && !shared.is_empty() {
+        errors.forbidden(&path, "may not use ReadWriteOncePod with other access modes");
+    }
+}
+
+fn validate_positive(quantity: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let text = quantity.as_str().unwrap_or_default();
+    if amount(text).is_none_or(|amount| amount <= 0.0) {
+        errors.invalid(path, text, "must be greater than zero");
+    }
+}
+
+fn validate_volume_update(new: &Value, old: &Value, errors: &mut Errors) {
+    let source = |volume: &Value| {
+        let mut source = json!({});
+        for (name, _) in SOURCES {
+            if let Some(value) = volume.at(&["spec", name]) {
+                as_object(&mut source).insert(name.to_owned(), value.clone());
+            }
+        }
+        source
+    };
+    let (mut new_source, old_source) = (source(new), source(old));
+    // A secret for expansion may be added later.
+    if old_source.at(&["csi"]).is_some() && old_source.at(&["csi", "controllerExpandSecretRef"]).is_none() {
+        if let Some(csi) = entry_mut(&mut new_source, "csi") {
+            as_object(csi).shift_remove("controllerExpandSecretRef");
+        }
+    }
+    if !same(Some(&new_source), Some(&old_source)) {
+        let path = SPEC.child("persistentvolumesource");
+        errors.forbidden(&path, "spec.persistentvolumesource is immutable after creation");
+    }
+    let at = |volume: &'_ Value, field: &str| volume.at(&["spec", field]).cloned();
+    errors.immutable(&Path::new("volumeMode"), at(new, "volumeMode").as_ref(), at(old, "volumeMode").as_ref());
+    if at(old, "nodeAffinity").is_some() {
+        let path = Path::new("nodeAffinity");
+        errors.immutable(&path, at(new, "nodeAffinity").as_ref(), at(old, "nodeAffinity").as_ref());
+    }
+    const CLASS: &str = "volumeAttributesClassName";
+    if at(old, CLASS).is_some() && at(new, CLASS).is_none() {
+        errors.forbidden(&SPEC.child(CLASS), "update from non-nil value to nil is forbidden");
+    }
+}
+
+fn volume_warnings(volume: &Value) -> Vec<String> {
+    const GONE: [(&str, &str, &str); 6] = [
+        ("cephfs", "cephfs", "deprecated in v1.28, non-functional in v1.31+"),
+        ("photonPersistentDisk", "photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
+        ("scaleIO", "scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
+        ("storageos", "storageOS", "deprecated in v1.22, non-functional in v1.25+"),
+        ("glusterfs", "glusterfs", "deprecated in v1.25, non-functional in v1.26+"),
+        ("rbd", "rbd", "deprecated in v1.28, non-functional in v1.31+"),
+    ];
+    let mut warnings = Vec::new();
+    let annotations = [
+        (STORAGE_CLASS, "deprecated since v1.8; use \"storageClassName\" attribute instead"),
+        ("volume.beta.kubernetes.io/mount-options", "deprecated since v1.31; use \"mountOptions\" attribute instead"),
+    ];
+    for (key, message) in annotations {
+        if volume.at(&["metadata", "annotations", key]).is_some() {
+            warnings.push(format!("metadata.annotations[{key}]: {message}"));
+        }
+    }
+    if volume.text(&["spec", "persistentVolumeReclaimPolicy"]) == "Recycle" {
+        warnings.push(
+            "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the recommended approach \
+             is to use dynamic provisioning."
+                .to_owned(),
+        );
+    }
+    let gone = GONE.iter().filter(|(field, ..)| volume.at(&["spec", field]).is_some());
+    warnings.extend(gone.map(|(_, shown, message)| format!("spec.{shown}: {message}")));
+    warnings
+}
+
+// === rules for claims ===
+
+fn validate_claim(claim: &Value, errors: &mut Errors) {
+    let nothing = json!({});
+    let spec = claim.at(&["spec"]).unwrap_or(&nothing);
+    if spec.items(&["accessModes"]).is_empty() {
+        errors.required(&SPEC.child("accessModes"), "at least 1 access mode is required");
+    }
+    validate_selector(spec.at(&["selector"]), &SPEC.child("selector"), errors);
+    if !spec.items(&["accessModes"]).is_empty() {
+        validate_modes(spec, "", errors);
+    }
+    let resources = SPEC.child("resources");
+    let storage = resources.key("storage");
+    match spec.at(&["resources", "requests", "storage"]) {
+        None => errors.required(&storage, ""),
+        Some(request) => validate_positive(request, &storage, errors),
+    }
+    let class = spec.text(&["storageClassName"]);
+    if !class.is_empty() {
+        errors.invalid_each(&SPEC.child("storageClassName"), class, dns_subdomain(class));
+    }
+    one_of(spec, "volumeMode", &["Block", "Filesystem"], &SPEC, errors);
+    for field in ["dataSource", "dataSourceRef"] {
+        validate_data_source(spec.at(&[field]), &SPEC.child(field), errors);
+    }
+    if let (Some(source), Some(reference)) = (spec.at(&["dataSource"]), spec.at(&["dataSourceRef"])) {
+        // The path itself is the value that is shown.
+        let shown = json!({});
+        if !reference.text(&["namespace"]).is_empty() {
+            errors.invalid(&SPEC, &shown, "may not be specified when dataSourceRef.namespace is specified");
+        } else if !["apiGroup", "kind", "name"].iter().all(|field| source.at(&[field]) == reference.at(&[field])) {
+            errors.invalid(&SPEC, &shown, "must match dataSourceRef");
+        }
+    }
+    let class = spec.text(&["volumeAttributesClassName"]);
+    if !class.is_empty() {
+        errors.invalid_each(&SPEC.child("volumeAttributesClassName"), class, dns_subdomain(class));
+    }
+}
+
+fn validate_data_source(source: Option<&Value>, path: &Path<'_>, errors: &mut Errors) {
+    let Some(source) = source else { return };
+    for field in ["name", "kind"] {
+        if source.text(&[field]).is_empty() {
+            errors.required(&path.child(field), "");
+        }
+    }
+    let (group, kind) = (source.text(&["apiGroup"]), source.text(&["kind"]));
+    if !group.is_empty() {
+        errors.invalid_each(&path.child("apiGroup"), group, dns_subdomain(group));
+    } else if kind != "PersistentVolumeClaim" {
+        errors.invalid(path, kind, "must be 'PersistentVolumeClaim' when referencing the default apiGroup");
+    }
+    let namespace = source.text(&["namespace"]);
+    if !namespace.is_empty() {
+        errors.invalid_each(&path.child("namespace"), namespace, dns_label(namespace));
+    }
+}
+
+fn validate_claim_update(new: &Value, old: &Value, errors: &mut Errors) {
+    let (mut new_spec, mut old_spec) =
+        (new.at(&["spec"]).cloned().unwrap_or_default(), old.at(&["spec"]).cloned().unwrap_or_default());
+    if old.text(&["spec", "volumeName"]).is_empty() {
+        as_object(&mut new_spec).shift_remove("volumeName");
+        as_object(&mut old_spec).shift_remove("volumeName");
+    }
+    let annotation = |claim: &Value| claim.text(&["metadata", "annotations", STORAGE_CLASS]).to_owned();
+    if annotation(new) != annotation(old) {
+        let path = Path::new("metadata.annotations");
+        errors.invalid(&path.key(STORAGE_CLASS), &annotation(new), "field is immutable");
+    } else if old.at(&["spec", "storageClassName"]).is_none() && annotation(old).is_empty() {
+        // A class may be given later.
+        as_object(&mut new_spec).shift_remove("storageClassName");
+    }
+    let bound = new.text(&["status", "phase"]) == "Bound";
+    if bound {
+        for spec in [&mut new_spec, &mut old_spec] {
+            as_object(spec).shift_remove("volumeAttributesClassName");
+            if let Some(resources) = entry_mut(spec, "resources") {
+                if let Some(requests) = entry_mut(resources, "requests") {
+                    as_object(requests).shift_remove("storage");
+                }
+            }
+        }
+    }
+    if !same(Some(&new_spec), Some(&old_spec)) {
+        let text = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
+        errors.forbidden(&SPEC, text);
+    }
+    let size = |claim: &Value, path: &[&str]| amount(claim.text(path)).unwrap_or_default();
+    let requested = ["spec", "resources", "requests", "storage"];
+    if size(new, &requested) < size(old, &requested)
+        && size(new, &requested) <= size(old, &["status", "capacity", "storage"])
+    {
+        errors.forbidden(&SPEC.child("resources.requests.storage"), "field can not be less than status.capacity");
+    }
+    let path = Path::new("volumeMode");
+    errors.immutable(&path, new.at(&["spec", "volumeMode"]), old.at(&["spec", "volumeMode"]));
+    if old.at(&["status", "currentVolumeAttributesClassName"]).is_some() {
+        let path = SPEC.child("volumeAttributesClassName");
+        match new.at(&["spec", "volumeAttributesClassName"]).and_then(Value::as_str) {
+            None => errors.forbidden(
+                &path,
+                "update to nil is forbidden when status.currentVolumeAttributesClassName is not nil",
+            ),
+            Some("") => errors.forbidden(
+                &path,
+                "update to empty string is forbidden when status.currentVolumeAttributesClassName is not nil",
+            ),
+            Some(_) => {}
+        }
+    }
+}
+
+fn validate_claim_status(new: &Value, _old: &Value, errors: &mut Errors) {
+    let path = Path::new("status.capacity");
+    for (name, quantity) in new.entries(&["status", "capacity"]) {
+        let value = amount(quantity.as_str().unwrap_or_default()).unwrap_or_default();
+        if value < 0.0 {
+            // Whole units, rounded up.
+            #[allow(clippy::cast_possible_truncation, reason = "a negative number of bytes, shown in a complaint")]
+            errors.invalid(&path.key(name), &(value.ceil() as i64), "must be a valid resource quantity");
+        }
+    }
+}
+
+fn claim_warnings(claim: &Value) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if claim.at(&["metadata", "annotations", STORAGE_CLASS]).is_some() {
+        warnings.push(format!(
+            "metadata.annotations[{STORAGE_CLASS}]: deprecated since v1.8; use \"storageClassName\" attribute instead"
+        ));
+    }
+    for list in ["requests", "limits"] {
+        let text = claim.text(&["spec", "resources", list, "storage"]);
+        if amount(text).is_some_and(|amount| amount.fract() != 0.0) {
+            warnings.push(format!(
+                "spec.resources.{list}[storage]: fractional byte value {text:?} is invalid, must be an integer"
+            ));
+        }
+    }
+    warnings
+}
