@@ -2,7 +2,7 @@
 //!
 //! Keys are strings ordered by their bytes, bodies are opaque [`Bytes`]. The store has one global [`Revision`].
 //!
-//! What every backend guarantees (and [`suite`] checks):
+//! What every backend guarantees (and `suite` checks):
 //! - A commit changes one key and consumes exactly one revision, deletions included. A commit that fails consumes none.
 //!   An empty store is at revision 1, as etcd's is.
 //! - Every revision after the oldest retained one, up to the current one, is the revision of exactly one event.
