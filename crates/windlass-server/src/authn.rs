@@ -1,41 +1,63 @@
-//! Who is asking, and whether they may.
+//! Who is asking.
 //!
-//! One static bearer token is the administrator (`system:masters`, which may do everything). A request without
-//! credentials is `system:anonymous`, who may read the health endpoints and the version, as the real server's
-//! bootstrap policy has it. A wrong token is refused wherever it is sent. In process no token is needed.
+//! One static bearer token is the administrator. Tokens that this server has issued to service accounts are theirs, for as
+//! long as the account, and the object that the token is bound to, are there. A request without credentials is
+//! `system:anonymous`; a wrong token is refused wherever it is sent. In process no token is needed. Whoever may, can ask on
+//! behalf of somebody else.
 //!
-//! Not here yet: client certificates, service account tokens, RBAC.
+//! Not here yet: client certificates.
 
-use std::{fmt, sync::Arc};
+mod impersonation;
+mod token;
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use http::{HeaderMap, header::AUTHORIZATION};
-use windlass_api::{GroupResource, Status, StatusDetails, reason};
+use serde_json::{Map, Value, json};
+use windlass_api::Status;
 
-use crate::{http::RequestInfo, warning::Warnings};
+pub(crate) use self::{
+    impersonation::impersonated,
+    token::{AUDIENCE, Bound, Grant, Issuer, TokenError},
+};
+use crate::{authz::MASTERS, server::Inner, warning::Warnings};
 
-/// Members of this group may do everything.
-const MASTERS: &str = "system:masters";
-
-/// What everybody may GET.
-const PUBLIC: [&str; 5] = ["/healthz", "/livez", "/readyz", "/version", "/version/"];
+/// The group of all who have proven who they are.
+pub(crate) const AUTHENTICATED: &str = "system:authenticated";
+const UNAUTHENTICATED: &str = "system:unauthenticated";
+const ANONYMOUS: &str = "system:anonymous";
+const SERVICE_ACCOUNTS: &str = "system:serviceaccounts";
+/// What the names of service accounts begin with, as users.
+const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 
 const EXTRA_SPACE: &str =
     "the provided Authorization header contains extra space before the bearer token, and is ignored";
 
 /// Who sent a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct User {
     pub(crate) name: String,
+    /// Empty: none.
+    pub(crate) uid: String,
     pub(crate) groups: Vec<String>,
+    pub(crate) extra: BTreeMap<String, Vec<String>>,
+}
+
+/// Whose a token is, and for whom it was meant.
+#[derive(Clone, Debug)]
+pub(crate) struct Identity {
+    pub(crate) user: Arc<User>,
+    /// Those of the token that were asked for.
+    pub(crate) audiences: Vec<String>,
 }
 
 /// Decides who sent a request.
-#[derive(Clone)]
 pub(crate) struct Authenticator {
     /// None: no token is right, and only in-process callers are more than anonymous.
     token: Option<Arc<str>>,
     admin: Arc<User>,
     anonymous: Arc<User>,
+    issuer: Issuer,
 }
 
 impl fmt::Debug for Authenticator {
@@ -46,13 +68,15 @@ impl fmt::Debug for Authenticator {
 
 impl Authenticator {
     pub(crate) fn new(token: Option<Arc<str>>) -> Self {
-        let user = |name: &str, groups: &[&str]| {
-            Arc::new(User { name: name.to_owned(), groups: groups.iter().copied().map(str::to_owned).collect() })
+        let user = |name: &str, uid: &str, groups: &[&str]| {
+            let groups = groups.iter().copied().map(str::to_owned).collect();
+            Arc::new(User { name: name.to_owned(), uid: uid.to_owned(), groups, ..User::default() })
         };
         Self {
             token,
-            admin: user("admin", &[MASTERS, "system:authenticated"]),
-            anonymous: user("system:anonymous", &["system:unauthenticated"]),
+            admin: user("admin", "admin", &[MASTERS, AUTHENTICATED]),
+            anonymous: user(ANONYMOUS, "", &[UNAUTHENTICATED]),
+            issuer: Issuer::default(),
         }
     }
 
@@ -61,59 +85,101 @@ impl Authenticator {
         self.admin.clone()
     }
 
+    /// What issues tokens to service accounts.
+    pub(crate) fn issuer(&self) -> &Issuer {
+        &self.issuer
+    }
+
     /// Whoever the credentials in the headers belong to.
-    pub(crate) fn authenticate(&self, headers: &HeaderMap, warnings: &Warnings) -> Result<Arc<User>, Status> {
-        let header = headers.get(AUTHORIZATION).map_or(&b""[..], |value| value.as_bytes().trim_ascii());
-        let mut parts = header.splitn(3, |byte| *byte == b' ');
-        let scheme = parts.next().unwrap_or_default();
-        let (Some(sent), rest) = (parts.next(), parts.next()) else { return Ok(self.anonymous.clone()) };
-        if !scheme.eq_ignore_ascii_case(b"bearer") {
-            return Ok(self.anonymous.clone());
+    pub(crate) async fn authenticate(
+        &self,
+        server: &Inner,
+        headers: &HeaderMap,
+        warnings: &Warnings,
+    ) -> Result<Arc<User>, Status> {
+        let Some(token) = bearer(headers, warnings) else { return Ok(self.anonymous.clone()) };
+        match self.identify(server, token, &[AUDIENCE.to_owned()]).await {
+            Ok(identity) => Ok(identity.user),
+            Err(TokenError::Unavailable(status)) => Err(status),
+            Err(_) => Err(Status::unauthorized()),
         }
-        if sent.is_empty() {
-            if rest.is_some() {
-                warnings.add(EXTRA_SPACE);
+    }
+
+    /// Whose a token is. `audiences`: whom it has to be meant for, one of them at least.
+    pub(crate) async fn identify(
+        &self,
+        server: &Inner,
+        sent: &[u8],
+        audiences: &[String],
+    ) -> Result<Identity, TokenError> {
+        if self.token.as_ref().is_some_and(|token| same(token.as_bytes(), sent)) {
+            let own: Vec<String> = audiences.iter().filter(|audience| *audience == AUDIENCE).cloned().collect();
+            if own.is_empty() {
+                return Err(TokenError::Unknown);
             }
-            return Ok(self.anonymous.clone());
+            return Ok(Identity { user: self.admin.clone(), audiences: own });
         }
-        match &self.token {
-            Some(token) if same(token.as_bytes(), sent) => Ok(self.admin.clone()),
-            _ => Err(Status::unauthorized()),
-        }
+        let claims = self.issuer.verify(sent, audiences, server.clock().now())?;
+        let registry = server.registry().await.map_err(TokenError::Unavailable)?;
+        token::check_live(registry, &claims).await?;
+        Ok(claims.identity())
     }
 }
 
+/// The token that the headers hold, if they hold one.
+fn bearer<'h>(headers: &'h HeaderMap, warnings: &Warnings) -> Option<&'h [u8]> {
+    let header = headers.get(AUTHORIZATION).map_or(&b""[..], |value| value.as_bytes().trim_ascii());
+    let mut parts = header.splitn(3, |byte| *byte == b' ');
+    let scheme = parts.next().unwrap_or_default();
+    let (Some(sent), rest) = (parts.next(), parts.next()) else { return None };
+    if !scheme.eq_ignore_ascii_case(b"bearer") {
+        return None;
+    }
+    if sent.is_empty() {
+        if rest.is_some() {
+            warnings.add(EXTRA_SPACE);
+        }
+        return None;
+    }
+    Some(sent)
+}
+
 impl User {
-    /// Whether the user may do what the request asks.
-    pub(crate) fn authorize(&self, request: &RequestInfo) -> Result<(), Status> {
-        if self.groups.iter().any(|group| group == MASTERS) {
-            return Ok(());
+    /// A service account as a user.
+    fn service_account(namespace: &str, name: &str) -> Self {
+        Self {
+            name: format!("{SERVICE_ACCOUNT}{namespace}:{name}"),
+            groups: service_account_groups(namespace).into(),
+            ..Self::default()
         }
-        if request.resource.is_none() && request.verb == "get" && PUBLIC.contains(&request.path.as_str()) {
-            return Ok(());
-        }
-        Err(self.forbidden(request))
     }
 
-    fn forbidden(&self, request: &RequestInfo) -> Status {
-        let (user, verb) = (&self.name, &request.verb);
-        let Some(resource) = &request.resource else {
-            let message = format!("forbidden: User {user:?} cannot {verb} path {:?}", request.path);
-            return Status::failure(403, reason::FORBIDDEN, message).with_details(StatusDetails::default());
-        };
-        let what = match resource.subresource.as_str() {
-            "" => resource.resource.clone(),
-            subresource => format!("{}/{subresource}", resource.resource),
-        };
-        let whereabouts = match &resource.namespace {
-            Some(namespace) => format!("in the namespace {namespace:?}"),
-            None => "at the cluster scope".to_owned(),
-        };
-        let why =
-            format!("User {user:?} cannot {verb} resource {what:?} in API group {:?} {whereabouts}", resource.group);
-        let group_resource = GroupResource::new(resource.group.clone(), resource.resource.clone());
-        Status::forbidden(&group_resource, &resource.name, why)
+    /// Whether the user is a member of a group.
+    pub(crate) fn is_in(&self, group: &str) -> bool {
+        self.groups.iter().any(|own| own == group)
     }
+
+    /// The user as a `UserInfo`.
+    pub(crate) fn to_value(&self) -> Value {
+        let mut info = Map::new();
+        if !self.name.is_empty() {
+            info.insert("username".to_owned(), self.name.clone().into());
+        }
+        if !self.uid.is_empty() {
+            info.insert("uid".to_owned(), self.uid.clone().into());
+        }
+        if !self.groups.is_empty() {
+            info.insert("groups".to_owned(), self.groups.clone().into());
+        }
+        if !self.extra.is_empty() {
+            info.insert("extra".to_owned(), json!(self.extra));
+        }
+        Value::Object(info)
+    }
+}
+
+fn service_account_groups(namespace: &str) -> [String; 3] {
+    [SERVICE_ACCOUNTS.to_owned(), format!("{SERVICE_ACCOUNTS}:{namespace}"), AUTHENTICATED.to_owned()]
 }
 
 /// Compares without telling by its duration where the first difference is.
@@ -124,35 +190,36 @@ fn same(a: &[u8], b: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Server;
 
-    fn ask(header: &str) -> (Result<String, u16>, usize) {
+    async fn ask(token: Option<&str>, header: &str) -> (Result<String, u16>, usize) {
         let warnings = Warnings::default();
         let mut headers = HeaderMap::new();
         if !header.is_empty() {
             headers.insert(AUTHORIZATION, header.parse().unwrap());
         }
-        let user = Authenticator::new(Some("TOKEN".into())).authenticate(&headers, &warnings);
+        let builder = Server::builder();
+        let server = token.map_or_else(|| Server::builder(), |token| builder.token(token)).build();
+        let user = server.inner().authenticator().authenticate(server.inner(), &headers, &warnings).await;
         (user.map(|user| user.name.clone()).map_err(|status| status.code), warnings.headers().len())
     }
 
-    #[test]
-    fn the_token_is_admin_a_wrong_one_is_refused_and_none_is_anonymous() {
+    #[tokio::test]
+    async fn the_token_is_admin_a_wrong_one_is_refused_and_none_is_anonymous() {
         let admin = (Ok("admin".to_owned()), 0);
         let anonymous = (Ok("system:anonymous".to_owned()), 0);
-        assert_eq!(ask("Bearer TOKEN"), admin);
-        assert_eq!(ask("bearer TOKEN x"), admin);
-        assert_eq!(ask("Bearer WRONG"), (Err(401), 0));
-        assert_eq!(ask(""), anonymous);
-        assert_eq!(ask("Bearer"), anonymous);
-        assert_eq!(ask("Basic abc"), anonymous);
-        assert_eq!(ask("Bearer  TOKEN"), (Ok("system:anonymous".to_owned()), 1));
+        let token = Some("TOKEN");
+        assert_eq!(ask(token, "Bearer TOKEN").await, admin);
+        assert_eq!(ask(token, "bearer TOKEN x").await, admin);
+        assert_eq!(ask(token, "Bearer WRONG").await, (Err(401), 0));
+        assert_eq!(ask(token, "").await, anonymous);
+        assert_eq!(ask(token, "Bearer").await, anonymous);
+        assert_eq!(ask(token, "Basic abc").await, anonymous);
+        assert_eq!(ask(token, "Bearer  TOKEN").await, (Ok("system:anonymous".to_owned()), 1));
     }
 
-    #[test]
-    fn a_server_without_a_token_knows_no_right_one() {
-        let mut headers = HeaderMap::new();
-        headers.insert(AUTHORIZATION, "Bearer x".parse().unwrap());
-        let refused = Authenticator::new(None).authenticate(&headers, &Warnings::default()).unwrap_err();
-        assert_eq!(refused.code, 401);
+    #[tokio::test]
+    async fn a_server_without_a_token_knows_no_right_one() {
+        assert_eq!(ask(None, "Bearer x").await, (Err(401), 0));
     }
 }

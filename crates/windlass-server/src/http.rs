@@ -17,7 +17,7 @@ use tokio::sync::watch as signal;
 use windlass_api::Status;
 
 use crate::{
-    authn::User,
+    authn::{self, User},
     codec::go_quote,
     discovery,
     encoded::Style,
@@ -29,6 +29,7 @@ use crate::{
 
 mod body;
 mod delete_options;
+mod issuer;
 mod json;
 mod media;
 mod options;
@@ -42,11 +43,10 @@ mod watch;
 pub use self::body::Body;
 use self::{
     media::{Encoding, Endpoint, ErrorEncoding},
-    query::Query,
     read::ReadError,
     route::Unroutable,
 };
-pub(crate) use self::{read::RequestBody, respond::text, route::RequestInfo};
+pub(crate) use self::{query::Query, read::RequestBody, respond::text, route::RequestInfo};
 
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache, private");
@@ -85,6 +85,8 @@ pub(crate) struct Exchange {
     headers: HeaderMap,
     warnings: Warnings,
     stopping: Stopping,
+    /// Whoever the request is answered for; nobody until that is known.
+    user: Arc<User>,
 }
 
 /// Why a request is not answered as it would like to be.
@@ -165,7 +167,7 @@ pub(crate) async fn handle(server: Arc<Inner>, origin: Origin, request: http::Re
             return Err(Failure::Malformed);
         }
         let info = RequestInfo::new(&method, uri.path(), &query)?;
-        let exchange = Exchange {
+        let mut exchange = Exchange {
             method,
             info,
             query,
@@ -173,9 +175,11 @@ pub(crate) async fn handle(server: Arc<Inner>, origin: Origin, request: http::Re
             headers,
             warnings: warnings.clone(),
             stopping: origin.stopping.clone(),
+            user: Arc::default(),
         };
-        let user = authenticate(&server, origin.trust, &exchange).map_err(Failure::Unauthorized)?;
+        let user = authenticate(&server, origin.trust, &exchange).await.map_err(Failure::Unauthorized)?;
         user.authorize(&exchange.info).map_err(Failure::Unauthorized)?;
+        exchange.user = user;
         answer(&server, exchange, body).await
     };
     let mut response = match AssertUnwindSafe(answer).catch_unwind().await {
@@ -196,11 +200,13 @@ pub(crate) async fn handle(server: Arc<Inner>, origin: Origin, request: http::Re
     response
 }
 
-fn authenticate(server: &Inner, trust: Trust, exchange: &Exchange) -> Result<Arc<User>, Status> {
-    match trust {
-        Trust::Admin => Ok(server.authenticator().admin()),
-        Trust::Credentials => server.authenticator().authenticate(&exchange.headers, &exchange.warnings),
-    }
+async fn authenticate(server: &Inner, trust: Trust, exchange: &Exchange) -> Result<Arc<User>, Status> {
+    let authenticator = server.authenticator();
+    let user = match trust {
+        Trust::Admin => authenticator.admin(),
+        Trust::Credentials => authenticator.authenticate(server, &exchange.headers, &exchange.warnings).await?,
+    };
+    authn::impersonated(user, &exchange.info, &exchange.headers)
 }
 
 /// Answers a request of somebody who may ask.
@@ -217,9 +223,12 @@ async fn answer(server: &Arc<Inner>, exchange: Exchange, body: RequestBody) -> R
         media::accepts_only_json(&exchange.headers)?;
         return Ok(respond::document(StatusCode::OK, health::version(), Encoding::PrettyJson));
     }
+    if let Some(document) = issuer::document(server, path) {
+        return issuer::answer(&exchange, &document);
+    }
     let registry = server.registry().await?;
     if let Some(resource) = &exchange.info.resource {
-        return resource::answer(registry, &exchange, resource, body).await;
+        return resource::answer(server, registry, &exchange, resource, body).await;
     }
     let table = registry.resources();
     if matches!(path, "/" | "/index.html") {

@@ -3,7 +3,8 @@
 //! ```text
 //! server   a value: built, asked in process (a tower service) or put on a socket (TLS, HTTP/1.1 and 2)
 //!   └ http          a request becomes a verb of the registry, its result an answer: media types, tables, watches, errors
-//!       └ authn         who asks, and whether they may
+//!       └ authn, authz  who asks, and whether they may
+//!       └ reviews       the same, put as objects; tokens of service accounts
 //!       └ registry      what the verbs mean, for all kinds; strategies of kinds, admission
 //!           └ codec, patch  request bodies become ordered value trees, as the Go types would have it
 //!           └ encoded       an object is encoded once, when it is written
@@ -36,15 +37,18 @@ mod server;
 mod tls;
 
 mod authn;
+mod authz;
 mod health;
 mod http;
 mod warning;
 
 mod admission;
 mod bootstrap;
+mod connect;
 mod encoded;
 mod kinds;
 mod registry;
+mod reviews;
 
 mod apiextensions;
 

@@ -188,6 +188,11 @@ pub(crate) fn route_accepts(accept: &str, endpoint: Endpoint) -> Result<(), Stat
         Endpoint::Collection => &OFFERED_LISTS,
         Endpoint::Custom => return Ok(()),
     };
+    accepts_one_of(accept, offered)
+}
+
+/// Whether a client accepts one of the types that a route of its own offers.
+pub(super) fn accepts_one_of(accept: &str, offered: &[&str]) -> Result<(), Status> {
     if accepts_any(accept, offered) { Ok(()) } else { Err(not_acceptable_by_route(offered)) }
 }
 

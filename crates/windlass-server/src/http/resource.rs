@@ -18,11 +18,14 @@ use super::{
     watch,
 };
 use crate::{
+    connect::{Connection, Silence},
     encoded::Style,
     registry::{
         Answer, Body as ObjectBody, DeleteParams, GetParams, PatchType, Registry, ResourceInfo, Target, WriteParams,
         Written,
     },
+    reviews::{self, Asker},
+    server::Inner,
     table::IncludeObject,
 };
 
@@ -41,6 +44,7 @@ enum Operation {
 
 /// A request for a resource that exists, to do what the resource can do.
 struct Request<'r> {
+    server: &'r Inner,
     exchange: &'r Exchange,
     registry: &'r Registry,
     target: Target,
@@ -50,6 +54,7 @@ struct Request<'r> {
 
 /// Answers a request for a resource.
 pub(super) async fn answer(
+    server: &Inner,
     registry: &Registry,
     exchange: &Exchange,
     path: &ResourcePath,
@@ -61,6 +66,9 @@ pub(super) async fn answer(
         let known = path.group.is_empty() || table.iter().any(built_in);
         return Err(if known { Status::unknown_resource().into() } else { Failure::NotFound });
     };
+    if let Some(connection) = connection(path, resource) {
+        return connect(registry, exchange, path, resource, connection).await;
+    }
     let operation = operation(&exchange.method, path, resource)?;
     let namespace = if resource.is_namespaced() { path.namespace.clone() } else { None };
     let some = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
@@ -72,7 +80,7 @@ pub(super) async fn answer(
         (true, _) => Endpoint::Object,
     };
     exchange.warnings.extend(resource.deprecation.clone());
-    let request = Request { exchange, registry, target, endpoint };
+    let request = Request { server, exchange, registry, target, endpoint };
     match operation {
         Operation::Get => request.get().await,
         Operation::List => request.list().await,
@@ -83,6 +91,32 @@ pub(super) async fn answer(
         Operation::Delete => request.delete(body).await,
         Operation::DeleteCollection => request.delete_collection(body).await,
     }
+}
+
+/// What a path connects to, if it does.
+fn connection(path: &ResourcePath, resource: &ResourceInfo) -> Option<Connection> {
+    let whole = !path.legacy_watch && !resource.is_namespaced() == path.namespace.is_none();
+    let connection = Connection::of(&path.resource, &path.subresource);
+    let connection = connection.filter(|_| whole && path.group.is_empty() && is_built_in(resource))?;
+    let served = resource.subresource(&path.subresource).is_some();
+    (served && (path.rest.is_empty() || connection.is_proxy())).then_some(connection)
+}
+
+async fn connect(
+    registry: &Registry,
+    exchange: &Exchange,
+    path: &ResourcePath,
+    resource: &Arc<ResourceInfo>,
+    connection: Connection,
+) -> Result<Response<Body>, Failure> {
+    if !connection.takes(&exchange.method) {
+        return Err(Status::method_not_allowed().into());
+    }
+    let target = Target::object(resource, path.namespace.as_deref(), &path.name).subresource(&path.subresource);
+    let Silence = connection.connect(registry, &target, &exchange.query).await?;
+    let mut response = Response::new(Body::whole(Bytes::new()));
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    Ok(response)
 }
 
 fn is_built_in(resource: &ResourceInfo) -> bool {
@@ -107,6 +141,10 @@ fn operation(method: &Method, path: &ResourcePath, resource: &ResourceInfo) -> R
         let found = resource.subresource(&path.subresource).filter(|_| path.rest.is_empty() && !path.legacy_watch);
         &found.ok_or_else(missing)?.verbs
     };
+    // Of what is only created nothing has a path of its own.
+    if !path.name.is_empty() && path.subresource.is_empty() && *verbs == ["create"] {
+        return Err(missing());
+    }
     let reads = *method == Method::GET || (custom && *method == Method::HEAD);
     let collection = path.name.is_empty();
     let (operation, verb) = match *method {
@@ -181,7 +219,14 @@ impl Request<'_> {
         let showing = self.showing()?;
         let body = self.object(body).await?;
         let params = self.write_params(WriteOptions::parse(&self.exchange.query, "CreateOptions", self.user_agent())?);
-        let written = self.registry.create(&self.target, body, params).await?;
+        let written = if reviews::is_question(&self.target) {
+            let asker = Asker { server: self.server, registry: self.registry, user: &self.exchange.user };
+            reviews::answer(&asker, &self.target, &body, &params).await?
+        } else if self.target.resource.plural == "bindings" && self.target.resource.group.is_empty() {
+            self.registry.create_binding(&self.target, &body, &params).await?
+        } else {
+            self.registry.create(&self.target, body, params).await?
+        };
         self.written(&showing, written)
     }
 

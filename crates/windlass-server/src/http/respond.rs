@@ -312,7 +312,7 @@ pub(super) fn status(status: &Status, encoding: ErrorEncoding) -> Response<Body>
 /// A refusal before anything was looked at.
 pub(super) fn unauthorized(refusal: &Status, encoding: ErrorEncoding) -> Response<Body> {
     let mut response = status(refusal, encoding);
-    if response.status() == StatusCode::FORBIDDEN {
+    if response.status() != StatusCode::UNAUTHORIZED {
         response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, NO_SNIFF);
     }
     response

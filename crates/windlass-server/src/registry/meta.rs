@@ -43,7 +43,7 @@ pub(super) fn generate_name(prefix: &str, entropy: &Entropy) -> String {
 }
 
 /// Makes the namespace in the object that of the request.
-pub(super) fn settle_namespace(target: &Target, object: &mut Value) -> Result<(), Status> {
+pub(crate) fn settle_namespace(target: &Target, object: &mut Value) -> Result<(), Status> {
     let requested = target.namespace();
     let given = object.text(&["metadata", "namespace"]);
     if given == requested {

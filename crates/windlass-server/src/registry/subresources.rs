@@ -39,6 +39,26 @@ impl Registry {
         Ok(Written { answer: Answer::Status(status), created: true, warnings: decoded.warnings })
     }
 
+    /// Carries out a binding that came by itself, and names its pod.
+    pub(crate) async fn create_binding(
+        &self,
+        target: &Target,
+        body: &Body,
+        params: &WriteParams,
+    ) -> Result<Written, Status> {
+        let decoded = target.resource.shape.decode(body, params.field_validation)?;
+        let mut object = decoded.value;
+        super::meta::settle_namespace(target, &mut object)?;
+        let name = object.text(&["metadata", "name"]).to_owned();
+        if name.is_empty() {
+            return Err(Status::bad_request("Name parameter required."));
+        }
+        let table = self.resources();
+        let pods = table.get("", "v1", "pods").ok_or_else(Status::unknown_resource)?;
+        let pod = Target::object(pods, target.namespace.as_deref(), &name).subresource("binding");
+        self.create_subresource(&pod, "binding", &Body::Value(object), params).await
+    }
+
     /// Puts a pod on a node.
     async fn bind(&self, target: &Target, binding: &Value, params: &WriteParams) -> Result<(), Status> {
         let node = binding.text(&["target", "name"]);

@@ -1,0 +1,341 @@
+//! Tokens of service accounts: JSON web tokens that this server signs (ES256) and takes back.
+//!
+//! A token says whose it is, for whom it is meant, and until when; it can be bound to a pod, a node or a secret, and ends
+//! with that object or with its account, whichever is gone first. The key lives as long as the server and comes from the
+//! operating system, never from a seed.
+
+use std::sync::OnceLock;
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use jiff::Timestamp;
+use ring::{
+    rand::SystemRandom,
+    signature::{
+        ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _, UnparsedPublicKey,
+    },
+};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use windlass_api::Status;
+
+use super::{Identity, User};
+use crate::{
+    codec::go_quote,
+    registry::{Registry, Target, Tree},
+};
+
+/// Who issues the tokens.
+pub(super) const ISSUER: &str = "https://kubernetes.default.svc";
+/// Whom tokens are meant for that nobody else is named for: this server.
+pub(crate) const AUDIENCE: &str = ISSUER;
+
+/// What stands before the point of a P-256 key in its `SubjectPublicKeyInfo`.
+const SPKI_PREFIX: [u8; 26] = [
+    0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
+    0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
+];
+
+/// Issues and verifies tokens.
+#[derive(Default)]
+pub(crate) struct Issuer {
+    /// Made when the first token is.
+    key: OnceLock<Key>,
+}
+
+struct Key {
+    pair: EcdsaKeyPair,
+    id: String,
+}
+
+/// An object that a token is bound to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Bound {
+    /// `pod`, `node` or `secret`.
+    pub(crate) kind: &'static str,
+    pub(crate) name: String,
+    /// Empty: of a node that was not there.
+    pub(crate) uid: String,
+}
+
+/// What a token is to say, beside what all tokens say.
+#[derive(Clone, Debug)]
+pub(crate) struct Grant<'g> {
+    pub(crate) namespace: &'g str,
+    pub(crate) name: &'g str,
+    pub(crate) uid: &'g str,
+    pub(crate) bound: &'g [Bound],
+    pub(crate) audiences: &'g [String],
+    /// In seconds, as is `warn_after`.
+    pub(crate) lifetime: i64,
+    pub(crate) warn_after: Option<i64>,
+    /// Of the token itself.
+    pub(crate) id: &'g str,
+}
+
+/// A token that was signed here and is meant for whoever asked.
+#[derive(Clone, Debug)]
+pub(super) struct Claims {
+    namespace: String,
+    name: String,
+    uid: String,
+    id: String,
+    bound: Vec<Bound>,
+    audiences: Vec<String>,
+}
+
+/// Why a token is no good, in the words of the real server.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TokenError {
+    /// Nobody knows it.
+    #[error("invalid bearer token")]
+    Unknown,
+    /// It is one of ours, and not good.
+    #[error("[invalid bearer token, {0}]")]
+    Invalid(String),
+    /// It could not be decided.
+    #[error("the server could not look up the account of a token")]
+    Unavailable(#[source] Status),
+}
+
+const KINDS: [(&str, &str); 3] = [("pod", "pods"), ("secret", "secrets"), ("node", "nodes")];
+
+impl Issuer {
+    /// Issues a token.
+    pub(crate) fn issue(&self, grant: &Grant<'_>, now: Timestamp) -> Result<String, Status> {
+        let key = self.key();
+        let now = now.as_second();
+        let mut private = json!({"namespace": grant.namespace});
+        let mut bound: Vec<&Bound> = grant.bound.iter().collect();
+        bound.sort_by_key(|bound| bound.kind);
+        for bound in bound {
+            private[bound.kind] = bound.claim();
+        }
+        private["serviceaccount"] = json!({"name": grant.name, "uid": grant.uid});
+        if let Some(after) = grant.warn_after {
+            private["warnafter"] = (now + after).into();
+        }
+        let claims = json!({
+            "aud": grant.audiences,
+            "exp": now + grant.lifetime,
+            "iat": now,
+            "iss": ISSUER,
+            "jti": grant.id,
+            "kubernetes.io": private,
+            "nbf": now,
+            "sub": format!("{}{}:{}", super::SERVICE_ACCOUNT, grant.namespace, grant.name),
+        });
+        let header = json!({"alg": "ES256", "kid": key.id});
+        let encode = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+        let text = format!("{}.{}", encode(&header), encode(&claims));
+        let signature = key.pair.sign(&SystemRandom::new(), text.as_bytes());
+        let signature = signature.map_err(|_| Status::internal("failed to generate token: no randomness"))?;
+        Ok(format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature)))
+    }
+
+    /// Reads a token that this server has issued to be shown to one of `audiences`, and that is valid now. Whether its
+    /// account is still there is for [`check_live`] to say.
+    pub(super) fn verify(&self, token: &[u8], audiences: &[String], now: Timestamp) -> Result<Claims, TokenError> {
+        let invalid = |why: &str| TokenError::Invalid(why.to_owned());
+        let token = std::str::from_utf8(token).map_err(|_| TokenError::Unknown)?;
+        let (text, signature) = token.rsplit_once('.').ok_or(TokenError::Unknown)?;
+        let (_, payload) = text.split_once('.').ok_or(TokenError::Unknown)?;
+        let payload = URL_SAFE_NO_PAD.decode(payload).map_err(|_| TokenError::Unknown)?;
+        let claims: Value = serde_json::from_slice(&payload).map_err(|_| TokenError::Unknown)?;
+        if claims.text(&["iss"]) != ISSUER {
+            return Err(TokenError::Unknown);
+        }
+        let public = UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, self.key().pair.public_key());
+        let signature = URL_SAFE_NO_PAD.decode(signature).unwrap_or_default();
+        if public.verify(text.as_bytes(), &signature).is_err() {
+            return Err(invalid("go-jose/go-jose: error in cryptographic primitive"));
+        }
+        let meant_for: Vec<String> =
+            claims.items(&["aud"]).iter().filter_map(Value::as_str).map(str::to_owned).collect();
+        let shared: Vec<String> = audiences.iter().filter(|audience| meant_for.contains(audience)).cloned().collect();
+        if shared.is_empty() {
+            let list = |items: &[String]| items.iter().map(|item| go_quote(item)).collect::<Vec<_>>().join(" ");
+            let (meant_for, asked) = (list(&meant_for), list(audiences));
+            return Err(TokenError::Invalid(format!(
+                "token audiences [{meant_for}] is invalid for the target audiences [{asked}]"
+            )));
+        }
+        // Clocks of several servers differ.
+        const LEEWAY: i64 = 60;
+        let now = now.as_second();
+        if claims.int(&["exp"]).is_none_or(|end| now > end.saturating_add(LEEWAY)) {
+            return Err(invalid("service account token has expired"));
+        }
+        if claims.int(&["nbf"]).is_none_or(|start| now < start.saturating_sub(LEEWAY)) {
+            return Err(invalid("service account token is not valid yet"));
+        }
+        let own = &claims["kubernetes.io"];
+        let reference = |kind: &'static str| {
+            own.get(kind).map(|value| Bound {
+                kind,
+                name: value.text(&["name"]).to_owned(),
+                uid: value.text(&["uid"]).to_owned(),
+            })
+        };
+        Ok(Claims {
+            namespace: own.text(&["namespace"]).to_owned(),
+            name: own.text(&["serviceaccount", "name"]).to_owned(),
+            uid: own.text(&["serviceaccount", "uid"]).to_owned(),
+            id: claims.text(&["jti"]).to_owned(),
+            bound: KINDS.iter().filter_map(|(kind, _)| reference(kind)).collect(),
+            audiences: shared,
+        })
+    }
+
+    /// The answer to `/.well-known/openid-configuration`. `address`: `host:port` of this server.
+    pub(crate) fn configuration(&self, address: &str) -> Value {
+        json!({
+            "issuer": ISSUER,
+            "jwks_uri": format!("https://{address}/openid/v1/jwks"),
+            "response_types_supported": ["id_token"],
+            "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": ["ES256"],
+        })
+    }
+
+    /// The answer to `/openid/v1/jwks`: the public key.
+    pub(crate) fn key_set(&self) -> Value {
+        let key = self.key();
+        // An uncompressed point: a tag and two numbers of 32 bytes.
+        let point = key.pair.public_key().as_ref();
+        let number = |range| URL_SAFE_NO_PAD.encode(point.get::<std::ops::Range<usize>>(range).unwrap_or_default());
+        json!({"keys": [{
+            "use": "sig", "kty": "EC", "kid": key.id, "crv": "P-256", "alg": "ES256",
+            "x": number(1..33), "y": number(33..65),
+        }]})
+    }
+
+    fn key(&self) -> &Key {
+        self.key.get_or_init(|| {
+            let random = SystemRandom::new();
+            let pair = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random)
+                .ok()
+                .and_then(|pkcs8| {
+                    EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8.as_ref(), &random).ok()
+                })
+                .expect("the operating system has randomness, and a key that was just made is one");
+            let mut digest = Sha256::new();
+            digest.update(SPKI_PREFIX);
+            digest.update(pair.public_key().as_ref());
+            Key { id: URL_SAFE_NO_PAD.encode(digest.finalize()), pair }
+        })
+    }
+}
+
+/// Whether the account of a token, and what it is bound to, are still there.
+pub(super) async fn check_live(registry: &Registry, claims: &Claims) -> Result<(), TokenError> {
+    let found = uid_of(registry, "serviceaccounts", Some(&claims.namespace), &claims.name).await?;
+    match found.as_deref() {
+        None => {
+            let gone = format!("service account {}/{} has been deleted", claims.namespace, claims.name);
+            return Err(TokenError::Invalid(gone));
+        }
+        Some(uid) if uid != claims.uid => {
+            let other = format!("service account UID ({uid}) does not match claim ({})", claims.uid);
+            return Err(TokenError::Invalid(other));
+        }
+        Some(_) => {}
+    }
+    let has_pod = claims.bound.iter().any(|bound| bound.kind == "pod");
+    for bound in &claims.bound {
+        // The node of a pod is only told.
+        if bound.kind == "node" && has_pod {
+            continue;
+        }
+        let Some((_, plural)) = KINDS.iter().find(|(kind, _)| *kind == bound.kind) else { continue };
+        let namespace = (bound.kind != "node").then_some(claims.namespace.as_str());
+        match uid_of(registry, plural, namespace, &bound.name).await? {
+            Some(uid) if uid == bound.uid => {}
+            Some(uid) => {
+                let (kind, claimed) = (bound.kind, &bound.uid);
+                let other = format!("{kind} UID ({uid}) does not match service account {kind} ref claim ({claimed})");
+                return Err(TokenError::Invalid(other));
+            }
+            None => return Err(TokenError::Invalid("service account token has been invalidated".to_owned())),
+        }
+    }
+    Ok(())
+}
+
+async fn uid_of(
+    registry: &Registry,
+    plural: &str,
+    namespace: Option<&str>,
+    name: &str,
+) -> Result<Option<String>, TokenError> {
+    let table = registry.resources();
+    let Some(resource) = table.get("", "v1", plural) else { return Ok(None) };
+    let target = Target::object(resource, namespace, name);
+    let item = registry.peek(&target).await.map_err(TokenError::Unavailable)?;
+    Ok(item.map(|item| item.value().text(&["metadata", "uid"]).to_owned()))
+}
+
+impl Bound {
+    fn claim(&self) -> Value {
+        if self.uid.is_empty() { json!({"name": self.name}) } else { json!({"name": self.name, "uid": self.uid}) }
+    }
+}
+
+impl Claims {
+    /// Whose the token is.
+    pub(super) fn identity(self) -> Identity {
+        let mut user = User::service_account(&self.namespace, &self.name);
+        user.uid = self.uid;
+        let mut tell = |what: &str, value: String| {
+            user.extra.insert(format!("authentication.kubernetes.io/{what}"), vec![value]);
+        };
+        if !self.id.is_empty() {
+            tell("credential-id", format!("JTI={}", self.id));
+        }
+        for bound in self.bound.into_iter().filter(|bound| bound.kind != "secret") {
+            tell(&format!("{}-name", bound.kind), bound.name);
+            if !bound.uid.is_empty() {
+                tell(&format!("{}-uid", bound.kind), bound.uid);
+            }
+        }
+        Identity { user: user.into(), audiences: self.audiences }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grant(audiences: &[String]) -> Grant<'_> {
+        Grant {
+            namespace: "ns",
+            name: "robot",
+            uid: "u",
+            bound: &[],
+            audiences,
+            lifetime: 600,
+            warn_after: None,
+            id: "t",
+        }
+    }
+
+    #[test]
+    fn a_token_is_good_until_it_ends_and_for_whom_it_is_meant() {
+        let issuer = Issuer::default();
+        let now = Timestamp::from_second(1_000_000).unwrap();
+        let later = |seconds: i64| Timestamp::from_second(1_000_000 + seconds).unwrap();
+        let own = [AUDIENCE.to_owned()];
+        let token = issuer.issue(&grant(&own), now).unwrap();
+        let claims = issuer.verify(token.as_bytes(), &own, later(599)).unwrap();
+        assert_eq!(claims.identity().user.name, "system:serviceaccount:ns:robot");
+
+        let fails = |token: &str, audience: &str, now| {
+            issuer.verify(token.as_bytes(), &[audience.to_owned()], now).unwrap_err().to_string()
+        };
+        assert!(fails(&token, AUDIENCE, later(700)).contains("has expired"));
+        assert!(fails(&token, AUDIENCE, later(-100)).contains("not valid yet"));
+        assert!(fails(&token, "vault", now).contains("target audiences [\"vault\"]"));
+        let forged = Issuer::default().issue(&grant(&own), now).unwrap();
+        assert!(fails(&forged, AUDIENCE, now).contains("cryptographic"));
+        assert_eq!(fails("abc", AUDIENCE, now), "invalid bearer token");
+    }
+}

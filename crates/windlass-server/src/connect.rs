@@ -1,0 +1,274 @@
+//! What needs somebody else to answer: the kubelet of a pod's node, a pod, the endpoints of a service.
+//!
+//! This server does not connect to any of them. It answers as the real server does when there is nobody to connect to: it
+//! checks what is asked for as far as objects tell, says that a pod has no node, that a node has no address, that a service
+//! has no endpoints, and, where there is an address, that it could not be reached.
+
+use http::Method;
+use serde_json::Value;
+use windlass_api::{GroupKind, GroupResource, Status, reason};
+
+use crate::{
+    http::Query,
+    registry::{Errors, Item, ListParams, Path, Registry, Target, Tree},
+};
+
+/// What a real server would connect to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Connection {
+    Log,
+    /// Commands in containers, and their streams.
+    Container,
+    Ports,
+    PodProxy,
+    NodeProxy,
+    ServiceProxy,
+}
+
+/// Nothing to say, and no failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Silence;
+
+impl Connection {
+    /// What the subresource of a resource of the core group connects to.
+    pub(crate) fn of(plural: &str, subresource: &str) -> Option<Self> {
+        Some(match (plural, subresource) {
+            ("pods", "log") => Self::Log,
+            ("pods", "exec" | "attach") => Self::Container,
+            ("pods", "portforward") => Self::Ports,
+            ("pods", "proxy") => Self::PodProxy,
+            ("nodes", "proxy") => Self::NodeProxy,
+            ("services", "proxy") => Self::ServiceProxy,
+            _ => return None,
+        })
+    }
+
+    /// Whether requests are passed on as they are: with any method, for any path behind.
+    pub(crate) fn is_proxy(self) -> bool {
+        matches!(self, Self::PodProxy | Self::NodeProxy | Self::ServiceProxy)
+    }
+
+    /// Whether a method can connect; of proxies any can.
+    pub(crate) fn takes(self, method: &Method) -> bool {
+        match self {
+            Self::Log => method == Method::GET,
+            Self::Container | Self::Ports => method == Method::GET || method == Method::POST,
+            Self::PodProxy | Self::NodeProxy | Self::ServiceProxy => true,
+        }
+    }
+
+    /// Connects, which fails sooner or later. A pod that has no node yet has an empty log.
+    pub(crate) async fn connect(self, registry: &Registry, target: &Target, query: &Query) -> Result<Silence, Status> {
+        let name = target.name.as_deref().unwrap_or_default();
+        match self {
+            Self::Log => {
+                validate_log_options(name, query)?;
+                let pod = object(registry, target, name).await?;
+                check_container(&pod, query.get("container").unwrap_or_default())?;
+                match pod.text(&["spec", "nodeName"]) {
+                    "" => Ok(Silence),
+                    node => Err(unreachable_node(registry, node, "pods").await),
+                }
+            }
+            Self::Container => {
+                let pod = object(registry, target, name).await?;
+                check_container(&pod, query.get("container").unwrap_or_default())?;
+                Err(on_node_of(registry, &pod).await)
+            }
+            Self::Ports => Err(on_node_of(registry, &object(registry, target, name).await?).await),
+            Self::PodProxy => {
+                let (scheme, name, port) =
+                    parts(name).ok_or_else(|| Status::bad_request(format!("invalid pod request {name:?}")))?;
+                tracing::trace!(scheme, name, "a request for a pod");
+                let pod = object(registry, target, name).await?;
+                let port = if port.is_empty() { first_port(&pod).unwrap_or_default() } else { port.to_owned() };
+                Err(match pod.text(&["status", "podIP"]) {
+                    "" => Status::bad_request("address not allowed"),
+                    address => unreachable_address(address, &port),
+                })
+            }
+            Self::NodeProxy => {
+                let (_, name, _) =
+                    parts(name).ok_or_else(|| Status::bad_request(format!("invalid node request {name:?}")))?;
+                Err(unreachable_node(registry, name, "nodes").await)
+            }
+            Self::ServiceProxy => Err(service(registry, target, name).await?),
+        }
+    }
+}
+
+/// Why a pod's node cannot be asked.
+async fn on_node_of(registry: &Registry, pod: &Value) -> Status {
+    match pod.text(&["spec", "nodeName"]) {
+        "" => {
+            let name = pod.text(&["metadata", "name"]);
+            Status::bad_request(format!("pod {name} does not have a host assigned"))
+        }
+        node => unreachable_node(registry, node, "pods").await,
+    }
+}
+
+/// Why a node cannot be asked. `asked`: the resource that the request is about, by which the real server calls a node that
+/// is not there.
+async fn unreachable_node(registry: &Registry, name: &str, asked: &str) -> Status {
+    let table = registry.resources();
+    let Some(nodes) = table.get("", "v1", "nodes") else { return Status::unknown_resource() };
+    let node = match registry.peek(&Target::object(nodes, None, name)).await {
+        Ok(Some(node)) => node.value(),
+        Ok(None) => return Status::not_found(&GroupResource::new("", asked.to_owned()), name),
+        Err(status) => return status,
+    };
+    const PREFERRED: [&str; 5] = ["Hostname", "InternalDNS", "InternalIP", "ExternalDNS", "ExternalIP"];
+    let addresses = node.items(&["status", "addresses"]);
+    let of_kind = |kind: &&str| addresses.iter().find(|address| address.text(&["type"]) == *kind);
+    match PREFERRED.iter().find_map(of_kind) {
+        None => {
+            let known: Vec<String> = addresses
+                .iter()
+                .map(|address| format!("{{{} {}}}", address.text(&["type"]), address.text(&["address"])))
+                .collect();
+            let text = format!("no preferred addresses found; known addresses: [{}]", known.join(" "));
+            Status::unclassified(text)
+        }
+        Some(address) => {
+            let port = node.int(&["status", "daemonEndpoints", "kubeletEndpoint", "Port"]).unwrap_or(10250);
+            let address = address.text(&["address"]);
+            Status::unclassified(format!(
+                "error dialing backend: {address}:{port}: this server does not connect to kubelets"
+            ))
+        }
+    }
+}
+
+fn unreachable_address(address: &str, port: &str) -> Status {
+    unavailable(format!("error trying to reach service: {address}:{port}: this server does not connect to pods"))
+}
+
+fn unavailable(why: String) -> Status {
+    Status::failure(503, reason::SERVICE_UNAVAILABLE, why)
+}
+
+/// Why a service cannot be asked.
+async fn service(registry: &Registry, target: &Target, id: &str) -> Result<Status, Status> {
+    let (_, name, port) =
+        parts(id).ok_or_else(|| Status::bad_request(format!("invalid service request {id:?}")))?;
+    let mut port_name = port.to_owned();
+    if let Ok(number) = port.parse::<i64>() {
+        let service = object(registry, target, name).await?;
+        let ports = service.items(&["spec", "ports"]);
+        match ports.iter().find(|port| port.int(&["port"]) == Some(number)) {
+            Some(port) => port_name = port.text(&["name"]).to_owned(),
+            None => return Err(unavailable(format!("no service port {number} found for service {name:?}"))),
+        }
+    }
+    let table = registry.resources();
+    let slices = table.get("discovery.k8s.io", "v1", "endpointslices").ok_or_else(Status::unknown_resource)?;
+    let params = ListParams { labels: Some(format!("kubernetes.io/service-name={name}")), ..ListParams::default() };
+    let slices = registry.list(&Target::collection(slices, target.namespace.as_deref()), params).await?;
+    if slices.items.is_empty() {
+        return Err(Status::not_found(&target.resource.group_resource(), name));
+    }
+    for slice in slices.items.iter().map(Item::value) {
+        let named = |port: &&Value| port_name.is_empty() || port.text(&["name"]) == port_name;
+        let Some(port) = slice.items(&["ports"]).iter().find(named) else { continue };
+        let ready = |endpoint: &&Value| {
+            endpoint.at(&["conditions", "ready"]).and_then(Value::as_bool).unwrap_or(true)
+        };
+        let address = slice.items(&["endpoints"]).iter().filter(ready).find_map(|endpoint| {
+            endpoint.items(&["addresses"]).first().and_then(Value::as_str).map(str::to_owned)
+        });
+        if let Some(address) = address {
+            let port = port.int(&["port"]).unwrap_or_default().to_string();
+            return Ok(unreachable_address(&address, &port));
+        }
+    }
+    Err(unavailable(format!("no endpoints available for service {name:?}")))
+}
+
+/// The object that a request is about.
+async fn object(registry: &Registry, target: &Target, name: &str) -> Result<Value, Status> {
+    let target = Target { name: Some(name.to_owned()), subresource: None, ..target.clone() };
+    let item = registry.peek(&target).await?;
+    Ok(item.ok_or_else(|| Status::not_found(&target.resource.group_resource(), name))?.value())
+}
+
+/// `scheme:name:port`, of which the name alone is enough.
+fn parts(id: &str) -> Option<(&str, &str, &str)> {
+    let all: Vec<&str> = id.split(':').collect();
+    let (scheme, name, port) = match all[..] {
+        [name] => ("", name, ""),
+        [name, port] => ("", name, port),
+        [scheme, name, port] => (scheme, name, port),
+        _ => return None,
+    };
+    (matches!(scheme, "" | "http" | "https") && !name.is_empty()).then_some((scheme, name, port))
+}
+
+fn first_port(pod: &Value) -> Option<String> {
+    let mut ports = pod.items(&["spec", "containers"]).iter().flat_map(|container| container.items(&["ports"]));
+    ports.next().and_then(|port| port.int(&["containerPort"])).map(|port| port.to_string())
+}
+
+/// The container must be one of the pod's; a pod with a single one needs no name.
+fn check_container(pod: &Value, name: &str) -> Result<(), Status> {
+    const KINDS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
+    let names = |kind: &str| -> Vec<&str> {
+        pod.items(&["spec", kind]).iter().map(|container| container.text(&["name"])).collect()
+    };
+    let pod_name = pod.text(&["metadata", "name"]);
+    if !name.is_empty() {
+        if KINDS.iter().any(|kind| names(kind).contains(&name)) {
+            return Ok(());
+        }
+        return Err(Status::bad_request(format!("container {name} is not valid for pod {pod_name}")));
+    }
+    let [containers, init, _] = KINDS.map(names);
+    if containers.len() == 1 {
+        return Ok(());
+    }
+    let mut text = format!("a container name must be specified for pod {pod_name}");
+    if !containers.is_empty() {
+        text += &format!(", choose one of: [{}]", containers.join(" "));
+        if !init.is_empty() {
+            text += &format!(" or one of the init containers: [{}]", init.join(" "));
+        }
+    }
+    Err(Status::bad_request(text))
+}
+
+fn validate_log_options(name: &str, query: &Query) -> Result<(), Status> {
+    let tail = query.integer("tailLines")?;
+    let since = query.integer("sinceSeconds")?;
+    let limit = query.integer("limitBytes")?;
+    let mut errors = Errors::default();
+    if let Some(tail) = tail.filter(|tail| *tail < 0) {
+        errors.invalid(&Path::new("tailLines"), &tail, "must be greater than or equal to 0");
+    }
+    if let Some(limit) = limit.filter(|limit| *limit < 1) {
+        errors.invalid(&Path::new("limitBytes"), &limit, "must be greater than 0");
+    }
+    match (since, query.text("sinceTime")) {
+        (Some(_), Some(_)) => {
+            errors.forbidden(&Path::new(""), "at most one of `sinceTime` or `sinceSeconds` may be specified");
+        }
+        (Some(since), None) if since < 1 => {
+            errors.invalid(&Path::new("sinceSeconds"), &since, "must be greater than 0");
+        }
+        _ => {}
+    }
+    errors.check(&GroupKind::new("", "PodLogOptions"), name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_may_bring_a_scheme_and_a_port() {
+        assert_eq!(parts("web"), Some(("", "web", "")));
+        assert_eq!(parts("web:http"), Some(("", "web", "http")));
+        assert_eq!(parts("https:web:443"), Some(("https", "web", "443")));
+        assert_eq!(parts("ftp:web:21"), None);
+        assert_eq!(parts("a:b:c:d"), None);
+    }
+}

@@ -1,0 +1,43 @@
+//! What whoever is shown a token needs to check it: the issuer and its key, as OpenID Connect has it.
+
+use http::{HeaderValue, Response, StatusCode, header};
+use serde_json::Value;
+
+use super::{Body, Exchange, Failure, json, media, respond};
+use crate::server::Inner;
+
+/// How long the documents may be kept.
+const CACHE_CONTROL: HeaderValue = HeaderValue::from_static("public, max-age=3600");
+
+/// A document about the issuer.
+pub(super) struct IssuerDocument {
+    content: Value,
+    media_type: &'static str,
+}
+
+/// The document at a path, if there is one.
+pub(super) fn document(server: &Inner, path: &str) -> Option<IssuerDocument> {
+    let issuer = server.authenticator().issuer();
+    match path {
+        "/.well-known/openid-configuration" | "/.well-known/openid-configuration/" => Some(IssuerDocument {
+            content: issuer.configuration(&server.address().to_string()),
+            media_type: "application/json",
+        }),
+        "/openid/v1/jwks" | "/openid/v1/jwks/" => {
+            Some(IssuerDocument { content: issuer.key_set(), media_type: "application/jwk-set+json" })
+        }
+        _ => None,
+    }
+}
+
+/// Answers with it.
+pub(super) fn answer(exchange: &Exchange, document: &IssuerDocument) -> Result<Response<Body>, Failure> {
+    exchange.only_get()?;
+    let media_type = document.media_type;
+    let accept = exchange.header(header::ACCEPT).unwrap_or_default();
+    media::accepts_one_of(accept, &[media_type])?;
+    let body = Body::whole(json::encode(&document.content));
+    let mut response = respond::respond(StatusCode::OK, HeaderValue::from_static(media_type), body);
+    response.headers_mut().insert(header::CACHE_CONTROL, CACHE_CONTROL);
+    Ok(response)
+}

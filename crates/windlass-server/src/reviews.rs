@@ -1,0 +1,114 @@
+//! Questions that are put as objects: reviews, which are answered and not stored, and requests for tokens.
+//!
+//! They come in through the same door as other objects (any encoding, strict or not), have a status filled in and are sent
+//! back with 201. Nothing of them is kept.
+
+mod access;
+mod identity;
+mod tokens;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use serde_json::Value;
+use windlass_api::{GroupKind, Status};
+
+use crate::{
+    authn::User,
+    codec,
+    encoded::Encoded,
+    registry::{
+        Answer, Body, Errors, Item, Registry, Shape, Target, WriteParams, Written, metadata_mut, settle_namespace,
+    },
+    server::Inner,
+    storage::Revision,
+};
+
+/// Who asks, and whom.
+pub(crate) struct Asker<'a> {
+    pub(crate) server: &'a Inner,
+    pub(crate) registry: &'a Registry,
+    pub(crate) user: &'a Arc<User>,
+}
+
+/// One question: the object as it came, in normal form, and what its path says.
+struct Question<'a> {
+    asker: &'a Asker<'a>,
+    target: &'a Target,
+    object: Value,
+    params: &'a WriteParams,
+}
+
+/// Fills in the answer.
+type Answerer = for<'a> fn(Question<'a>) -> BoxFuture<'a, Result<Value, Status>>;
+
+/// Who answers what is created here, if it is a question.
+fn answerer(target: &Target) -> Option<(Answerer, &'static str)> {
+    let resource = &target.resource;
+    let subresource = target.subresource.as_deref().unwrap_or_default();
+    Some(match (resource.group.as_str(), resource.plural.as_str(), subresource) {
+        ("authentication.k8s.io", "selfsubjectreviews", "") => {
+            (|question| Box::pin(async { Ok(identity::who_am_i(question)) }), "")
+        }
+        ("authentication.k8s.io", "tokenreviews", "") => (|question| Box::pin(identity::whose_token(question)), ""),
+        ("authorization.k8s.io", "selfsubjectaccessreviews", "") => {
+            (|question| Box::pin(async { access::may_i(question) }), "")
+        }
+        ("authorization.k8s.io", "subjectaccessreviews", "") => {
+            (|question| Box::pin(async { access::may_they(question) }), "")
+        }
+        ("authorization.k8s.io", "localsubjectaccessreviews", "") => {
+            (|question| Box::pin(async { access::may_they_here(question) }), "")
+        }
+        ("authorization.k8s.io", "selfsubjectrulesreviews", "") => {
+            (|question| Box::pin(async { access::what_may_i(question) }), "")
+        }
+        ("", "serviceaccounts", "token") => (|question| Box::pin(tokens::request(question)), "TokenRequest"),
+        _ => return None,
+    })
+}
+
+/// Whether what is created here is a question.
+pub(crate) fn is_question(target: &Target) -> bool {
+    answerer(target).is_some()
+}
+
+/// Answers a question.
+pub(crate) async fn answer(
+    asker: &Asker<'_>,
+    target: &Target,
+    body: &Body,
+    params: &WriteParams,
+) -> Result<Written, Status> {
+    let Some((answerer, kind)) = answerer(target) else { return Err(Status::unknown_resource()) };
+    let shape = match kind {
+        "" => target.resource.shape.clone(),
+        kind => {
+            let plan = codec::plan("authentication.k8s.io", "v1", kind).ok_or_else(Status::unknown_resource)?;
+            Shape::BuiltIn(plan)
+        }
+    };
+    let decoded = shape.decode(body, params.field_validation)?;
+    params.warnings.extend(decoded.warnings.clone());
+    let mut object = decoded.value;
+    settle_namespace(target, &mut object)?;
+    let metadata = metadata_mut(&mut object);
+    for key in ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields"] {
+        metadata.shift_remove(key);
+    }
+    if target.subresource.is_none() {
+        metadata.shift_remove("uid");
+    }
+    let answered = answerer(Question { asker, target, object, params }).await?;
+    let answered = shape.normalise(answered, windlass_api::FieldValidation::Ignore)?.value;
+    let item = Item { encoded: Encoded::new(&answered, shape.style()), revision: Revision(0) };
+    Ok(Written { answer: Answer::Object(item), created: true, warnings: decoded.warnings })
+}
+
+/// Fails if there is a complaint about a review, which the real server says without its kind.
+fn check(errors: Errors) -> Result<(), Status> {
+    errors.check(&GroupKind::new("authorization.k8s.io", ""), "")
+}

@@ -1,0 +1,44 @@
+//! Who am I, and whose is this token.
+
+use serde_json::{Value, json};
+use windlass_api::{Status, format_time};
+
+use super::Question;
+use crate::{
+    authn::{AUDIENCE, TokenError},
+    registry::{Tree, as_object},
+};
+
+/// A `SelfSubjectReview`. Nothing of what was sent comes back.
+pub(super) fn who_am_i(question: Question<'_>) -> Value {
+    let Question { asker, mut object, .. } = question;
+    let review = as_object(&mut object);
+    let now = format_time(asker.registry.clock().now());
+    review.insert("metadata".to_owned(), json!({"creationTimestamp": now}));
+    review.insert("status".to_owned(), json!({"userInfo": asker.user.to_value()}));
+    object
+}
+
+/// A `TokenReview`.
+pub(super) async fn whose_token(question: Question<'_>) -> Result<Value, Status> {
+    let Question { asker, mut object, .. } = question;
+    let token = object.text(&["spec", "token"]);
+    if token.is_empty() {
+        return Err(Status::bad_request("token is required for TokenReview in authentication"));
+    }
+    let named = object.items(&["spec", "audiences"]).iter().filter_map(Value::as_str).map(str::to_owned);
+    let mut audiences: Vec<String> = named.collect();
+    if audiences.is_empty() {
+        audiences.push(AUDIENCE.to_owned());
+    }
+    let found = asker.server.authenticator().identify(asker.server, token.as_bytes(), &audiences).await;
+    let status = match found {
+        Ok(identity) => {
+            json!({"authenticated": true, "user": identity.user.to_value(), "audiences": identity.audiences})
+        }
+        Err(TokenError::Unavailable(status)) => return Err(status),
+        Err(error) => json!({"user": {}, "error": error.to_string()}),
+    };
+    as_object(&mut object).insert("status".to_owned(), status);
+    Ok(object)
+}

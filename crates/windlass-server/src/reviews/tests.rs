@@ -1,0 +1,144 @@
+//! Questions, asked over HTTP by whoever a token says.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, Ordering},
+};
+
+use bytes::Bytes;
+use http::{Method, Request, header};
+use http_body_util::{BodyExt, Full};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use windlass_api::{Clock, Entropy};
+
+use crate::{
+    Server,
+    http::{Origin, Trust, handle},
+    server::boxed,
+};
+
+const SELF: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+const REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
+const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
+const MAY_I: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+const MAY_THEY: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+
+struct Fixture {
+    server: Server,
+    /// In seconds.
+    now: Arc<AtomicI64>,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let now = Arc::new(AtomicI64::new(1_800_000_000));
+        let read = now.clone();
+        let clock = Clock::from_fn(move || Timestamp::from_second(read.load(Ordering::Relaxed)).unwrap());
+        let server = Server::builder().clock(clock).entropy(Entropy::seeded(1)).token("TOKEN").build();
+        Self { server, now }
+    }
+
+    async fn send(&self, method: Method, path: &str, token: &str, headers: &[(&str, &str)], body: Value) -> (u16, Value) {
+        let mut request = Request::builder().method(method).uri(path).header(header::CONTENT_TYPE, "application/json");
+        if !token.is_empty() {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(boxed(Full::new(Bytes::from(body.to_string())))).unwrap();
+        let inner = self.server.inner().clone();
+        let origin = Origin { trust: Trust::Credentials, stopping: inner.stopping() };
+        let (parts, body) = handle(inner, origin, request).await.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        (parts.status.as_u16(), serde_json::from_slice(&body).unwrap())
+    }
+
+    async fn post(&self, path: &str, token: &str, body: Value) -> (u16, Value) {
+        self.send(Method::POST, path, token, &[], body).await
+    }
+
+    /// A new service account, and a token of it.
+    async fn account(&self, spec: Value) -> String {
+        let (code, _) = self.post(ACCOUNTS, "TOKEN", json!({"metadata": {"name": "robot"}})).await;
+        assert_eq!(code, 201);
+        let (code, request) = self.post(&format!("{ACCOUNTS}/robot/token"), "TOKEN", json!({"spec": spec})).await;
+        assert_eq!(code, 201, "{request}");
+        request["status"]["token"].as_str().unwrap().to_owned()
+    }
+}
+
+#[tokio::test]
+async fn everybody_learns_who_they_are() {
+    let fixture = Fixture::new();
+    let (code, review) = fixture.post(SELF, "TOKEN", json!({"metadata": {"name": "x"}})).await;
+    assert_eq!(code, 201);
+    assert_eq!(review["metadata"], json!({"creationTimestamp": "2027-01-15T08:00:00Z"}));
+    let info = json!({"username": "admin", "uid": "admin", "groups": ["system:masters", "system:authenticated"]});
+    assert_eq!(review["status"], json!({"userInfo": info}));
+    let (code, refusal) = fixture.post(SELF, "", json!({})).await;
+    assert_eq!(code, 403);
+    assert!(refusal["message"].as_str().unwrap().contains("system:anonymous"), "{refusal}");
+    let headers = [("impersonate-user", "system:serviceaccount:a:b"), ("impersonate-extra-x%2fy", "z")];
+    let (_, review) = fixture.send(Method::POST, SELF, "TOKEN", &headers, json!({})).await;
+    assert_eq!(
+        review["status"]["userInfo"],
+        json!({"username": "system:serviceaccount:a:b",
+            "groups": ["system:serviceaccounts", "system:serviceaccounts:a", "system:authenticated"],
+            "extra": {"x/y": ["z"]}})
+    );
+}
+
+#[tokio::test]
+async fn a_service_account_is_known_by_its_token_until_it_or_the_token_ends() {
+    let fixture = Fixture::new();
+    let token = fixture.account(json!({"expirationSeconds": 600})).await;
+    let (code, review) = fixture.post(SELF, &token, json!({})).await;
+    assert_eq!(code, 201);
+    assert_eq!(review["status"]["userInfo"]["username"], "system:serviceaccount:default:robot");
+    let (_, review) = fixture.post(REVIEWS, "TOKEN", json!({"spec": {"token": token}})).await;
+    assert_eq!(review["status"]["authenticated"], true);
+    assert_eq!(review["status"]["audiences"], json!(["https://kubernetes.default.svc"]));
+
+    fixture.now.fetch_add(700, Ordering::Relaxed);
+    assert_eq!(fixture.post(SELF, &token, json!({})).await.0, 401);
+    fixture.now.fetch_sub(700, Ordering::Relaxed);
+    assert_eq!(fixture.post(SELF, &token, json!({})).await.0, 201);
+    let gone = fixture.send(Method::DELETE, &format!("{ACCOUNTS}/robot"), "TOKEN", &[], json!({})).await;
+    assert_eq!(gone.0, 200);
+    assert_eq!(fixture.post(SELF, &token, json!({})).await.0, 401);
+    let (_, review) = fixture.post(REVIEWS, "TOKEN", json!({"spec": {"token": token}})).await;
+    assert_eq!(
+        review["status"]["error"],
+        "[invalid bearer token, service account default/robot has been deleted]"
+    );
+}
+
+#[tokio::test]
+async fn a_token_for_somebody_else_opens_nothing_here() {
+    let fixture = Fixture::new();
+    let token = fixture.account(json!({"audiences": ["vault"]})).await;
+    assert_eq!(fixture.post(SELF, &token, json!({})).await.0, 401);
+    let spec = json!({"token": token, "audiences": ["vault", "other"]});
+    let (_, review) = fixture.post(REVIEWS, "TOKEN", json!({"spec": spec})).await;
+    assert_eq!(review["status"]["audiences"], json!(["vault"]));
+}
+
+#[tokio::test]
+async fn whoever_is_known_may_do_everything_and_others_nothing() {
+    let fixture = Fixture::new();
+    let pods = json!({"verb": "list", "resource": "pods"});
+    let (code, review) = fixture.post(MAY_I, "TOKEN", json!({"spec": {"resourceAttributes": pods}})).await;
+    assert_eq!((code, &review["status"]), (201, &json!({"allowed": true})));
+    let spec = json!({"user": "eve", "resourceAttributes": pods});
+    let (_, review) = fixture.post(MAY_THEY, "TOKEN", json!({"spec": spec})).await;
+    assert_eq!(review["status"], json!({"allowed": false}));
+    let (code, refusal) = fixture.post(MAY_THEY, "TOKEN", json!({"spec": {"resourceAttributes": pods}})).await;
+    assert_eq!(code, 422);
+    assert_eq!(
+        refusal["message"],
+        ".authorization.k8s.io \"\" is invalid: spec.user: Invalid value: \"\": at least one of user or group must be \
+         specified"
+    );
+}
