@@ -82,6 +82,11 @@ fn values<'a>(headers: &'a HeaderMap, name: &str) -> Vec<&'a str> {
 
 fn write_body(text: &mut String, body: &[u8], step: Option<&Step>, failed: bool, normal: &mut Normal) {
     let raw = String::from_utf8_lossy(body);
+    let readable = |letter: char| !letter.is_control() || letter.is_ascii_whitespace();
+    if raw.contains(char::REPLACEMENT_CHARACTER) || !raw.chars().all(readable) {
+        text.push_str("bytes that are no text\n");
+        return;
+    }
     let Ok(mut value) = serde_json::from_slice::<Value>(body) else {
         for line in normal.text(&raw).lines() {
             let _ = writeln!(text, "| {line}");

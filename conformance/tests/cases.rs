@@ -15,6 +15,7 @@ macro_rules! cases {
 }
 
 cases! {
+    clients
     core_kinds
     custom
     deletion
@@ -22,7 +23,9 @@ cases! {
     formats
     lists
     namespaces
+    other_kinds
     patches
+    paths
     pods
     refusals
     services
