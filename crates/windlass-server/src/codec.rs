@@ -414,6 +414,11 @@ fn yaml_errors(duplicates: Vec<String>, validation: FieldValidation) -> Vec<Stri
     }
 }
 
+/// Decodes what is applied: YAML without any type, with a line of text for each duplicate key. The error is Go's message.
+pub(crate) fn decode_applied(body: &[u8]) -> Result<Decoded, String> {
+    yaml::parse(body).map(|document| Decoded { value: document.value, warnings: document.duplicates })
+}
+
 /// Decodes JSON without any type, as a patch is: integers stay integers, the last of duplicate keys counts and with
 /// anything but `Ignore` they are reported. The error is Go's message.
 pub(crate) fn decode_untyped(body: &[u8], validation: FieldValidation) -> Result<Decoded, String> {

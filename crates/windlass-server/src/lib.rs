@@ -6,6 +6,7 @@
 //!       └ authn, authz  who asks, and whether they may
 //!       └ reviews       the same, put as objects; tokens of service accounts
 //!       └ registry      what the verbs mean, for all kinds; strategies of kinds, admission
+//!           └ field_manager who owns which field; server-side apply
 //!           └ codec, patch  request bodies become ordered value trees, as the Go types would have it
 //!           └ encoded       an object is encoded once, when it is written
 //!           └ watch_cache   one watch of the storage, shared by all watches of clients
@@ -57,6 +58,7 @@ mod openapi;
 mod table;
 
 mod codec;
+mod field_manager;
 mod patch;
 mod watch_cache;
 

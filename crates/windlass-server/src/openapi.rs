@@ -24,6 +24,8 @@ use crate::{
     registry::{ResourceTable, Shape},
 };
 
+pub(crate) use self::schemas::{of_kind as schema_of_kind, schema};
+
 /// As the real server's documents name it.
 const VERSION: &str = "1.36";
 

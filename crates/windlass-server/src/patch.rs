@@ -100,7 +100,7 @@ fn unprocessable() -> Status {
 }
 
 /// A tree as Go's `%v` prints it: `map[a:1 b:[x y]]`.
-fn go_format(value: &Value) -> String {
+pub(crate) fn go_format(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".into(),
         Value::String(text) => text.clone(),

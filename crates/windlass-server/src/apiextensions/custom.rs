@@ -1,6 +1,9 @@
 //! One version of a custom resource: how its bodies are read, and its strategy.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{
+    borrow::Cow,
+    sync::{Arc, OnceLock},
+};
 
 use serde_json::Value;
 use windlass_api::{Cause, FieldValidation, GroupKind, GroupResource, Status};
@@ -12,6 +15,7 @@ use super::{
     validate,
 };
 use crate::{
+    field_manager::{self, Type},
     codec::{CustomKind, Decoded, Format, decode_object_meta, go_numbers, sort_keys, strict_error},
     patch,
     registry::{
@@ -33,6 +37,8 @@ pub(super) struct CustomType {
     schema: Value,
     columns: Vec<CustomColumn>,
     terminating: bool,
+    /// For server-side apply, once it is needed.
+    merged: OnceLock<Arc<Type>>,
 }
 
 /// The rules of one version.
@@ -151,6 +157,7 @@ impl CustomType {
             schema: version.schema.clone(),
             columns: CustomColumn::read_all(&version.columns),
             terminating: definition.terminating,
+            merged: OnceLock::new(),
         }
     }
 
@@ -261,6 +268,10 @@ impl CustomShape for CustomType {
 
     fn storage_version(&self) -> &str {
         &self.storage_version
+    }
+
+    fn merge_type(&self) -> Arc<Type> {
+        Arc::clone(self.merged.get_or_init(|| Arc::new(field_manager::custom(&self.schema))))
     }
 
     fn columns(&self) -> &[CustomColumn] {

@@ -248,8 +248,9 @@ impl Request<'_> {
             PatchKind::Merge => PatchType::Merge,
             PatchKind::Strategic => PatchType::Strategic,
             PatchKind::Apply => {
-                let message = "server-side apply is not served yet; use another type of patch";
-                return Err(Status::failure(415, reason::UNSUPPORTED_MEDIA_TYPE, message).into());
+                let force = options.force;
+                let written = self.registry.apply(&self.target, &body, force, self.write_params(options)).await?;
+                return self.written(&showing, written);
             }
         };
         let written = self.registry.patch(&self.target, patch, body, self.write_params(options)).await?;

@@ -37,12 +37,12 @@ fn schemas() -> &'static Schemas {
 }
 
 /// The JSON of a recorded schema.
-pub(super) fn schema(name: &str) -> Option<&'static str> {
+pub(crate) fn schema(name: &str) -> Option<&'static str> {
     schemas().by_name.get(name).copied()
 }
 
 /// The name of the recorded schema of a kind.
-pub(super) fn of_kind(group: &str, version: &str, kind: &str) -> Option<&'static str> {
+pub(crate) fn of_kind(group: &str, version: &str, kind: &str) -> Option<&'static str> {
     schemas().by_kind.get(&format!("{group}/{version}/{kind}")).copied()
 }
 

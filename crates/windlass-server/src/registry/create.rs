@@ -39,6 +39,7 @@ impl Registry {
         }
         warnings.extend(meta::deduplicate_owners(&mut object));
         resource.strategy.default(&mut object);
+        self.track(target, None, &mut object, &params);
         let mut attributes = Attributes {
             operation: Operation::Create,
             resource: Arc::clone(resource),
@@ -89,7 +90,7 @@ impl Registry {
         }
         resource.strategy.prepare_create(&mut object);
         let effect = resource.strategy.begin(&mut object, None)?;
-        field_manager::track(&mut object, &params.field_manager);
+        let managed_fields = field_manager::detach(&mut object);
         let mut object = resource.stored_shape().normalise(object, FieldValidation::Ignore)?.value;
         let mut errors = Errors::default();
         meta::validate(target, &object, rules.name, &mut errors);
@@ -98,6 +99,7 @@ impl Registry {
         let name = object.text(&["metadata", "name"]).to_owned();
         errors.check(&resource.group_kind(), &name)?;
         warnings.extend(resource.strategy.warnings(&object, None));
+        field_manager::attach(&mut object, managed_fields, resource.stored_shape().style());
         let mut attributes = Attributes {
             operation: Operation::Create,
             resource: Arc::clone(resource),

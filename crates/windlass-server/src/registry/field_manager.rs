@@ -1,14 +1,279 @@
-//! Who owns which field: the one place in the write path where `metadata.managedFields` is decided.
+//! Where writes meet ownership: the one place in the write path where `metadata.managedFields` is decided.
 //!
-//! Ownership is not tracked yet. Until it is, what clients send as managedFields is not theirs to say, and is dropped.
+//! Objects are compared in the version of the request, whose fields its managers own; here they come in as they are stored, and
+//! leave so. Scales are objects of their own, whose owners are those of the replicas.
 
-use serde_json::Value;
+use std::sync::Arc;
 
-use super::tree::metadata_mut;
+use serde_json::{Value, json};
+use windlass_api::{FieldValidation, Status, format_time};
 
-/// Decides the managedFields of an object that `manager` is about to write.
-pub(super) fn track(object: &mut Value, manager: &str) {
-    if metadata_mut(object).shift_remove("managedFields").is_some() {
-        tracing::trace!(manager, "managedFields are not kept");
+use super::{Registry, ResourceInfo, Shape, StatusRule, Target, Tree, WriteParams, meta, scale};
+use crate::{
+    codec,
+    field_manager::{self, Applier, Kind, ReplicasPaths, Set, TypeHandle, Version},
+};
+
+pub(super) use crate::field_manager::{attach, clone_without, detach, is_reset, keep_times};
+
+/// What a client applies.
+#[derive(Debug)]
+pub(crate) struct Application {
+    pub(super) patch: Value,
+    /// Whether fields are taken from others.
+    pub(super) force: bool,
+    /// Why it is refused even if it could be applied: it is not written strictly.
+    pub(super) refusal: Option<Status>,
+}
+
+const SCALE: &str = "autoscaling/v1";
+
+impl Registry {
+    /// Decides the managedFields of an object that is about to be written in the place of `old`. `new` may come with
+    /// managedFields of the client's own.
+    pub(super) fn track(&self, target: &Target, old: Option<&Value>, new: &mut Value, params: &WriteParams) {
+        let resource = &*target.resource;
+        let now = format_time(self.clock().now());
+        let style = resource.stored_shape().style();
+        let adjust = adjusts(resource);
+        self.with_kind(target, old.is_none(), |kind| {
+            if resource.conversion.is_none() {
+                return field_manager::update(kind, old, new, &params.field_manager, &now, adjust, style);
+            }
+            let old = old.map(|old| resource.convert_from_stored(old.clone()));
+            let mut shown = resource.convert_from_stored(new.clone());
+            field_manager::update(kind, old.as_ref(), &mut shown, &params.field_manager, &now, adjust, style);
+            detach(new);
+            attach(new, detach(&mut shown), style);
+        });
     }
+
+    /// The object that comes of applying something to `old`, with its managedFields.
+    pub(super) fn applied(
+        &self,
+        target: &Target,
+        old: Option<&Value>,
+        application: &Application,
+        params: &WriteParams,
+        warnings: &mut Vec<String>,
+    ) -> Result<Value, Status> {
+        let resource = &*target.resource;
+        let shown = old.map(|old| resource.convert_from_stored(old.clone()));
+        let now = format_time(self.clock().now());
+        let applier = Applier { manager: &params.field_manager, force: application.force, now: &now };
+        let patch = &application.patch;
+        let (object, managed_fields) = self.with_kind(target, true, |kind| {
+            let (object, managed) = field_manager::apply(kind, shown.as_ref(), patch, applier, adjusts(resource))?;
+            let object = match object {
+                Some(object) => Some(in_form(&resource.shape, object, patch)?),
+                None => None,
+            };
+            Ok::<_, Status>((
+                object.unwrap_or_else(|| shown.as_ref().map_or_else(|| kind.empty.clone(), clone_without)),
+                managed,
+            ))
+        })?;
+        if let Some(refusal) = &application.refusal {
+            return Err(refusal.clone());
+        }
+        let mut object = resource.convert_to_stored(object);
+        let (uid, name) = (object.text(&["metadata", "uid"]), target.name());
+        if old.is_none() && !uid.is_empty() {
+            let why =
+                format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
+            return Err(Status::conflict(&target.group_resource(), name, why));
+        }
+        meta::settle_namespace(target, &mut object)?;
+        if object.text(&["metadata", "name"]).is_empty() {
+            return Err(Status::bad_request(format!(
+                "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+            )));
+        }
+        meta::settle_name(target, &mut object)?;
+        warnings.extend(meta::deduplicate_owners(&mut object));
+        resource.strategy.default(&mut object);
+        attach(&mut object, managed_fields, resource.stored_shape().style());
+        Ok(object)
+    }
+
+    /// The object, scaled by what `edit` makes of its scale, with its managedFields.
+    pub(super) fn scaled<'a>(
+        &self,
+        target: &Target,
+        old: &Value,
+        params: &WriteParams,
+        edit: impl FnOnce(&Value) -> Result<Scaling<'a>, Status>,
+    ) -> Result<Value, Status> {
+        let resources = self.resources();
+        let resource = &target.resource;
+        let path = |api_version: &str| {
+            let is_it = |other: &&ResourceInfo| other.prefix == resource.prefix && other.api_version() == api_version;
+            let version = resources.iter().find(is_it)?;
+            Some(version.strategy.rules().scale.as_ref().map(|scale| scale.spec_replicas.clone()).unwrap_or_default())
+        };
+        let own = resource.api_version();
+        let paths = ReplicasPaths { api_version: &own, path: &path };
+        let managed_fields = old.at(&["metadata", "managedFields"]);
+        let style = scale::shape().style();
+        let mut before = scale::patchable_value(target, old)?;
+        attach(&mut before, field_manager::to_scale(&paths, managed_fields), style);
+        let now = format_time(self.clock().now());
+        let kind = Kind {
+            api_version: SCALE.to_owned(),
+            kind: "Scale".to_owned(),
+            ty: TypeHandle::BuiltIn(field_manager::built_in("autoscaling", "v1", "Scale")),
+            reset: Set::default(),
+            subresource: "scale",
+            empty: empty(&scale::shape(), ""),
+            other: &|_| None,
+        };
+        let mut after = match edit(&before)? {
+            Scaling::Given(mut after) => {
+                field_manager::update(&kind, Some(&before), &mut after, &params.field_manager, &now, false, style);
+                after
+            }
+            Scaling::Applied(application) => {
+                let applier = Applier { manager: &params.field_manager, force: application.force, now: &now };
+                let (after, managed) = field_manager::apply(&kind, Some(&before), &application.patch, applier, false)?;
+                let after = match after {
+                    Some(after) => in_form(&scale::shape(), after, &application.patch)?,
+                    None => clone_without(&before),
+                };
+                let mut after = after;
+                meta::settle_namespace(target, &mut after)?;
+                meta::settle_name(target, &mut after)?;
+                attach(&mut after, managed, style);
+                after
+            }
+        };
+        let of_scale = detach(&mut after);
+        let mut object = scale::scaled(target, &clone_without(old), &after)?;
+        let managed_fields = field_manager::from_scale(&paths, managed_fields, of_scale.as_ref());
+        attach(&mut object, managed_fields, resource.stored_shape().style());
+        Ok(object)
+    }
+
+    /// Lends what the field manager has to know of the target. `whole`: an empty object may be needed.
+    fn with_kind<T>(&self, target: &Target, whole: bool, use_it: impl FnOnce(&Kind<'_>) -> T) -> T {
+        let resource = &target.resource;
+        let subresource = target.subresource.as_deref().unwrap_or_default();
+        let other = |api_version: &str| {
+            let resources = self.resources();
+            let is_it =
+                |other: &&Arc<ResourceInfo>| other.prefix == resource.prefix && other.api_version() == api_version;
+            let version = resources.all().iter().find(is_it)?;
+            let convert = |from: &Arc<ResourceInfo>, to: &Arc<ResourceInfo>| {
+                let (from, to) = (Arc::clone(from), Arc::clone(to));
+                Box::new(move |object: Value| to.convert_from_stored(from.convert_to_stored(object)))
+            };
+            Some(Version {
+                ty: type_of(&version.shape),
+                reset: reset(version, subresource),
+                convert: convert(resource, version),
+                back: convert(version, resource),
+            })
+        };
+        use_it(&Kind {
+            api_version: resource.api_version(),
+            kind: resource.kind.clone(),
+            ty: type_of(&resource.shape),
+            reset: reset(resource, subresource),
+            subresource,
+            empty: if whole { empty_of(resource) } else { Value::Null },
+            other: &other,
+        })
+    }
+}
+
+/// What becomes of a scale.
+pub(super) enum Scaling<'a> {
+    Given(Value),
+    Applied(&'a Application),
+}
+
+/// Whether types may have changed since managedFields were written: those of definitions that have been changed.
+fn adjusts(resource: &ResourceInfo) -> bool {
+    resource.conversion.is_some() && matches!(resource.shape, Shape::Custom(_))
+}
+
+fn type_of(shape: &Shape) -> TypeHandle {
+    match shape {
+        Shape::BuiltIn(plan) => TypeHandle::BuiltIn(field_manager::built_in(&plan.group, &plan.version, &plan.kind)),
+        Shape::Custom(shape) => TypeHandle::Custom(shape.merge_type()),
+    }
+}
+
+fn empty_of(resource: &ResourceInfo) -> Value {
+    match &resource.shape {
+        Shape::BuiltIn(_) => empty(&resource.shape, ""),
+        Shape::Custom(_) => json!({"apiVersion": resource.api_version(), "kind": resource.kind}),
+    }
+}
+
+/// What Go's zero value of a kind looks like.
+fn empty(shape: &Shape, kind: &str) -> Value {
+    match shape.normalise(json!({}), FieldValidation::Ignore) {
+        Ok(decoded) => decoded.value,
+        Err(_) => json!({"kind": kind}),
+    }
+}
+
+/// What this sort of write does not change.
+fn reset(resource: &ResourceInfo, subresource: &str) -> Set {
+    let rules = resource.strategy.rules();
+    match subresource {
+        "" if rules.status == StatusRule::Plain => Set::default(),
+        "" | "finalize" => field_manager::set_of(&["status"]),
+        "status" => {
+            let kept = rules.status_keeps.iter().map(|key| match *key {
+                "*" => "metadata".to_owned(),
+                key => format!("metadata.{key}"),
+            });
+            let paths: Vec<String> = kept.chain(["spec".to_owned()]).collect();
+            field_manager::set_of(&paths.iter().map(String::as_str).collect::<Vec<_>>())
+        }
+        _ => Set::default(),
+    }
+}
+
+/// Brings what comes of merging into the form of its kind.
+fn in_form(shape: &Shape, object: Value, patch: &Value) -> Result<Value, Status> {
+    match shape {
+        Shape::Custom(shape) => Ok(shape.normalise(object, FieldValidation::Ignore)?.value),
+        Shape::BuiltIn(plan) => {
+            let converted = plan.convert(&object, FieldValidation::Ignore).map_err(|why| {
+                let shown = field_manager::shown_kind(patch.text(&["apiVersion"]), patch.text(&["kind"]));
+                let (namespace, name) = (patch.text(&["metadata", "namespace"]), patch.text(&["metadata", "name"]));
+                Status::unclassified(format!(
+                    "failed to convert new object ({namespace}/{name}; {shown}) to proper version: unable to convert \
+                     unstructured object to {shown}: {why}"
+                ))
+            })?;
+            Ok(converted.value)
+        }
+    }
+}
+
+/// Whether a patch might be about managedFields, as far as its text tells.
+pub(super) fn mentions_managers(body: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(body);
+    text.contains("managedFields") || text.contains("\\u")
+}
+
+/// Whether a body that is decoded without managedFields asks for them to be cleared: Go tells an empty list from none.
+pub(super) fn asks_for_reset(bytes: &[u8], format: codec::Format) -> bool {
+    if !mentions_managers(bytes) {
+        return false;
+    }
+    let tree = match format {
+        codec::Format::Json => serde_json::from_slice(bytes).ok(),
+        codec::Format::Yaml => codec::decode_applied(bytes).ok().map(|decoded| decoded.value),
+        codec::Format::Protobuf => None,
+    };
+    tree.is_some_and(|tree: Value| tree.at(&["metadata", "managedFields"]).is_some_and(is_reset))
+}
+
+/// Marks an object whose managedFields are to be cleared.
+pub(super) fn mark_reset(object: &mut Value) {
+    super::tree::metadata_mut(object).insert("managedFields".to_owned(), json!([{}]));
 }

@@ -10,6 +10,7 @@ use super::{Body, Strategy};
 use crate::{
     codec::{Decoded, Format, Plan},
     encoded::Style,
+    field_manager::Type,
     table::CustomColumn,
 };
 
@@ -75,6 +76,9 @@ pub(crate) trait CustomShape: fmt::Debug + Send + Sync + 'static {
 
     /// The schema of this version, as the definition has it.
     fn schema(&self) -> &Value;
+
+    /// What merging has to know of this version.
+    fn merge_type(&self) -> Arc<Type>;
 
     /// The columns that the definition adds to tables.
     fn columns(&self) -> &[CustomColumn];

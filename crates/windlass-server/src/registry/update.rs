@@ -7,7 +7,9 @@ use windlass_api::{DryRun, FieldValidation, GroupKind, Status};
 
 use super::{
     Answer, Body, Deletion, Errors, Generation, Item, Path, Registry, ResourceInfo, StatusRule, Target, Tree,
-    WriteParams, Written, commit_failure, field_manager, meta, patch, scale,
+    WriteParams, Written, commit_failure,
+    field_manager::{self, Application, Scaling},
+    meta, patch, scale,
     tree::{as_object, copy_key, metadata_mut, object_mut},
 };
 use crate::{
@@ -38,6 +40,7 @@ pub(super) enum Edit {
         kind: patch::PatchType,
         body: bytes::Bytes,
     },
+    Apply(Application),
 }
 
 /// How often a change is tried again because another one came in between. Each time somebody else has got on.
@@ -53,6 +56,12 @@ impl Registry {
         let mut warnings = decoded.warnings;
         params.warnings.extend(warnings.clone());
         let mut object = decoded.value;
+        if let Body::Encoded { bytes, format } = &body
+            && object.at(&["metadata", "managedFields"]).is_none()
+            && field_manager::asks_for_reset(bytes, *format)
+        {
+            field_manager::mark_reset(&mut object);
+        }
         meta::settle_namespace(target, &mut object)?;
         if object.text(&["metadata", "name"]).is_empty() {
             let name = target.name();
@@ -88,7 +97,7 @@ impl Registry {
         let written = self
             .change(target, aspect, params, &mut warnings, |old| {
                 found.clear();
-                propose(target, edit, old, params, &mut found)
+                self.propose(target, edit, old, params, &mut found)
             })
             .await?;
         warnings.extend(found);
@@ -111,13 +120,12 @@ impl Registry {
         warnings: &mut Vec<String>,
         mut propose: impl FnMut(Option<&Value>) -> Result<Value, Status>,
     ) -> Result<(Item, bool), Status> {
-        let resource = &target.resource;
         let key = target.key(target.name());
         let mut stored = self.stored(&key).await?;
         for _ in 0..MAX_ATTEMPTS {
             let Some(current) = stored else {
-                let creates = aspect == Aspect::Main && target.subresource.is_none();
-                if !creates || !resource.strategy.rules().create_on_update {
+                // Whether this sort of change creates what is not there, `propose` knows.
+                if aspect != Aspect::Main || target.subresource.is_some() {
                     return Err(Status::not_found(&target.group_resource(), target.name()));
                 }
                 return self.create_by_update(target, propose(None)?, params, warnings).await;
@@ -158,8 +166,10 @@ impl Registry {
         let mut new = attributes.object.take();
         let old = attributes.old.take().unwrap_or_default();
         check_version(target, &new, current)?;
+        let managed_fields = field_manager::detach(&mut new);
         let effect = prepare(resource, aspect, &mut new, &old)?;
-        field_manager::track(&mut new, &params.field_manager);
+        // What a kind of write keeps of the old object is not the ownership of its fields.
+        field_manager::detach(&mut new);
         let new = resource.stored_shape().normalise(new, FieldValidation::Ignore)?.value;
         let new = count_generation(resource, aspect, new, &old);
         let mut errors = Errors::default();
@@ -176,6 +186,9 @@ impl Registry {
         if aspect == Aspect::Main {
             warnings.extend(resource.strategy.warnings(&new, Some(&old)));
         }
+        let mut new = new;
+        field_manager::attach(&mut new, managed_fields, resource.stored_shape().style());
+        field_manager::keep_times(&mut new, &old);
         attributes.object = new;
         attributes.old = Some(old);
         if aspect != Aspect::Internal {
@@ -261,53 +274,75 @@ enum Attempt {
     Overtaken(Option<StoredValue>),
 }
 
-/// The new state that a client's change leads to, in the stored version.
-fn propose(
-    target: &Target,
-    edit: &Edit,
-    old: Option<&Value>,
-    params: &WriteParams,
-    warnings: &mut Vec<String>,
-) -> Result<Value, Status> {
-    let resource = &target.resource;
-    if target.subresource.as_deref() == Some("scale") {
-        let old = old.ok_or_else(|| Status::not_found(&target.group_resource(), target.name()))?;
-        let scale = match edit {
-            Edit::Replace(scale) => {
-                let (given, found) = (scale.text(&["metadata", "uid"]), old.text(&["metadata", "uid"]));
-                if !given.is_empty() && given != found {
-                    return Err(uid_mismatch(target, given, found));
+impl Registry {
+    /// The new state that a client's change leads to, in the stored version and with its managedFields.
+    fn propose(
+        &self,
+        target: &Target,
+        edit: &Edit,
+        old: Option<&Value>,
+        params: &WriteParams,
+        warnings: &mut Vec<String>,
+    ) -> Result<Value, Status> {
+        let resource = &target.resource;
+        let not_found = || Status::not_found(&target.group_resource(), target.name());
+        if target.subresource.as_deref() == Some("scale") {
+            let old = old.ok_or_else(not_found)?;
+            return self.scaled(target, old, params, |current| scaling(target, edit, current, params, warnings));
+        }
+        let mut object = match edit {
+            Edit::Replace(_) if old.is_none() && !resource.strategy.rules().create_on_update => return Err(not_found()),
+            Edit::Replace(object) => {
+                // Of patches a changed uid is a change that is not allowed, like any other.
+                let uid = object.text(&["metadata", "uid"]);
+                let old_uid = old.map_or(uid, |old| old.text(&["metadata", "uid"]));
+                if !uid.is_empty() && uid != old_uid {
+                    return Err(uid_mismatch(target, uid, old_uid));
                 }
-                scale.clone()
+                object.clone()
             }
             Edit::Patch { kind, body } => {
-                let current = scale::patchable_value(target, old)?;
-                patch::patched(*kind, body, &current, &scale::shape(), params.field_validation, warnings)?
+                let old = old.ok_or_else(not_found)?;
+                let mut current = resource.convert_from_stored(old.clone());
+                let shape = &resource.shape;
+                let patched = patch::patched(*kind, body, &mut current, shape, params.field_validation, warnings)?;
+                let mut object = resource.convert_to_stored(patched);
+                meta::settle_namespace(target, &mut object)?;
+                meta::settle_name(target, &mut object)?;
+                warnings.extend(meta::deduplicate_owners(&mut object));
+                resource.strategy.default(&mut object);
+                object
             }
+            Edit::Apply(application) => return self.applied(target, old, application, params, warnings),
         };
-        return scale::scaled(target, old, &scale);
+        self.track(target, old, &mut object, params);
+        Ok(object)
     }
+}
+
+/// What a client's change makes of a scale.
+fn scaling<'e>(
+    target: &Target,
+    edit: &'e Edit,
+    current: &Value,
+    params: &WriteParams,
+    warnings: &mut Vec<String>,
+) -> Result<Scaling<'e>, Status> {
     match edit {
-        Edit::Replace(object) => {
-            // Of patches a changed uid is a change that is not allowed, like any other.
-            let uid = object.text(&["metadata", "uid"]);
-            let old_uid = old.map_or(uid, |old| old.text(&["metadata", "uid"]));
-            if !uid.is_empty() && uid != old_uid {
-                return Err(uid_mismatch(target, uid, old_uid));
+        Edit::Replace(scale) => {
+            let (given, found) = (scale.text(&["metadata", "uid"]), current.text(&["metadata", "uid"]));
+            if !given.is_empty() && given != found {
+                return Err(uid_mismatch(target, given, found));
             }
-            Ok(object.clone())
+            Ok(Scaling::Given(scale.clone()))
         }
         Edit::Patch { kind, body } => {
-            let old = old.ok_or_else(|| Status::not_found(&target.group_resource(), target.name()))?;
-            let current = resource.convert_from_stored(old.clone());
-            let patched = patch::patched(*kind, body, &current, &resource.shape, params.field_validation, warnings)?;
-            let mut object = resource.convert_to_stored(patched);
-            meta::settle_namespace(target, &mut object)?;
-            meta::settle_name(target, &mut object)?;
-            warnings.extend(meta::deduplicate_owners(&mut object));
-            resource.strategy.default(&mut object);
-            Ok(object)
+            let mut current = current.clone();
+            let shape = scale::shape();
+            let patched = patch::patched(*kind, body, &mut current, &shape, params.field_validation, warnings)?;
+            Ok(Scaling::Given(patched))
         }
+        Edit::Apply(application) => Ok(Scaling::Applied(application)),
     }
 }
 

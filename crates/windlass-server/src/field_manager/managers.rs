@@ -1,0 +1,382 @@
+//! managedFields: who owns what, read and written.
+
+use serde_json::{Map, Value};
+
+use super::{
+    element::{BadElement, Element},
+    set::Set,
+};
+use crate::{codec::sort_keys, encoded::Style, registry::Tree};
+
+/// All managers of an object. Each identity is there once.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Managers {
+    pub(super) entries: Vec<Manager>,
+}
+
+/// One manager and what it owns.
+#[derive(Clone, Debug)]
+pub(super) struct Manager {
+    pub(super) identity: Identity,
+    /// The version whose fields these are.
+    pub(super) api_version: String,
+    pub(super) fields: Fields,
+    /// When it last changed something, in seconds and UTC; none if it never did.
+    pub(super) time: Option<String>,
+}
+
+/// What tells managers apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(super) manager: String,
+    pub(super) operation: Operation,
+    /// Of updates: they are kept by version.
+    pub(super) api_version: String,
+    pub(super) subresource: String,
+}
+
+/// How fields came to have an owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Operation {
+    Apply,
+    Update,
+}
+
+/// The fields of a manager: read only when they matter, since most writes change little of what most managers own.
+#[derive(Clone, Debug)]
+pub(super) enum Fields {
+    /// As this program wrote them.
+    Written(Value),
+    Set(Set),
+}
+
+/// managedFields that say nothing.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct BadManagers;
+
+impl From<BadElement> for BadManagers {
+    fn from(BadElement: BadElement) -> Self {
+        Self
+    }
+}
+
+/// How many managers may have updates to their name.
+const MAX_UPDATERS: usize = 10;
+/// Who owns what the oldest of them owned.
+const ANCIENT: &str = "ancient-changes";
+
+// === impl Identity ===
+
+impl Identity {
+    /// Of a manager who updates; without a name it is unknown.
+    pub(super) fn update(manager: &str, api_version: &str, subresource: &str) -> Self {
+        Self { operation: Operation::Update, api_version: api_version.to_owned(), ..Self::apply(manager, subresource) }
+    }
+
+    /// Of a manager who applies.
+    pub(super) fn apply(manager: &str, subresource: &str) -> Self {
+        let manager = if manager.is_empty() { "unknown" } else { manager };
+        Self {
+            manager: manager.to_owned(),
+            operation: Operation::Apply,
+            api_version: String::new(),
+            subresource: subresource.to_owned(),
+        }
+    }
+
+    /// The order in which conflicts are told.
+    pub(super) fn rank(&self) -> (String, Operation, &str, &str) {
+        // The quotation mark stands before all letters, as at the end of a text in JSON.
+        (format!("{}\"", self.manager), self.operation, &self.api_version, &self.subresource)
+    }
+}
+
+impl Operation {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Apply => "Apply",
+            Self::Update => "Update",
+        }
+    }
+}
+
+// === impl Fields ===
+
+impl Fields {
+    fn read(fields: &Value) -> Self {
+        // Writes of scales leave them in alphabetical order, others do not.
+        if is_in_order(fields) {
+            Self::Written(fields.clone())
+        } else {
+            Self::Set(Set::parse(fields).unwrap_or_default())
+        }
+    }
+
+    /// The set of the fields.
+    pub(super) fn to_set(&self) -> Set {
+        match self {
+            // What this program wrote it can read.
+            Self::Written(fields) => Set::parse(fields).unwrap_or_default(),
+            Self::Set(set) => set.clone(),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        match self {
+            Self::Written(fields) => fields.as_object().is_none_or(Map::is_empty),
+            Self::Set(set) => set.is_empty(),
+        }
+    }
+
+    /// Whether one of these fields is among them.
+    pub(super) fn meets(&self, other: &Set) -> bool {
+        match self {
+            Self::Written(fields) => other.meets(fields),
+            Self::Set(set) => !set.intersection(other).is_empty(),
+        }
+    }
+
+    /// Whether all of these fields are among them.
+    pub(super) fn contains(&self, other: &Set) -> bool {
+        match self {
+            Self::Written(fields) => other.is_within(fields),
+            Self::Set(set) => other.difference(set).is_empty(),
+        }
+    }
+
+    fn to_value(&self) -> Value {
+        match self {
+            Self::Written(fields) => fields.clone(),
+            Self::Set(set) => set.to_value(),
+        }
+    }
+}
+
+/// Whether written fields stand in the order of sets rather than in that of texts. Both are the same for all but numbers.
+fn is_in_order(fields: &Value) -> bool {
+    let Value::Object(fields) = fields else { return true };
+    let is_delicate = |text: &str| matches!(text.as_bytes(), [b'i', ..] | [b'k' | b'v', .., b'0'..=b'9' | b'}']);
+    let mut last: Option<Element> = None;
+    for text in fields.keys().filter(|text| is_delicate(text)) {
+        if text.starts_with('k') && !text.contains(|character: char| character.is_ascii_digit()) {
+            continue;
+        }
+        let Ok(Some(element)) = Element::parse(text) else { return false };
+        if last.is_some_and(|last| last >= element) {
+            return false;
+        }
+        last = Some(element);
+    }
+    fields.values().all(is_in_order)
+}
+
+// === impl Managers ===
+
+impl Managers {
+    /// Reads what this program wrote.
+    pub(super) fn written(managed_fields: Option<&Value>) -> Self {
+        let entries = managed_fields.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let mut managers = Self::default();
+        for entry in entries {
+            let fields = entry.get("fieldsV1").unwrap_or(&Value::Null);
+            managers.put(Manager::read(entry, Fields::read(fields)));
+        }
+        managers
+    }
+
+    /// Reads what a client sends.
+    pub(super) fn given(managed_fields: &Value) -> Result<Self, BadManagers> {
+        let mut managers = Self::default();
+        for entry in managed_fields.as_array().ok_or(BadManagers)? {
+            let known = matches!(entry.text(&["operation"]), "Apply" | "Update");
+            if !known || entry.text(&["apiVersion"]).is_empty() || entry.text(&["fieldsType"]) != "FieldsV1" {
+                return Err(BadManagers);
+            }
+            let set = Set::parse(entry.get("fieldsV1").unwrap_or(&Value::Null))?;
+            managers.put(Manager::read(entry, Fields::Set(set)));
+        }
+        Ok(managers)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub(super) fn find(&self, identity: &Identity) -> Option<&Manager> {
+        self.entries.iter().find(|manager| manager.identity == *identity)
+    }
+
+    pub(super) fn find_mut(&mut self, identity: &Identity) -> Option<&mut Manager> {
+        self.entries.iter_mut().find(|manager| manager.identity == *identity)
+    }
+
+    /// Adds a manager, in the place of one of the same identity.
+    pub(super) fn put(&mut self, manager: Manager) {
+        match self.find_mut(&manager.identity) {
+            Some(known) => *known = manager,
+            None => self.entries.push(manager),
+        }
+    }
+
+    pub(super) fn drop_empty(&mut self) {
+        self.entries.retain(|manager| !manager.fields.is_empty());
+    }
+
+    /// Gives the fields of the oldest updaters to one, when there are too many.
+    pub(super) fn cap(&mut self) {
+        let is_updater = |manager: &&Manager| manager.identity.operation == Operation::Update;
+        let mut left = self.entries.iter().filter(is_updater).count();
+        if left <= MAX_UPDATERS {
+            return;
+        }
+        let mut updaters: Vec<(Option<String>, Identity)> = self
+            .entries
+            .iter()
+            .filter(is_updater)
+            .map(|manager| (manager.time.clone(), manager.identity.clone()))
+            .collect();
+        updaters.sort_by(|a, b| a.0.cmp(&b.0).then_with(|| a.1.rank().cmp(&b.1.rank())));
+        // The first of each version gives its fields to the bucket only when there is a second one.
+        let mut firsts: Vec<Identity> = Vec::new();
+        for (time, identity) in updaters {
+            if left <= MAX_UPDATERS {
+                break;
+            }
+            let Some(first) = firsts.iter().find(|first| first.api_version == identity.api_version).cloned() else {
+                firsts.push(identity);
+                continue;
+            };
+            let bucket = Identity::update(ANCIENT, &identity.api_version, "");
+            if self.find(&bucket).is_none()
+                && let Some(first) = self.find_mut(&first)
+            {
+                first.identity = bucket.clone();
+            }
+            if bucket == identity {
+                continue;
+            }
+            let Some(at) = self.entries.iter().position(|manager| manager.identity == identity) else { continue };
+            let old = self.entries.swap_remove(at);
+            if let Some(ancient) = self.find_mut(&bucket) {
+                ancient.fields = Fields::Set(ancient.fields.to_set().union(&old.fields.to_set()));
+                ancient.time = time;
+            }
+            left -= 1;
+        }
+    }
+
+    /// As an object shows them; none if there are none.
+    pub(super) fn to_value(&self) -> Option<Value> {
+        if self.entries.is_empty() {
+            return None;
+        }
+        let mut entries: Vec<&Manager> = self.entries.iter().collect();
+        entries.sort_by(|a, b| a.order().cmp(&b.order()));
+        Some(entries.into_iter().map(Manager::to_value).collect())
+    }
+}
+
+// === impl Manager ===
+
+impl Manager {
+    fn read(entry: &Value, fields: Fields) -> Self {
+        let api_version = entry.text(&["apiVersion"]);
+        let (manager, subresource) = (entry.text(&["manager"]).to_owned(), entry.text(&["subresource"]).to_owned());
+        let (operation, of_identity) = match entry.text(&["operation"]) {
+            "Apply" => (Operation::Apply, ""),
+            _ => (Operation::Update, api_version),
+        };
+        Self {
+            identity: Identity { manager, operation, api_version: of_identity.to_owned(), subresource },
+            api_version: api_version.to_owned(),
+            fields,
+            time: entry.at(&["time"]).and_then(Value::as_str).map(str::to_owned),
+        }
+    }
+
+    fn order(&self) -> (Operation, Option<&str>, &str, &str, &str) {
+        let identity = &self.identity;
+        (identity.operation, self.time.as_deref(), &identity.manager, &self.api_version, &identity.subresource)
+    }
+
+    fn to_value(&self) -> Value {
+        let mut entry = Map::new();
+        let mut put = |key: &str, value: Value| drop(entry.insert(key.to_owned(), value));
+        if !self.identity.manager.is_empty() {
+            put("manager", self.identity.manager.as_str().into());
+        }
+        put("operation", self.identity.operation.text().into());
+        put("apiVersion", self.api_version.as_str().into());
+        if let Some(time) = &self.time {
+            put("time", time.as_str().into());
+        }
+        put("fieldsType", "FieldsV1".into());
+        put("fieldsV1", self.fields.to_value());
+        if !self.identity.subresource.is_empty() {
+            put("subresource", self.identity.subresource.as_str().into());
+        }
+        Value::Object(entry)
+    }
+}
+
+// === managedFields in objects ===
+
+/// Takes the managedFields out of an object.
+pub(crate) fn detach(object: &mut Value) -> Option<Value> {
+    object.get_mut("metadata")?.as_object_mut()?.shift_remove("managedFields")
+}
+
+/// A copy of an object without its managedFields, which may be the larger part of it.
+pub(crate) fn clone_without(object: &Value) -> Value {
+    let Some(fields) = object.as_object() else { return object.clone() };
+    let copy = |(key, value): (&String, &Value)| match value {
+        Value::Object(metadata) if key == "metadata" => {
+            let rest = metadata.iter().filter(|(key, _)| *key != "managedFields");
+            (key.clone(), Value::Object(rest.map(|(key, value)| (key.clone(), value.clone())).collect()))
+        }
+        value => (key.clone(), value.clone()),
+    };
+    Value::Object(fields.iter().map(copy).collect())
+}
+
+/// Puts managedFields into an object that has none, where they belong.
+pub(crate) fn attach(object: &mut Value, managed_fields: Option<Value>, style: Style) {
+    let Some(mut managed_fields) = managed_fields else { return };
+    let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
+    match style {
+        // The last field of the Go struct.
+        Style::BuiltIn => drop(metadata.insert("managedFields".to_owned(), managed_fields)),
+        Style::Custom => {
+            sort_keys(&mut managed_fields);
+            metadata.insert("managedFields".to_owned(), managed_fields);
+            metadata.sort_keys();
+        }
+    }
+}
+
+/// Keeps the old times of managers if nothing but them has changed: such a change is none.
+pub(crate) fn keep_times(new: &mut Value, old: &Value) {
+    let fields = |object: &Value| object.items(&["metadata", "managedFields"]).len();
+    if fields(new) == 0 || fields(new) != fields(old) {
+        return;
+    }
+    let (after, before) = (new.items(&["metadata", "managedFields"]), old.items(&["metadata", "managedFields"]));
+    if after == before || !after.iter().zip(before).all(|(after, before)| same_but(after, before, &["time"])) {
+        return;
+    }
+    let metadata = |object: &Value| object.get("metadata").cloned().unwrap_or_default();
+    if same_but(new, old, &["metadata"])
+        && same_but(&metadata(new), &metadata(old), &["managedFields", "resourceVersion"])
+        && let Some(metadata) = new.get_mut("metadata").and_then(Value::as_object_mut)
+    {
+        metadata.insert("managedFields".to_owned(), Value::Array(before.to_vec()));
+    }
+}
+
+/// Whether two objects are the same but for these fields.
+fn same_but(a: &Value, b: &Value, but: &[&str]) -> bool {
+    let (Some(a), Some(b)) = (a.as_object(), b.as_object()) else { return a == b };
+    let counts = |map: &Map<String, Value>| map.keys().filter(|key| !but.contains(&key.as_str())).count();
+    counts(a) == counts(b)
+        && a.iter().all(|(key, value)| but.contains(&key.as_str()) || b.get(key).is_some_and(|other| other == value))
+}

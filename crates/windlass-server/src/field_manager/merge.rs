@@ -1,0 +1,131 @@
+//! Merging what is applied into what is there, and removing what is applied no more.
+
+use serde_json::{Map, Value};
+
+use super::{
+    element::Element,
+    items::{BadItem, Items},
+    schema::{Form, ListType, MapType, Type},
+    set::Set,
+};
+
+/// Both values in one: fields of either, and of both the second one's. Elements of lists with keys are merged; they stand in
+/// the order of the first list unless the second one says otherwise.
+pub(super) fn merge(live: &Value, applied: &Value, ty: &Type) -> Result<Value, BadItem> {
+    match (ty.form(Some(applied)), live, applied) {
+        (Form::Map(map), Value::Object(live), Value::Object(applied)) if !map.atomic && !applied.is_empty() => {
+            merge_maps(map, live, applied)
+        }
+        // What is empty says nothing of what is not.
+        (Form::Map(map), Value::Object(entries), _) if !map.atomic && !entries.is_empty() => Ok(live.clone()),
+        (Form::List(list), Value::Array(live), Value::Array(applied)) if !list.is_atomic() && !applied.is_empty() => {
+            merge_lists(list, live, applied)
+        }
+        (Form::List(list), Value::Array(items), _) if !list.is_atomic() && !items.is_empty() => Ok(live.clone()),
+        _ => Ok(applied.clone()),
+    }
+}
+
+fn merge_maps(map: &MapType, live: &Map<String, Value>, applied: &Map<String, Value>) -> Result<Value, BadItem> {
+    let mut merged = live.clone();
+    for (name, applied) in applied {
+        let value = match live.get(name) {
+            Some(live) => merge(live, applied, map.field_or_deduced(name))?,
+            None => applied.clone(),
+        };
+        merged.insert(name.clone(), value);
+    }
+    Ok(Value::Object(merged))
+}
+
+fn merge_lists(list: &ListType, live: &[Value], applied: &[Value]) -> Result<Value, BadItem> {
+    let live = Items::of(list, live).map_err(|(_, bad)| bad)?;
+    let applied = Items::of(list, applied).map_err(|(_, bad)| bad)?;
+    let ty = list.element.get();
+    // Duplicates of the live list are not merged but replaced.
+    let both = |element: &Element, value: &Value| match live.find(element).as_slice() {
+        [live] => merge(live, value, ty),
+        _ => Ok(value.clone()),
+    };
+    // The elements of both lists come in the order of the second one; `next` is the first that has not come yet.
+    let mut shared = applied.items.iter().filter(|(element, _)| !live.find(element).is_empty());
+    let mut next = shared.next();
+    let mut merged: Vec<Element> = Vec::new();
+    let mut out = Vec::new();
+    let take = |element: &Element, value: &Value, merged: &mut Vec<Element>| {
+        if let Err(at) = merged.binary_search(element) {
+            merged.insert(at, element.clone());
+        }
+        both(element, value)
+    };
+    let (mut left, mut right) = (0, 0);
+    while left < live.items.len() || right < applied.items.len() {
+        let from_live = live.items.get(left);
+        let from_applied = applied.items.get(right);
+        if let (Some((element, _)), Some((other, value))) = (from_live, from_applied) {
+            if element == other {
+                out.push(take(other, value, &mut merged)?);
+                (left, right) = (left + 1, right + 1);
+                next = shared.next();
+                continue;
+            }
+            let awaited = next.is_some_and(|(next, _)| next != element);
+            if awaited && !applied.find(element).is_empty() {
+                // Its turn comes with the second list.
+                left += 1;
+                continue;
+            }
+        }
+        if let Some((element, value)) = from_live {
+            if applied.find(element).is_empty() {
+                out.push((*value).clone());
+                left += 1;
+                continue;
+            }
+            if merged.binary_search(element).is_ok() {
+                left += 1;
+            }
+        }
+        if let Some((element, value)) = from_applied {
+            out.push(take(element, value, &mut merged)?);
+            right += 1;
+            if next.is_some_and(|(next, _)| next == element) {
+                next = shared.next();
+            }
+        }
+    }
+    Ok(Value::Array(out))
+}
+
+/// A value without these fields. What loses all of its content becomes null.
+pub(super) fn remove(value: &Value, fields: &Set, ty: &Type) -> Value {
+    match (ty.form(Some(value)), value) {
+        (Form::Scalar(_), value) => value.clone(),
+        (Form::Map(map), Value::Object(entries)) if !map.atomic => {
+            let mut kept = Map::new();
+            for (name, value) in entries {
+                match fields.get(&Element::field(name)) {
+                    Some(node) if node.member => {}
+                    Some(node) => {
+                        kept.insert(name.clone(), remove(value, &node.below, map.field_or_deduced(name)));
+                    }
+                    None => drop(kept.insert(name.clone(), value.clone())),
+                }
+            }
+            if kept.is_empty() { Value::Null } else { Value::Object(kept) }
+        }
+        (Form::List(list), Value::Array(items)) if !list.is_atomic() => {
+            let Ok(items) = Items::of(list, items) else { return value.clone() };
+            let mut kept = Vec::new();
+            for (element, value) in &items.items {
+                match fields.get(element) {
+                    Some(node) if node.member => {}
+                    Some(node) => kept.push(remove(value, &node.below, list.element.get())),
+                    None => kept.push((*value).clone()),
+                }
+            }
+            if kept.is_empty() { Value::Null } else { Value::Array(kept) }
+        }
+        _ => Value::Null,
+    }
+}

@@ -1,0 +1,93 @@
+//! What a write makes of the ownership of fields.
+
+use serde_json::Value;
+
+use super::{
+    apply::Conflict,
+    items::BadItem,
+    kind::{Difference, Kind},
+    managers::{Fields, Identity, Manager, Managers},
+};
+
+/// Who owns what after an update: the manager owns what it has changed, and nobody what is gone.
+pub(super) fn updated(
+    kind: &Kind<'_>,
+    old: &Value,
+    new: &Value,
+    mut managers: Managers,
+    manager: &str,
+    now: &str,
+) -> Result<Managers, BadItem> {
+    let difference = Difference::new(kind, old, new);
+    let own = difference.own()?;
+    let identity = Identity::update(manager, &kind.api_version, kind.subresource);
+    managers.lose(&identity, &difference)?;
+    match managers.find_mut(&identity) {
+        Some(known) => {
+            if known.fields.meets(&own.changes.removed) || !known.fields.contains(&own.set) {
+                known.fields = Fields::Set(known.fields.to_set().difference(&own.changes.removed).union(&own.set));
+            }
+            if !own.set.is_empty() {
+                known.time = Some(now.to_owned());
+            }
+        }
+        None if own.set.is_empty() => {}
+        None => managers.put(Manager {
+            identity,
+            api_version: kind.api_version.clone(),
+            fields: Fields::Set(own.set.clone()),
+            time: Some(now.to_owned()),
+        }),
+    }
+    managers.drop_empty();
+    managers.cap();
+    Ok(managers)
+}
+
+impl Managers {
+    /// Takes from all managers but one what has been changed or removed. Managers of versions that are not served any more
+    /// are dropped.
+    pub(super) fn lose(&mut self, but: &Identity, difference: &Difference<'_>) -> Result<(), BadItem> {
+        let mut kept = Vec::with_capacity(self.entries.len());
+        for mut manager in std::mem::take(&mut self.entries) {
+            if manager.identity != *but {
+                let Some(lost) = difference.in_version(&manager.api_version)? else { continue };
+                if manager.fields.meets(&lost.all) {
+                    manager.fields = Fields::Set(manager.fields.to_set().difference(&lost.all));
+                }
+            }
+            kept.push(manager);
+        }
+        self.entries = kept;
+        Ok(())
+    }
+
+    /// What a write would take from others, in the order in which it is told.
+    pub(super) fn conflicts(&self, but: &Identity, difference: &Difference<'_>) -> Result<Vec<Conflict>, BadItem> {
+        let mut managers: Vec<&Manager> = self.entries.iter().filter(|manager| manager.identity != *but).collect();
+        managers.sort_by(|a, b| a.identity.rank().cmp(&b.identity.rank()));
+        let mut conflicts = Vec::new();
+        for manager in managers {
+            let Some(lost) = difference.in_version(&manager.api_version)? else { continue };
+            if manager.fields.meets(&lost.set) {
+                let fields = manager.fields.to_set().intersection(&lost.set);
+                let conflict = |path| Conflict { manager: manager.identity.clone(), path };
+                conflicts.extend(fields.paths().into_iter().map(conflict));
+            }
+        }
+        Ok(conflicts)
+    }
+
+    /// Adjusts fields that were written when their types were others.
+    pub(super) fn reconcile(&mut self, kind: &Kind<'_>) {
+        for manager in &mut self.entries {
+            let Some(ty) = kind.type_in(&manager.api_version) else { continue };
+            let mut set = manager.fields.to_set();
+            let before = set.clone();
+            set.reconcile(&ty);
+            if set != before {
+                manager.fields = Fields::Set(set);
+            }
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Whether a value fits its type, in the real server's words: they show Go's types and values.
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value};
+
+use super::{
+    element::Element,
+    items::element_of,
+    schema::{Form, ListType, MapType, Scalar, Type},
+};
+use crate::{codec::go_quote, patch::go_format};
+
+/// Why a value is none of its type.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Misfit {
+    path: String,
+    why: String,
+}
+
+/// Checks a value that a client applies: its lists may have no duplicates. The error is one text for all that is wrong.
+pub(super) fn check(value: &Value, ty: &Type) -> Result<(), String> {
+    let mut found = Vec::new();
+    visit(value, ty, "", &mut found);
+    let shown = |misfit: &Misfit| match misfit.path.as_str() {
+        "" => misfit.why.clone(),
+        path => format!("{path}: {}", misfit.why),
+    };
+    match found.as_slice() {
+        [] => Ok(()),
+        [only] => Err(shown(only)),
+        many => Err(many.iter().fold("errors:".to_owned(), |mut text, misfit| {
+            // Writing into a String cannot fail.
+            let _ = write!(text, "\n  {}", shown(misfit));
+            text
+        })),
+    }
+}
+
+fn visit(value: &Value, ty: &Type, path: &str, found: &mut Vec<Misfit>) {
+    let mut misfit = |why: String| found.push(Misfit { path: path.to_owned(), why });
+    match (ty.form(Some(value)), value) {
+        (_, Value::Null) => {}
+        (Form::Scalar(scalar), value) => {
+            if let Some(why) = misfit_of(scalar, value) {
+                misfit(why);
+            }
+        }
+        (Form::Map(map), Value::Object(entries)) => visit_map(map, entries, path, found),
+        (Form::List(list), Value::Array(items)) => visit_list(list, items, path, found),
+        (Form::Map(_), value) => misfit(format!("expected map, got &{{{}}}", go_format(value))),
+        (Form::List(_), value) => misfit(format!("expected list, got &{{{}}}", go_format(value))),
+    }
+}
+
+fn visit_map(map: &MapType, entries: &Map<String, Value>, path: &str, found: &mut Vec<Misfit>) {
+    for (name, value) in entries {
+        let path = format!("{path}.{name}");
+        let Some(ty) = map.field(name) else {
+            // As there, nothing more is looked at.
+            found.push(Misfit { path, why: "field not declared in schema".to_owned() });
+            return;
+        };
+        visit(value, ty, &path, found);
+    }
+}
+
+fn visit_list(list: &ListType, items: &[Value], path: &str, found: &mut Vec<Misfit>) {
+    let mut seen: Vec<Element> = Vec::new();
+    for (index, item) in items.iter().enumerate() {
+        let element = if list.is_atomic() {
+            Element::Index(i64::try_from(index).unwrap_or(i64::MAX))
+        } else {
+            match element_of(list, item) {
+                Ok(element) => element,
+                Err(bad) => {
+                    let why = format!("element {index}: {}", bad.describe(list));
+                    found.push(Misfit { path: path.to_owned(), why });
+                    return;
+                }
+            }
+        };
+        if !list.is_atomic() {
+            match seen.binary_search(&element) {
+                Ok(_) => {
+                    let why = format!("duplicate entries for key {element}");
+                    found.push(Misfit { path: path.to_owned(), why });
+                }
+                Err(at) => seen.insert(at, element.clone()),
+            }
+        }
+        visit(item, list.element.get(), &format!("{path}{element}"), found);
+    }
+}
+
+fn misfit_of(scalar: Scalar, value: &Value) -> Option<String> {
+    match (scalar, value) {
+        (Scalar::Numeric, Value::Number(_))
+        | (Scalar::Text, Value::String(_))
+        | (Scalar::Boolean, Value::Bool(_))
+        | (Scalar::Untyped, Value::Number(_) | Value::String(_) | Value::Bool(_)) => None,
+        (Scalar::Numeric, value) => Some(format!("expected numeric (int or float), got {}", go_type(value))),
+        (Scalar::Text, value) => {
+            Some(format!("expected string, got &value.valueUnstructured{{Value:{}}}", go_syntax(value)))
+        }
+        (Scalar::Boolean, value) => Some(format!("expected boolean, got &{{{}}}", go_format(value))),
+        (Scalar::Untyped, value) => Some(format!("expected any scalar, got &{{{}}}", go_format(value))),
+    }
+}
+
+/// Go's `%T`.
+fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}
+
+/// Go's `%#v`.
+fn go_syntax(value: &Value) -> String {
+    match value {
+        Value::Null => "interface {}(nil)".to_owned(),
+        Value::Bool(_) | Value::Number(_) => value.to_string(),
+        Value::String(text) => go_quote(text),
+        Value::Array(items) => {
+            format!("[]interface {{}}{{{}}}", items.iter().map(go_syntax).collect::<Vec<_>>().join(", "))
+        }
+        Value::Object(entries) => {
+            let mut sorted: Vec<_> = entries.iter().collect();
+            sorted.sort_unstable_by_key(|(key, _)| key.as_str());
+            let entries: Vec<String> =
+                sorted.into_iter().map(|(key, value)| format!("{}:{}", go_quote(key), go_syntax(value))).collect();
+            format!("map[string]interface {{}}{{{}}}", entries.join(", "))
+        }
+    }
+}
