@@ -21,6 +21,7 @@ use crate::{
 mod autoscaling;
 mod core;
 mod event;
+mod hooks;
 mod limits;
 pub(crate) mod networking;
 mod pod;
@@ -132,6 +133,7 @@ struct ServiceStrategy {
 static TABLES: &[&[Kind]] = &[
     KINDS,
     autoscaling::KINDS,
+    hooks::KINDS,
     limits::KINDS,
     networking::KINDS,
     rbac::KINDS,

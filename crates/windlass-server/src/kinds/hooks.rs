@@ -1,0 +1,362 @@
+//! The group `admissionregistration.k8s.io`: who is asked about writes, and the policies that answer without being asked.
+//!
+//! Expressions are stored as they come: they are neither compiled nor run yet.
+
+mod policies;
+
+use serde_json::{Value, json};
+
+use super::{BASE, Kind, selector::validate_selector};
+use crate::registry::{
+    Errors, Generation, Path, Rules, StatusRule, Tree, as_object, default_pointer, dns_label_1035, dns_subdomain,
+    items_mut, qualified_name,
+};
+
+const GROUP: &str = "admissionregistration.k8s.io";
+const FAILURE_POLICIES: &[&str] = &["Fail", "Ignore"];
+const MATCH_POLICIES: &[&str] = &["Equivalent", "Exact"];
+const SIDE_EFFECTS: &[&str] = &["None", "NoneOnDryRun"];
+const REINVOCATION_POLICIES: &[&str] = &["IfNeeded", "Never"];
+const OPERATIONS: &[&str] = &["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
+const SCOPES: &[&str] = &["*", "Cluster", "Namespaced"];
+const MAX_CONDITIONS: usize = 64;
+
+/// What all kinds of the group have in common.
+const RULES: Rules = Rules { generation: Generation::Content, unconditional_update: false, ..Rules::COMMON };
+
+pub(super) const KINDS: &[Kind] = &[
+    Kind {
+        group: GROUP,
+        name: "ValidatingWebhookConfiguration",
+        prefix: "/registry/validatingwebhookconfigurations/",
+        rules: RULES,
+        default: |object| default_hooks(object, false),
+        validate: |object, errors| validate_hooks(object, false, errors),
+        ..BASE
+    },
+    Kind {
+        group: GROUP,
+        name: "MutatingWebhookConfiguration",
+        prefix: "/registry/mutatingwebhookconfigurations/",
+        rules: RULES,
+        default: |object| default_hooks(object, true),
+        validate: |object, errors| validate_hooks(object, true, errors),
+        ..BASE
+    },
+    Kind {
+        group: GROUP,
+        name: "ValidatingAdmissionPolicy",
+        prefix: "/registry/validatingadmissionpolicies/",
+        subresources: &["status"],
+        rules: Rules {
+            status: StatusRule::Reset,
+            status_keeps: &["*"],
+            generation: Generation::Spec,
+            ..RULES
+        },
+        default: policies::default_policy,
+        validate: policies::validate_validating,
+        ..BASE
+    },
+    Kind {
+        group: GROUP,
+        name: "ValidatingAdmissionPolicyBinding",
+        prefix: "/registry/validatingadmissionpolicybindings/",
+        rules: Rules { generation: Generation::Spec, ..RULES },
+        default: policies::default_binding,
+        validate: policies::validate_validating_binding,
+        ..BASE
+    },
+    Kind {
+        group: GROUP,
+        name: "MutatingAdmissionPolicy",
+        prefix: "/registry/mutatingadmissionpolicies/",
+        rules: Rules { generation: Generation::Spec, ..RULES },
+        default: policies::default_policy,
+        validate: policies::validate_mutating,
+        ..BASE
+    },
+    Kind {
+        group: GROUP,
+        name: "MutatingAdmissionPolicyBinding",
+        prefix: "/registry/mutatingadmissionpolicybindings/",
+        rules: Rules { generation: Generation::Spec, ..RULES },
+        default: policies::default_binding,
+        validate: policies::validate_mutating_binding,
+        ..BASE
+    },
+];
+
+// === defaults ===
+
+fn default_hooks(object: &mut Value, mutating: bool) {
+    for hook in items_mut(object, "webhooks") {
+        let map = as_object(hook);
+        default_pointer(map, "failurePolicy", "Fail");
+        default_pointer(map, "matchPolicy", "Equivalent");
+        default_pointer(map, "namespaceSelector", json!({}));
+        default_pointer(map, "objectSelector", json!({}));
+        default_pointer(map, "timeoutSeconds", 10);
+        if mutating {
+            default_pointer(map, "reinvocationPolicy", "Never");
+        }
+        for rule in items_mut(hook, "rules") {
+            default_rule(rule);
+        }
+        if let Some(service) = hook.pointer_mut("/clientConfig/service").filter(|service| service.is_object()) {
+            default_pointer(as_object(service), "port", 443);
+        }
+    }
+}
+
+fn default_rule(rule: &mut Value) {
+    default_pointer(as_object(rule), "scope", "*");
+}
+
+// === webhooks ===
+
+fn validate_hooks(object: &Value, mutating: bool, errors: &mut Errors) {
+    let list = Path::new("webhooks");
+    let mut names: Vec<&str> = Vec::new();
+    for (index, hook) in object.items(&["webhooks"]).iter().enumerate() {
+        let place = list.index(index);
+        validate_hook(hook, mutating, &place, errors);
+        validate_review_versions(hook, &place.child("admissionReviewVersions"), errors);
+        let name = hook.text(&["name"]);
+        if !name.is_empty() && names.contains(&name) {
+            errors.duplicate(&place.child("name"), name);
+        }
+        names.push(name);
+    }
+}
+
+fn validate_hook(hook: &Value, mutating: bool, path: &Path<'_>, errors: &mut Errors) {
+    let name = hook.text(&["name"]);
+    let place = path.child("name");
+    if name.is_empty() {
+        errors.required(&place, "");
+    } else {
+        let wrong = dns_subdomain(name);
+        if !wrong.is_empty() {
+            errors.invalid(&place, name, &wrong.join(","));
+        } else if name.split('.').count() < 3 {
+            errors.invalid(&place, name, "should be a domain with at least three segments separated by dots");
+        }
+    }
+    let rules = path.child("rules");
+    for (index, rule) in hook.items(&["rules"]).iter().enumerate() {
+        validate_rule(rule, &rules.index(index), errors);
+    }
+    one_of(hook, "failurePolicy", FAILURE_POLICIES, path, errors);
+    one_of(hook, "matchPolicy", MATCH_POLICIES, path, errors);
+    if hook.at(&["sideEffects"]).is_none() {
+        errors.required(&path.child("sideEffects"), &format!("must specify one of {}", SIDE_EFFECTS.join(", ")));
+    }
+    one_of(hook, "sideEffects", SIDE_EFFECTS, path, errors);
+    if mutating {
+        one_of(hook, "reinvocationPolicy", REINVOCATION_POLICIES, path, errors);
+    }
+    if let Some(seconds) = hook.int(&["timeoutSeconds"]).filter(|seconds| !(1..=30).contains(seconds)) {
+        errors.invalid(&path.child("timeoutSeconds"), &seconds, "the timeout value must be between 1 and 30 seconds");
+    }
+    validate_selector(hook.at(&["namespaceSelector"]), &path.child("namespaceSelector"), errors);
+    validate_selector(hook.at(&["objectSelector"]), &path.child("objectSelector"), errors);
+    let place = path.child("clientConfig");
+    match (hook.at(&["clientConfig", "url"]).and_then(Value::as_str), hook.at(&["clientConfig", "service"])) {
+        (Some(url), None) => validate_url(url, &place.child("url"), errors),
+        (None, Some(service)) => validate_service(service, &place.child("service"), errors),
+        _ => errors.required(&place, "exactly one of url or service is required"),
+    }
+    validate_conditions(hook, &path.child("matchConditions"), errors);
+}
+
+fn validate_review_versions(hook: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let versions = hook.items(&["admissionReviewVersions"]);
+    if versions.is_empty() {
+        return errors.required(path, "must specify one of v1, v1beta1");
+    }
+    let mut seen: Vec<&str> = Vec::new();
+    for (index, version) in versions.iter().enumerate() {
+        let version = version.as_str().unwrap_or_default();
+        let place = path.index(index);
+        if seen.contains(&version) {
+            errors.invalid(&place, version, "duplicate version");
+            continue;
+        }
+        seen.push(version);
+        errors.invalid_each(&place, version, dns_label_1035(version));
+    }
+    if !seen.iter().any(|version| ["v1", "v1beta1"].contains(version)) {
+        errors.invalid(path, &json!(versions), "must include at least one of v1, v1beta1");
+    }
+}
+
+/// Where a webhook, of whatever kind, can be reached.
+fn validate_url(url: &str, path: &Path<'_>, errors: &mut Errors) {
+    const FORM: &str = "; desired format: https://host[/path]";
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    if scheme != "https" {
+        errors.invalid(path, scheme, &format!("'https' is the only allowed URL scheme{FORM}"));
+    }
+    let (rest, fragment) = rest.split_once('#').unwrap_or((rest, ""));
+    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let authority = if scheme.is_empty() { "" } else { rest.split('/').next().unwrap_or_default() };
+    let (user, host) = authority.rsplit_once('@').map_or((None, authority), |(user, host)| (Some(user), host));
+    if host.is_empty() {
+        errors.invalid(path, host, &format!("host must be specified{FORM}"));
+    }
+    if let Some(user) = user {
+        errors.invalid(path, user, "user information is not permitted in the URL");
+    }
+    if !fragment.is_empty() {
+        errors.invalid(path, fragment, "fragments are not permitted in the URL");
+    }
+    if !query.is_empty() {
+        errors.invalid(path, query, "query parameters are not permitted in the URL");
+    }
+}
+
+fn validate_service(service: &Value, path: &Path<'_>, errors: &mut Errors) {
+    // The real server takes one for the other here.
+    for (field, shown) in [("namespace", "name"), ("name", "namespace")] {
+        if service.text(&[field]).is_empty() {
+            errors.required(&path.child(shown), "");
+        }
+    }
+    if let Some(port) = service.int(&["port"]).filter(|port| !(1..=65535).contains(port)) {
+        errors.invalid(&path.child("port"), &port, "port is not valid: must be between 1 and 65535, inclusive");
+    }
+    let Some(target) = service.at(&["path"]).and_then(Value::as_str) else { return };
+    let place = path.child("path");
+    if matches!(target, "" | "/") {
+        return;
+    }
+    if target == "//" {
+        return errors.invalid(&place, target, "segment[0] may not be empty");
+    }
+    let steps = match target.strip_prefix('/') {
+        Some(steps) => steps,
+        None => {
+            errors.invalid(&place, target, "must start with a '/'");
+            target.get(1..).unwrap_or_default()
+        }
+    };
+    for (index, step) in steps.strip_suffix('/').unwrap_or(steps).split('/').enumerate() {
+        if step.is_empty() {
+            errors.invalid(&place, target, &format!("segment[{index}] may not be empty"));
+            continue;
+        }
+        for wrong in dns_subdomain(step) {
+            errors.invalid(&place, target, &format!("segment[{index}]: {wrong}"));
+        }
+    }
+}
+
+// === what both have ===
+
+fn one_of(object: &Value, field: &str, supported: &[&str], path: &Path<'_>, errors: &mut Errors) {
+    if let Some(value) = object.at(&[field]).and_then(Value::as_str).filter(|value| !supported.contains(value)) {
+        errors.unsupported(&path.child(field), value, supported);
+    }
+}
+
+/// What a webhook or a policy is about.
+fn validate_rule(rule: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let star = |field: &str, what: &str, errors: &mut Errors| {
+        let items = rule.items(&[field]);
+        if items.len() > 1 && items.iter().any(|item| item == "*") {
+            let text = format!("if '*' is present, must not specify other {what}");
+            errors.invalid(&path.child(field), &json!(items), &text);
+        }
+    };
+    let place = path.child("operations");
+    if rule.items(&["operations"]).is_empty() {
+        errors.required(&place, "");
+    }
+    star("operations", "operations", errors);
+    for (index, operation) in rule.items(&["operations"]).iter().enumerate() {
+        let operation = operation.as_str().unwrap_or_default();
+        if !OPERATIONS.contains(&operation) {
+            errors.unsupported(&place.index(index), operation, OPERATIONS);
+        }
+    }
+    for (field, what) in [("apiGroups", "API groups"), ("apiVersions", "API versions")] {
+        if rule.items(&[field]).is_empty() {
+            errors.required(&path.child(field), "");
+        }
+        star(field, what, errors);
+    }
+    let place = path.child("apiVersions");
+    for (index, version) in rule.items(&["apiVersions"]).iter().enumerate() {
+        if version == "" {
+            errors.required(&place.index(index), "");
+        }
+    }
+    validate_resources(rule.items(&["resources"]), &path.child("resources"), errors);
+    one_of(rule, "scope", SCOPES, path, errors);
+}
+
+fn validate_resources(resources: &[Value], path: &Path<'_>, errors: &mut Errors) {
+    if resources.is_empty() {
+        errors.required(path, "");
+    }
+    let (mut all_of, mut of_all): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
+    let mut plain = false;
+    for (index, resource) in resources.iter().enumerate() {
+        let resource = resource.as_str().unwrap_or_default();
+        let place = path.index(index);
+        if resource.is_empty() {
+            errors.required(&place, "");
+            continue;
+        }
+        let Some((name, subresource)) = resource.split_once('/') else {
+            plain = resource != "*";
+            continue;
+        };
+        if all_of.contains(&name) {
+            errors.invalid(&place, resource, &format!("if '{name}/*' is present, must not specify {resource}"));
+        }
+        if of_all.contains(&subresource) {
+            errors.invalid(&place, resource, &format!("if '*/{subresource}' is present, must not specify {resource}"));
+        }
+        if subresource == "*" {
+            all_of.push(name);
+        }
+        if name == "*" {
+            of_all.push(subresource);
+        }
+    }
+    let has = |text: &str| resources.iter().any(|resource| resource == text);
+    if resources.len() > 1 && has("*/*") {
+        errors.invalid(path, &json!(resources), "if '*/*' is present, must not specify other resources");
+    }
+    if has("*") && plain {
+        let text = "if '*' is present, must not specify other resources without subresources";
+        errors.invalid(path, &json!(resources), text);
+    }
+}
+
+fn validate_conditions(object: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let conditions = object.items(&["matchConditions"]);
+    if conditions.len() > MAX_CONDITIONS {
+        let text = format!("Too many: {}: must have at most {MAX_CONDITIONS} items", conditions.len());
+        errors.add(path, "FieldValueTooMany", text);
+    }
+    let mut seen: Vec<&str> = Vec::new();
+    for (index, condition) in conditions.iter().enumerate() {
+        let place = path.index(index);
+        let name = condition.text(&["name"]);
+        if condition.text(&["expression"]).trim().is_empty() {
+            errors.required(&place.child("expression"), "");
+        }
+        if name.is_empty() {
+            errors.required(&place.child("name"), "");
+        } else {
+            errors.invalid_each(&place.child("name"), name, qualified_name(name));
+            if seen.contains(&name) {
+                errors.duplicate(&place.child("name"), name);
+            }
+            seen.push(name);
+        }
+    }
+}
