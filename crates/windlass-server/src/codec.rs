@@ -38,6 +38,7 @@ use self::{decode::Strictness, types::StructRef};
 pub(crate) use self::{
     json::{MAX_DEPTH, check as check_json},
     quote::quote as go_quote,
+    time::check_duration,
     types::{Field, Struct},
     yaml::to_yaml,
 };
@@ -156,6 +157,16 @@ impl Plan {
         let body = encode(value);
         check_json(&body)?;
         self.decode_root(&body, validation, Vec::new())
+    }
+
+    /// As `normalise`, with what is lost when the object is stored: the real server keeps most kinds in protobuf, which
+    /// does not know an empty list from none.
+    pub(crate) fn normalise_stored(&self, value: &Value) -> Result<Value, String> {
+        let mut value = self.normalise(value, FieldValidation::Ignore)?.value;
+        if !matches!(&*self.group, "apiextensions.k8s.io" | "apiregistration.k8s.io") {
+            shape::forget_empty(self.root.get(), &mut value);
+        }
+        Ok(value)
     }
 
     /// As `normalise`, for the result of a patch: it must be of the plan's kind still.

@@ -54,20 +54,20 @@ mod watch;
 mod tests;
 
 pub(crate) use self::{
-    address::{NO_RANGE, NO_ADDRESS, Range, parse as parse_address},
+    address::{Range, parse as parse_address},
     delete::DeleteParams,
     field::{Errors, Path, Shown},
     list::{ItemList, ListParams},
     meta::{settle_namespace, validate_annotations, validate_labels},
     names::{
-        NameRule, condition_reason, config_key, dns_label, dns_label_1035, dns_subdomain, http_path, ip_range, label_value,
-        path_segment, port_name, qualified_name, wildcard_subdomain,
+        NameRule, address_problem, condition_reason, config_key, dns_label, dns_label_1035, dns_subdomain, http_path, ip_range, label_value,
+        path_segment, port_name, qualified_name, range_problem, wildcard_subdomain,
     },
     resource::{Conversion, CustomShape, ResourceInfo, ResourceTable, Shape, SubresourceInfo},
     scale::requirement,
     select::Derived,
     strategy::{
-        Deletion, Dependents, Effect, FieldRule, Generation, Rules, ScaleRule, StatusRule, Strategy, field_text,
+        Deletion, Dependents, Effect, FieldRule, Generation, Part, Rules, ScaleRule, StatusRule, Strategy, field_text,
     },
     tree::{
         Tree, as_object, copy_key, default_pointer, default_to, entry_mut, items_mut, metadata_mut, object_mut, same,

@@ -4,11 +4,14 @@
 //! texts, as of the moment of the answer. A kind whose cells are not written yet is printed with name and age. Custom
 //! resources bring their own columns. Column descriptions are left out.
 
+mod autoscaling;
 mod cells;
 mod custom;
 mod duration;
 mod jsonpath;
+mod networking;
 mod pods;
+mod storage;
 
 use std::{
     collections::HashMap,
@@ -87,17 +90,22 @@ pub(crate) fn columns(resource: &ResourceInfo) -> Arc<[Column]> {
     }
 }
 
-/// The cells of one object, one per column.
+/// The cells of one object in its stored version, one per column.
 pub(crate) fn cells(resource: &ResourceInfo, object: &Value, now: Timestamp) -> Vec<Value> {
     match &resource.shape {
         Shape::Custom(custom) => custom::cells(custom.columns(), object, now),
-        Shape::BuiltIn(_) => built_in_cells(&resource.group, &resource.plural, object, now),
+        Shape::BuiltIn(_) => built_in_cells(&resource.group_kind().group, &resource.plural, object, now),
     }
 }
 
 fn row(resource: &ResourceInfo, object: Value, include: IncludeObject, now: Timestamp) -> Value {
     let mut row = Map::new();
-    row.insert("cells".to_owned(), cells(resource, &object, now).into());
+    // A view of another version is printed as what it is a view of.
+    let printed = match &resource.conversion {
+        Some(_) => Some(resource.convert_to_stored(object.clone())),
+        None => None,
+    };
+    row.insert("cells".to_owned(), cells(resource, printed.as_ref().unwrap_or(&object), now).into());
     if resource.group.is_empty()
         && resource.kind == "Pod"
         && let Some(conditions) = pods::conditions(&object)
@@ -106,7 +114,7 @@ fn row(resource: &ResourceInfo, object: Value, include: IncludeObject, now: Time
     }
     let object = match include {
         IncludeObject::Object => object,
-        IncludeObject::Metadata => partial(object),
+        IncludeObject::Metadata => partial(printed.unwrap_or(object)),
         IncludeObject::None => Value::Null,
     };
     row.insert("object".to_owned(), object);

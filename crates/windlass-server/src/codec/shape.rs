@@ -55,7 +55,33 @@ pub(super) fn zero_struct(shape: &Struct) -> Value {
     object(shape, vec![None; shape.fields.len()])
 }
 
+/// Makes nothing of lists and maps without elements, as storing in protobuf does.
+pub(super) fn forget_empty(shape: &Struct, object: &mut Value) {
+    let Value::Object(object) = object else { return };
+    for field in &shape.fields {
+        if let Some(value) = object.get_mut(field.name) {
+            field.ty.forget_empty(value);
+        }
+    }
+}
+
 impl Type {
+    fn forget_empty(&self, value: &mut Value) {
+        match (&self.kind, &mut *value) {
+            (Kind::Struct(inner), _) => forget_empty(inner.get(), value),
+            (Kind::Pointer(inner), _) => inner.forget_empty(value),
+            (Kind::Slice(_), Value::Array(items)) if items.is_empty() => *value = Value::Null,
+            (Kind::Map { .. }, Value::Object(entries)) if entries.is_empty() => *value = Value::Null,
+            (Kind::Slice(inner), Value::Array(items)) => {
+                items.iter_mut().for_each(|item| inner.forget_empty(item));
+            }
+            (Kind::Map { value: inner, .. }, Value::Object(entries)) => {
+                entries.values_mut().for_each(|value| inner.forget_empty(value));
+            }
+            _ => {}
+        }
+    }
+
     /// What `omitempty` drops: false, 0, "", nil, and containers without elements, but never a struct.
     fn is_empty(&self, value: Option<&Value>) -> bool {
         match (&self.kind, value) {

@@ -205,6 +205,9 @@ fn validate_metric_source(source: &Value, kind: &str, path: &Path<'_>, errors: &
             errors.required(&path.child("name"), "must specify a resource name");
         }
         if kind == "containerResource" {
+            if !name.is_empty() {
+                super::limits::validate_container_resource(name, &path.child("name"), errors);
+            }
             match source.text(&["container"]) {
                 "" => errors.required(&path.child("container"), "must specify a container"),
                 name => errors.invalid_each(&path.child("container"), name, dns_label(name)),

@@ -211,6 +211,15 @@ fn validate_resource_name(name: &str, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// The name of a resource that containers can use.
+pub(super) fn validate_container_resource(name: &str, path: &Path<'_>, errors: &mut Errors) {
+    validate_resource_name(name, path, errors);
+    let native = matches!(name, "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
+    if !native && !name.contains('/') {
+        errors.invalid(path, name, "must be a standard resource for containers");
+    }
+}
+
 fn validate_quota_update(new: &Value, old: &Value, errors: &mut Errors) {
     let scopes = |quota: &Value| {
         let mut scopes: Vec<String> = quota.items(&["spec", "scopes"]).iter().map(ToString::to_string).collect();
@@ -310,12 +319,10 @@ fn validate_limit(limit: &Value, kind: &str, place: &Path<'_>, errors: &mut Erro
         }
         for (name, _) in limit.entries(&[field]) {
             let path = path.key(name);
-            validate_resource_name(name, &path, errors);
-            let of_containers = matches!(name.as_str(), "cpu" | "memory" | "ephemeral-storage")
-                || name.starts_with("hugepages-")
-                || name.contains('/');
-            if matches!(kind, "Pod" | "Container") && !of_containers {
-                errors.invalid(&path, name, "must be a standard resource for containers");
+            if matches!(kind, "Pod" | "Container") {
+                validate_container_resource(name, &path, errors);
+            } else {
+                validate_resource_name(name, &path, errors);
             }
             if !names.contains(&name.as_str()) {
                 names.push(name);

@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use super::{BASE, Kind, pod_rules::in_port_range, selector::validate_selector};
 use crate::registry::{
-    Errors, Generation, NO_ADDRESS, NO_RANGE, NameRule, Path, Range, Rules, StatusRule, Tree, as_object,
+    Errors, Generation, NameRule, Path, Range, Rules, StatusRule, Tree, as_object,
     default_pointer, dns_label, dns_subdomain, entry_mut, http_path, ip_range, items_mut, parse_address,
-    path_segment, port_name, same, wildcard_subdomain,
+    path_segment, port_name, range_problem, address_problem, same, wildcard_subdomain,
 };
 
 const SPEC: Path<'static> = Path::new("spec");
@@ -57,7 +57,8 @@ pub(super) const KINDS: &[Kind] = &[
         prefix: "/registry/networkpolicies/",
         rules: Rules { generation: Generation::Spec, ..Rules::COMMON },
         default: default_policy,
-        validate: validate_policy,
+        validate_create: |policy, errors| validate_policy(policy, &[], errors),
+        validate_update: |new, old, errors| validate_policy(new, &ranges_of(old), errors),
         warnings: |policy, _| policy_warnings(policy),
         ..BASE
     },
@@ -229,13 +230,15 @@ fn validate_class_annotation(ingress: &Value, errors: &mut Errors) {
     }
 }
 
-fn validate_ingress_status(new: &Value, _old: &Value, errors: &mut Errors) {
+fn validate_ingress_status(new: &Value, old: &Value, errors: &mut Errors) {
+    let before = old.items(&["status", "loadBalancer", "ingress"]);
     let list = Path::new("status.loadBalancer.ingress");
     for (index, ingress) in new.items(&["status", "loadBalancer", "ingress"]).iter().enumerate() {
         let place = list.index(index);
         let (ip, host) = (ingress.text(&["ip"]), ingress.text(&["hostname"]));
-        if !ip.is_empty() && parse_address(ip).is_none() {
-            errors.invalid(&place.child("ip"), ip, NO_ADDRESS);
+        let accepted = ip.is_empty() || before.iter().any(|ingress| ingress.text(&["ip"]) == ip);
+        if let Some(problem) = address_problem(ip).filter(|_| !accepted) {
+            errors.invalid(&place.child("ip"), ip, problem);
         }
         if !host.is_empty() {
             errors.invalid_each(&place.child("hostname"), host, dns_subdomain(host));
@@ -295,7 +298,19 @@ fn default_policy(policy: &mut Value) {
 /// The rules of a policy by direction, and what their peers are called.
 const DIRECTIONS: [(&str, &str); 2] = [("ingress", "from"), ("egress", "to")];
 
-fn validate_policy(policy: &Value, errors: &mut Errors) {
+/// The ranges in a policy: what was accepted once still is.
+fn ranges_of(policy: &Value) -> Vec<&str> {
+    let mut ranges = Vec::new();
+    for (direction, peers) in DIRECTIONS {
+        for peer in policy.items(&["spec", direction]).iter().flat_map(|rule| rule.items(&[peers])) {
+            ranges.push(peer.text(&["ipBlock", "cidr"]));
+            ranges.extend(peer.items(&["ipBlock", "except"]).iter().filter_map(Value::as_str));
+        }
+    }
+    ranges
+}
+
+fn validate_policy(policy: &Value, accepted: &[&str], errors: &mut Errors) {
     let nothing = json!({});
     let spec = policy.at(&["spec"]).unwrap_or(&nothing);
     validate_selector(spec.at(&["podSelector"]), &SPEC.child("podSelector"), errors);
@@ -309,7 +324,7 @@ fn validate_policy(policy: &Value, errors: &mut Errors) {
             }
             let list = place.child(peers);
             for (index, peer) in rule.items(&[peers]).iter().enumerate() {
-                validate_peer(peer, &list.index(index), errors);
+                validate_peer(peer, accepted, &list.index(index), errors);
             }
         }
     }
@@ -353,7 +368,7 @@ fn validate_policy_port(port: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-fn validate_peer(peer: &Value, path: &Path<'_>, errors: &mut Errors) {
+fn validate_peer(peer: &Value, accepted: &[&str], path: &Path<'_>, errors: &mut Errors) {
     let mut peers = 0;
     for field in ["podSelector", "namespaceSelector"] {
         if let Some(selector) = peer.at(&[field]) {
@@ -363,7 +378,7 @@ fn validate_peer(peer: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
     match peer.at(&["ipBlock"]) {
         Some(block) => {
-            validate_block(block, &path.child("ipBlock"), errors);
+            validate_block(block, accepted, &path.child("ipBlock"), errors);
             if peers > 0 {
                 errors.forbidden(path, "may not specify both ipBlock and another peer");
             }
@@ -373,23 +388,24 @@ fn validate_peer(peer: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-fn validate_block(block: &Value, path: &Path<'_>, errors: &mut Errors) {
+fn validate_block(block: &Value, accepted: &[&str], path: &Path<'_>, errors: &mut Errors) {
     let cidr = block.text(&["cidr"]);
     if cidr.is_empty() {
         return errors.required(&path.child("cidr"), "");
     }
-    let Some(range) = Range::parse(cidr) else {
-        return errors.invalid(&path.child("cidr"), cidr, NO_RANGE);
-    };
+    let strict = |text: &str| range_problem(text).filter(|_| !accepted.contains(&text));
+    if let Some(problem) = strict(cidr) {
+        errors.invalid(&path.child("cidr"), cidr, problem);
+    }
+    let Some(range) = Range::parse(cidr) else { return };
     let list = path.child("except");
     for (index, except) in block.items(&["except"]).iter().enumerate() {
         let text = except.as_str().unwrap_or_default();
-        match Range::parse(text) {
-            None => errors.invalid(&list.index(index), text, NO_RANGE),
-            Some(except) if !range.encloses(except) => {
-                errors.invalid(&list.index(index), text, "must be a strict subset of `cidr`");
-            }
-            Some(_) => {}
+        if let Some(problem) = strict(text) {
+            errors.invalid(&list.index(index), text, problem);
+        }
+        if Range::parse(text).is_some_and(|except| !range.encloses(except)) {
+            errors.invalid(&list.index(index), text, "must be a strict subset of `cidr`");
         }
     }
 }

@@ -66,6 +66,17 @@ fn validate_cluster_role(role: &Value, errors: &mut Errors) {
         }
         for (index, selector) in selectors.iter().enumerate() {
             validate_selector(Some(selector), &list.index(index), errors);
+            let sound = |expression: &Value| {
+                let values = !expression.items(&["values"]).is_empty();
+                match expression.text(&["operator"]) {
+                    "In" | "NotIn" => values,
+                    "Exists" | "DoesNotExist" => !values,
+                    _ => false,
+                }
+            };
+            if !selector.items(&["matchExpressions"]).iter().all(sound) {
+                errors.invalid(&list.index(index), &Value::Null, "invalid label selector.");
+            }
         }
     }
 }

@@ -69,8 +69,8 @@ fn validate_budget(budget: &Value, errors: &mut Errors) {
         let value = |field: &str| at(field).cloned().unwrap_or_default();
         let shown = json!({
             "MinAvailable": value("minAvailable"),
-            "MaxUnavailable": value("maxUnavailable"),
             "Selector": value("selector"),
+            "MaxUnavailable": value("maxUnavailable"),
             "UnhealthyPodEvictionPolicy": value("unhealthyPodEvictionPolicy"),
         });
         errors.invalid(&path, &shown, "minAvailable and maxUnavailable cannot be both set");

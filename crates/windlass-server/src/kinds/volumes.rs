@@ -128,8 +128,22 @@ fn stamp_volume(new: &mut Value, old: Option<&Value>, now: &str) {
 }
 
 fn prepare_claim_create(claim: &mut Value) {
+    drop_foreign_sources(claim);
     normalise_sources(claim);
     object_mut(claim, "status").insert("phase".to_owned(), "Pending".into());
+}
+
+/// The older of the two fields takes only claims and snapshots; the newer one stays in its namespace.
+fn drop_foreign_sources(claim: &mut Value) {
+    let Some(spec) = entry_mut(claim, "spec") else { return };
+    let spec = as_object(spec);
+    if !spec.text(&["dataSourceRef", "namespace"]).is_empty() {
+        spec.shift_remove("dataSourceRef");
+    }
+    let (group, kind) = (spec.text(&["dataSource", "apiGroup"]), spec.text(&["dataSource", "kind"]));
+    if !matches!((group, kind), ("", "PersistentVolumeClaim") | ("snapshot.storage.k8s.io", "VolumeSnapshot")) {
+        spec.shift_remove("dataSource");
+    }
 }
 
 /// Two fields say what a claim is filled from; the one that is given fills the other.
@@ -214,9 +228,6 @@ fn validate_source(spec: &Value, errors: &mut Errors) {
         "hostPath" | "local" if file.split('/').any(|part| part == "..") => {
             errors.invalid(&path.child("path"), file, "must not contain '..'");
         }
-        "local" if spec.at(&["nodeAffinity"]).is_none() => {
-            errors.required(&SPEC.child("nodeAffinity"), "Local volume requires node affinity");
-        }
         "nfs" if !file.starts_with('/') => errors.invalid(&path.child("path"), file, "must be an absolute path"),
         "csi" => {
             validate_driver_name(source.text(&["driver"]), &path.child("driver"), errors);
@@ -236,6 +247,9 @@ fn validate_source(spec: &Value, errors: &mut Errors) {
             }
         }
         _ => {}
+    }
+    if name == "local" && spec.at(&["nodeAffinity"]).is_none() {
+        errors.required(&SPEC.child("nodeAffinity"), "Local volume requires node affinity");
     }
     if name == "hostPath" {
         let known =

@@ -2,11 +2,6 @@
 
 use std::{fmt, net::IpAddr};
 
-/// What is said of a text that is no address.
-pub(crate) const NO_ADDRESS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
-/// What is said of a text that is no range.
-pub(crate) const NO_RANGE: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
-
 /// A range of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Range {
@@ -40,6 +35,8 @@ impl Range {
             return None;
         }
         let bits: u8 = bits.parse().ok()?;
+        // The prefix of a dressed up address counts the dress as well.
+        let bits = if address.is_ipv4() && text.contains(':') { bits.checked_sub(96)? } else { bits };
         (bits <= width(address)).then_some(Self { address, bits })
     }
 
@@ -62,28 +59,11 @@ impl Range {
     /// What a client should know of a range that is accepted, but not written as it should be.
     pub(crate) fn warnings(path: &str, text: &str) -> Vec<String> {
         let Some(range) = Self::parse(text) else { return Vec::new() };
-        let mut warnings = Vec::new();
-        if range.address != range.network() {
-            let single = format!("{}/{}", range.address, width(range.address));
-            warnings.push(format!(
-                "{path}: CIDR value {text:?} is ambiguous in this context (should be \"{range}\" or {single:?}?)"
-            ));
+        let canonical = range.to_string();
+        if range.is_ipv4() || canonical == text {
+            return Vec::new();
         }
-        let strict = text.split_once('/').and_then(|(ip, bits)| {
-            let leading_zero = bits.len() > 1 && bits.starts_with('0');
-            ip.parse::<IpAddr>().ok().filter(|_| !leading_zero)
-        });
-        match strict {
-            None => warnings.push(format!("{path}: non-standard CIDR value {text:?} is invalid: use \"{range}\"")),
-            Some(ip) if ip.is_ipv6() && range.is_ipv4() => {
-                warnings.push(format!("{path}: non-standard CIDR value {text:?} is invalid: use \"{range}\""));
-            }
-            Some(IpAddr::V6(_)) if warnings.is_empty() && range.to_string() != text => warnings.push(format!(
-                "{path}: IPv6 CIDR value {text:?} should be in RFC 5952 canonical format (\"{range}\")"
-            )),
-            Some(_) => {}
-        }
-        warnings
+        vec![format!("{path}: IPv6 CIDR value {text:?} should be in RFC 5952 canonical format ({canonical:?})")]
     }
 }
 
@@ -126,12 +106,16 @@ mod tests {
     }
 
     #[test]
-    fn leading_zeros_are_read_and_complained_about() {
+    fn addresses_are_read_leniently() {
         assert_eq!(parse("010.0.00.1").unwrap().to_string(), "10.0.0.1");
-        assert_eq!(Range::warnings("p", "010.0.0.0/8"), ["p: non-standard CIDR value \"010.0.0.0/8\" is invalid: use \"10.0.0.0/8\""]);
+        assert_eq!(parse("::ffff:10.0.0.1").unwrap().to_string(), "10.0.0.1");
+    }
+
+    #[test]
+    fn only_ranges_of_version_6_have_more_than_one_form() {
         assert_eq!(
-            Range::warnings("p", "10.0.0.1/8"),
-            ["p: CIDR value \"10.0.0.1/8\" is ambiguous in this context (should be \"10.0.0.0/8\" or \"10.0.0.1/32\"?)"]
+            Range::warnings("p", "2001:DB8::/32"),
+            ["p: IPv6 CIDR value \"2001:DB8::/32\" should be in RFC 5952 canonical format (\"2001:db8::/32\")"]
         );
         assert!(Range::warnings("p", "10.0.0.0/8").is_empty());
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use windlass_api::{DryRun, FieldValidation, Status};
+use windlass_api::{DryRun, Status};
 
 use super::{
     Answer, Body, Errors, Item, Registry, StatusRule, Target, Tree, WriteParams, Written, commit_failure,
@@ -91,7 +91,7 @@ impl Registry {
         resource.strategy.prepare_create(&mut object);
         let effect = resource.strategy.begin(&mut object, None)?;
         let managed_fields = field_manager::detach(&mut object);
-        let mut object = resource.stored_shape().normalise(object, FieldValidation::Ignore)?.value;
+        let mut object = resource.stored_shape().normalise_stored(object)?;
         let mut errors = Errors::default();
         meta::validate(target, &object, rules.name, &mut errors);
         resource.strategy.validate(&object, &mut errors);

@@ -90,33 +90,47 @@ pub(crate) fn path_segment(text: &str) -> Vec<String> {
 
 /// An IP address in its canonical form.
 pub(crate) fn ip_address(text: &str) -> Vec<String> {
-    let Some(ip) = address::parse(text) else { return vec![address::NO_ADDRESS.to_owned()] };
-    let mut errors = Vec::new();
-    match text.parse::<IpAddr>() {
-        Err(_) => errors.push("must not have leading 0s".to_owned()),
-        Ok(IpAddr::V6(ip)) if ip.to_ipv4_mapped().is_some() => {
-            errors.push("must not be an IPv4-mapped IPv6 address".to_owned());
-        }
-        Ok(_) if ip.to_string() != text => errors.push(format!("must be in canonical form (\"{ip}\")")),
-        Ok(_) => {}
+    match (address_problem(text), address::parse(text)) {
+        (Some(problem), _) => vec![problem.to_owned()],
+        (None, Some(ip)) if ip.to_string() != text => vec![format!("must be in canonical form (\"{ip}\")")],
+        _ => Vec::new(),
     }
-    errors
+}
+
+/// What is wrong with an IP address, except for its form.
+pub(crate) fn address_problem(text: &str) -> Option<&'static str> {
+    if address::parse(text).is_none() {
+        return Some("must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)");
+    }
+    match text.parse::<IpAddr>() {
+        Err(_) => Some("must not have leading 0s"),
+        Ok(IpAddr::V6(ip)) if ip.to_ipv4_mapped().is_some() => Some("must not be an IPv4-mapped IPv6 address"),
+        Ok(_) => None,
+    }
 }
 
 /// A range of IP addresses in its canonical form.
 pub(crate) fn ip_range(text: &str) -> Vec<String> {
-    let Some(range) = address::Range::parse(text) else { return vec![address::NO_RANGE.to_owned()] };
+    match (range_problem(text), address::Range::parse(text)) {
+        (Some(problem), _) => vec![problem.to_owned()],
+        (None, Some(range)) if range.to_string() != text => vec![format!("must be in canonical form (\"{range}\")")],
+        _ => Vec::new(),
+    }
+}
+
+/// What is wrong with a range of IP addresses, except for its form.
+pub(crate) fn range_problem(text: &str) -> Option<&'static str> {
+    let Some(range) = address::Range::parse(text) else {
+        return Some("must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)");
+    };
     let (ip, bits) = text.split_once('/').unwrap_or((text, ""));
     let leading_zero = bits.len() > 1 && bits.starts_with('0');
     match ip.parse::<IpAddr>() {
-        Err(_) => vec!["must not have leading 0s in IP or prefix length".to_owned()],
-        Ok(_) if leading_zero => vec!["must not have leading 0s in IP or prefix length".to_owned()],
-        Ok(IpAddr::V6(ip)) if ip.to_ipv4_mapped().is_some() => {
-            vec!["must not have an IPv4-mapped IPv6 address".to_owned()]
+        Ok(IpAddr::V6(ip)) if ip.to_ipv4_mapped().is_some() => Some("must not have an IPv4-mapped IPv6 address"),
+        Ok(ip) if !leading_zero => {
+            (ip != range.network()).then_some("must not have bits set beyond the prefix length")
         }
-        Ok(ip) if ip != range.network() => vec!["must not have bits set beyond the prefix length".to_owned()],
-        Ok(_) if range.to_string() != text => vec![format!("must be in canonical form (\"{range}\")")],
-        Ok(_) => Vec::new(),
+        _ => Some("must not have leading 0s in IP or prefix length"),
     }
 }
 

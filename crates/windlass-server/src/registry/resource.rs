@@ -155,7 +155,7 @@ impl ResourceInfo {
     }
 
     /// An object of this version as it is stored.
-    pub(super) fn convert_to_stored(&self, value: Value) -> Value {
+    pub(crate) fn convert_to_stored(&self, value: Value) -> Value {
         match &self.conversion {
             None => value,
             Some(conversion) => (conversion.to_stored)(value),
@@ -187,6 +187,14 @@ impl Shape {
         match self {
             Self::BuiltIn(plan) => plan.normalise(&value, validation).map_err(Status::internal),
             Self::Custom(shape) => shape.normalise(value, validation),
+        }
+    }
+
+    /// Brings a tree into the form in which it is stored.
+    pub(super) fn normalise_stored(&self, value: Value) -> Result<Value, Status> {
+        match self {
+            Self::BuiltIn(plan) => plan.normalise_stored(&value).map_err(Status::internal),
+            Self::Custom(shape) => Ok(shape.normalise(value, FieldValidation::Ignore)?.value),
         }
     }
 

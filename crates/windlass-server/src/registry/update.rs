@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use windlass_api::{DryRun, FieldValidation, GroupKind, Status};
+use windlass_api::{DryRun, GroupKind, Status};
 
 use super::{
-    Answer, Body, Deletion, Errors, Generation, Item, Path, Registry, ResourceInfo, StatusRule, Target, Tree,
+    Answer, Body, Deletion, Errors, Generation, Item, Part, Path, Registry, ResourceInfo, StatusRule, Target, Tree,
     WriteParams, Written, commit_failure,
     field_manager::{self, Application, Scaling},
     meta, patch, scale,
@@ -25,6 +25,8 @@ pub(super) enum Aspect {
     Main,
     /// The status.
     Status,
+    /// Something else that has a subresource.
+    Part(Part),
     /// The finalizers of a namespace.
     Finalize,
     /// What the server itself decides to change.
@@ -91,7 +93,7 @@ impl Registry {
             None | Some("scale") => Aspect::Main,
             Some("status") => Aspect::Status,
             Some("finalize") => Aspect::Finalize,
-            Some(_) => return Err(Status::method_not_allowed()),
+            Some(other) => Aspect::Part(Part::of(other).ok_or_else(Status::method_not_allowed)?),
         };
         let mut found = Vec::new();
         let written = self
@@ -170,7 +172,7 @@ impl Registry {
         let effect = prepare(resource, aspect, &mut new, &old)?;
         // What a kind of write keeps of the old object is not the ownership of its fields.
         field_manager::detach(&mut new);
-        let new = resource.stored_shape().normalise(new, FieldValidation::Ignore)?.value;
+        let new = resource.stored_shape().normalise_stored(new)?;
         let new = count_generation(resource, aspect, new, &old);
         let mut errors = Errors::default();
         meta::validate_update(target, &new, &old, &mut errors);
@@ -180,6 +182,7 @@ impl Registry {
                 resource.strategy.validate_update(&new, &old, &mut errors);
             }
             Aspect::Status => resource.strategy.validate_status(&new, &old, &mut errors),
+            Aspect::Part(part) => resource.strategy.validate_part(part, &new, &old, &mut errors),
             Aspect::Finalize | Aspect::Internal => {}
         }
         errors.check(&resource.group_kind(), target.name())?;
@@ -397,6 +400,10 @@ fn prepare(
             resource.strategy.prepare_status(new, old);
             meta::keep_system_fields(new, old);
         }
+        Aspect::Part(part) => {
+            resource.strategy.prepare_part(part, new, old);
+            meta::keep_system_fields(new, old);
+        }
         Aspect::Finalize => {
             copy_key(as_object(new), old, "status");
             meta::keep_system_fields(new, old);
@@ -426,7 +433,7 @@ fn keep_all_but_status(keeps: &[&str], new: &mut Value, old: &Value) {
 
 /// Counts the change, if it is one that counts. Both states are in their normal form.
 fn count_generation(resource: &ResourceInfo, aspect: Aspect, mut new: Value, old: &Value) -> Value {
-    if aspect != Aspect::Main {
+    if !matches!(aspect, Aspect::Main | Aspect::Part(_)) {
         return new;
     }
     let rules = resource.strategy.rules();

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use windlass_api::{LabelSelector, Operator, Requirement, parse_time};
 
-use super::{duration, pods};
+use super::{autoscaling, duration, networking, pods, storage};
 
 /// Makes the cells of one object, one per recorded column.
 pub(super) type Printer = fn(&Value, Timestamp) -> Vec<Value>;
@@ -16,9 +16,10 @@ pub(super) type Printer = fn(&Value, Timestamp) -> Vec<Value>;
 /// The printer of a kind, in any version of its group.
 pub(super) fn printer(group: &str, plural: &str) -> Option<Printer> {
     Some(match (group, plural) {
+        ("", "componentstatuses") => component_status,
         ("", "configmaps") => config_map,
         ("", "endpoints") => endpoints,
-        ("", "events") => core_event,
+        ("" | "events.k8s.io", "events") => core_event,
         ("", "namespaces") => namespace,
         ("", "nodes") => node,
         ("", "persistentvolumeclaims") => persistent_volume_claim,
@@ -41,19 +42,23 @@ pub(super) fn printer(group: &str, plural: &str) -> Option<Printer> {
             |lease, now| vec![name(lease), text(&lease["spec"]["holderIdentity"]).into(), age(lease, now)]
         }
         ("discovery.k8s.io", "endpointslices") => endpoint_slice,
-        ("events.k8s.io", "events") => event,
-        ("networking.k8s.io", "ingressclasses") => ingress_class,
-        ("networking.k8s.io", "ingresses") => ingress,
-        ("networking.k8s.io", "networkpolicies") => {
-            |policy, now| vec![name(policy), selector(&policy["spec"]["podSelector"]), age(policy, now)]
-        }
+        ("autoscaling", "horizontalpodautoscalers") => autoscaling::autoscaler,
+        ("networking.k8s.io", "ingressclasses") => networking::ingress_class,
+        ("networking.k8s.io", "ingresses") => networking::ingress,
+        ("networking.k8s.io", "ipaddresses") => networking::address,
+        ("networking.k8s.io", "networkpolicies") => networking::policy,
+        ("networking.k8s.io", "servicecidrs") => networking::service_range,
         ("node.k8s.io", "runtimeclasses") => {
             |class, now| vec![name(class), text(&class["handler"]).into(), age(class, now)]
         }
         ("policy", "poddisruptionbudgets") => disruption_budget,
         ("rbac.authorization.k8s.io", "clusterrolebindings" | "rolebindings") => role_binding,
         ("scheduling.k8s.io", "priorityclasses") => priority_class,
-        ("storage.k8s.io", "storageclasses") => storage_class,
+        ("storage.k8s.io", "csidrivers") => storage::driver,
+        ("storage.k8s.io", "csinodes") => storage::node,
+        ("storage.k8s.io", "storageclasses") => storage::storage_class,
+        ("storage.k8s.io", "volumeattachments") => storage::attachment,
+        ("storage.k8s.io", "volumeattributesclasses") => storage::attributes_class,
         ("admissionregistration.k8s.io", "mutatingwebhookconfigurations" | "validatingwebhookconfigurations") => {
             |hooks, now| vec![name(hooks), items(&hooks["webhooks"]).len().into(), age(hooks, now)]
         }
@@ -107,7 +112,7 @@ fn number(value: &Value) -> i64 {
     value.as_i64().unwrap_or_default()
 }
 
-fn int(value: &Value) -> Value {
+pub(super) fn int(value: &Value) -> Value {
     number(value).into()
 }
 
@@ -128,7 +133,7 @@ fn labels(map: &Value) -> Value {
 }
 
 /// A structured label selector, or `<none>`.
-fn selector(selector: &Value) -> Value {
+pub(super) fn selector(selector: &Value) -> Value {
     none_if_empty(&selector_text(selector))
 }
 
@@ -158,7 +163,7 @@ fn containers(template: &Value) -> [Value; 2] {
 }
 
 /// The first three, and how many more there are.
-fn first_three(all: &[String]) -> String {
+pub(super) fn first_three(all: &[String]) -> String {
     match all {
         [_, _, _, more @ ..] if !more.is_empty() => format!("{} + {} more...", all[..3].join(","), more.len()),
         _ => all.join(","),
@@ -184,6 +189,18 @@ fn flag(value: &Value) -> Value {
 }
 
 // === the core group ===
+
+fn component_status(component: &Value, _now: Timestamp) -> Vec<Value> {
+    let nothing = Value::Null;
+    let healthy = items(&component["conditions"]).iter().find(|condition| condition["type"] == "Healthy");
+    let state = match healthy.map(|condition| text(&condition["status"])) {
+        None => "Unknown",
+        Some("True") => "Healthy",
+        Some(_) => "Unhealthy",
+    };
+    let healthy = healthy.unwrap_or(&nothing);
+    vec![name(component), state.into(), text(&healthy["message"]).into(), text(&healthy["error"]).into()]
+}
 
 fn config_map(map: &Value, now: Timestamp) -> Vec<Value> {
     vec![name(map), (length(&map["data"]) + length(&map["binaryData"])).into(), age(map, now)]
@@ -303,19 +320,6 @@ fn core_event(event: &Value, now: Timestamp) -> Vec<Value> {
         source: &event["source"],
         controller: text(&event["reportingComponent"]),
         message: text(&event["message"]),
-    };
-    event_cells(event, &fields, now)
-}
-
-fn event(event: &Value, now: Timestamp) -> Vec<Value> {
-    let fields = EventFields {
-        first: &event["deprecatedFirstTimestamp"],
-        last: &event["deprecatedLastTimestamp"],
-        count: &event["deprecatedCount"],
-        about: &event["regarding"],
-        source: &event["deprecatedSource"],
-        controller: text(&event["reportingController"]),
-        message: text(&event["note"]),
     };
     event_cells(event, &fields, now)
 }
@@ -588,41 +592,6 @@ fn endpoint_slice(slice: &Value, now: Timestamp) -> Vec<Value> {
     vec![name(slice), text(&slice["addressType"]).into(), unset(&ports), unset(&addresses), age(slice, now)]
 }
 
-fn ingress_class(class: &Value, now: Timestamp) -> Vec<Value> {
-    let parameters = match &class["spec"]["parameters"] {
-        Value::Object(parameters) => {
-            let kind = text(&parameters["kind"]);
-            let kind = match parameters.get("apiGroup").map(text) {
-                Some(group) => format!("{kind}.{group}"),
-                None => kind.to_owned(),
-            };
-            format!("{kind}/{}", text(&parameters["name"]))
-        }
-        _ => "<none>".to_owned(),
-    };
-    vec![name(class), text(&class["spec"]["controller"]).into(), parameters.into(), age(class, now)]
-}
-
-fn ingress(ingress: &Value, now: Timestamp) -> Vec<Value> {
-    let spec = &ingress["spec"];
-    let hosts = items(&spec["rules"]).iter().map(|rule| text(&rule["host"]).to_owned());
-    let hosts = hosts.filter(|host| !host.is_empty()).collect::<Vec<_>>();
-    let addresses = items(&ingress["status"]["loadBalancer"]["ingress"]).iter();
-    let addresses = addresses.map(|ingress| match text(&ingress["ip"]) {
-        "" => text(&ingress["hostname"]),
-        ip => ip,
-    });
-    let addresses = addresses.filter(|address| !address.is_empty()).collect::<BTreeSet<_>>();
-    vec![
-        name(ingress),
-        spec["ingressClassName"].as_str().unwrap_or("<none>").into(),
-        if hosts.is_empty() { "*".into() } else { first_three(&hosts).into() },
-        addresses.into_iter().collect::<Vec<_>>().join(",").into(),
-        if items(&spec["tls"]).is_empty() { "80".into() } else { "80, 443".into() },
-        age(ingress, now),
-    ]
-}
-
 fn disruption_budget(budget: &Value, now: Timestamp) -> Vec<Value> {
     let spec = &budget["spec"];
     let bound = |field: &str| match &spec[field] {
@@ -667,20 +636,5 @@ fn priority_class(class: &Value, now: Timestamp) -> Vec<Value> {
         (class["globalDefault"] == true).into(),
         age(class, now),
         text(&class["preemptionPolicy"]).into(),
-    ]
-}
-
-fn storage_class(class: &Value, now: Timestamp) -> Vec<Value> {
-    const DEFAULT: [&str; 2] =
-        ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
-    let annotations = &class["metadata"]["annotations"];
-    let default = if DEFAULT.iter().any(|key| annotations[*key] == "true") { " (default)" } else { "" };
-    vec![
-        format!("{}{default}", text(&class["metadata"]["name"])).into(),
-        text(&class["provisioner"]).into(),
-        class["reclaimPolicy"].as_str().unwrap_or("Delete").into(),
-        class["volumeBindingMode"].as_str().unwrap_or("Immediate").into(),
-        (class["allowVolumeExpansion"] == true).into(),
-        age(class, now),
     ]
 }
