@@ -4,13 +4,16 @@
 #   conformance/kubectl.sh WINDLASS      starts `WINDLASS up`, runs the checks, stops it
 #   conformance/kubectl.sh               runs them against $KUBECONFIG, which must have controllers and nodes
 #
-# $KUBECTL is the kubectl to use; `kubectl` by default.
+# $KUBECTL is the kubectl to use; `kubectl` by default. The checks of single commands are in conformance/kubectl/.
 set -uo pipefail
+parts=$(cd "$(dirname "$0")/kubectl" && pwd)
 
 KUBECTL=${KUBECTL:-kubectl}
 work=$(mktemp -d)
 failed=0
 passed=0
+left=0
+resources=
 up=
 
 finish() {
@@ -73,6 +76,21 @@ judge() {
 }
 
 manifest() { cat >"$work/$1"; }
+
+# needs RESOURCE WHAT: whether the server serves a resource, as `api-resources -o name` prints it; if not, what is left out.
+needs() {
+  if [ -z "$resources" ]; then resources=$(k api-resources -o name); fi
+  if grep -qx "$1" <<<"$resources"; then return 0; fi
+  left=$((left + 1))
+  echo "left out: $2: $1 is not served"
+  return 1
+}
+
+# edit SED-SCRIPT: the editor of the next commands.
+edit() {
+  echo "$1" >"$work/edit.sed"
+  export KUBE_EDITOR="sed -i -f $work/edit.sed"
+}
 
 echo "$(k version 2>/dev/null | tr '\n' ' ')"
 
@@ -265,6 +283,11 @@ expect "delete it" 'website.example.dev "blog" deleted' delete website blog
 expect "delete the CRD" 'deleted' delete crd websites.example.dev --timeout=30s
 refuse "its kind is gone" "doesn't have a resource type|could not find the requested resource" get websites
 
+# --- command by command
+for part in explain change apply set create nodes identity events errors; do
+  . "$parts/$part.sh"
+done
+
 # --- proxy
 timeout 60 "$KUBECTL" proxy --port=0 >"$work/proxy.log" 2>&1 &
 proxy=$!
@@ -290,5 +313,5 @@ if [ -n "$up" ]; then
   up=
 fi
 
-echo "$passed passed, $failed failed"
+echo "$passed passed, $failed failed$([ "$left" -eq 0 ] || echo ", $left left out")"
 [ "$failed" -eq 0 ]
