@@ -52,6 +52,7 @@ async fn bootstrap(registry: &Registry, cidr: ServiceCidr, endpoint: Endpoint) -
             "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": endpoint.port}],
             "clusterIP": cidr.first().to_string(),
             "sessionAffinity": "None",
+            "ipFamilyPolicy": "SingleStack",
             "type": "ClusterIP",
         },
     });
@@ -88,7 +89,8 @@ async fn ensure(
         return Ok(());
     }
     let target = Target::collection(resource, namespace);
-    match registry.create(&target, Body::Value(object), WriteParams::default()).await {
+    let params = WriteParams { field_manager: "kube-apiserver".to_owned(), ..WriteParams::default() };
+    match registry.create(&target, Body::Value(object), params).await {
         // Another server over the same storage may start at the same time.
         Err(status) if !status.is_already_exists() => Err(status),
         _ => Ok(()),

@@ -339,11 +339,6 @@ pub(super) fn default(service: &mut Value) {
         default_pointer(spec, "allocateLoadBalancerNodePorts", true);
     }
     let balanced = kind == "LoadBalancer";
-    // One address in two fields: whoever writes only one of them means both.
-    let first = spec.text(&["clusterIP"]).to_owned();
-    if !first.is_empty() && spec.items(&["clusterIPs"]).is_empty() {
-        spec.insert("clusterIPs".to_owned(), json!([first]));
-    }
     if let Some(spec) = service.get_mut("spec") {
         for port in items_mut(spec, "ports") {
             let number = port.int(&["port"]).unwrap_or_default();
@@ -361,8 +356,18 @@ pub(super) fn default(service: &mut Value) {
     }
 }
 
+/// One address in two fields: whoever writes only one of them means both, and owns only the one.
+pub(super) fn prepare_create(service: &mut Value) {
+    let spec = object_mut(service, "spec");
+    let first = spec.text(&["clusterIP"]).to_owned();
+    if !first.is_empty() && spec.items(&["clusterIPs"]).is_empty() {
+        spec.insert("clusterIPs".to_owned(), json!([first]));
+    }
+}
+
 /// What the server has given stays when an update does not mention it, as long as the type allows it.
 pub(super) fn prepare_update(new: &mut Value, old: &Value) {
+    prepare_create(new);
     let nothing = json!({});
     let old_spec = old.at(&["spec"]).unwrap_or(&nothing);
     let old_kind = old_spec.text(&["type"]);

@@ -107,8 +107,7 @@ impl Registry {
         let resources = self.resources();
         let resource = &target.resource;
         let path = |api_version: &str| {
-            let is_it = |other: &&ResourceInfo| other.prefix == resource.prefix && other.api_version() == api_version;
-            let version = resources.iter().find(is_it)?;
+            let version = resources.iter().find(|other| is_version(resource, other, api_version))?;
             Some(version.strategy.rules().scale.as_ref().map(|scale| scale.spec_replicas.clone()).unwrap_or_default())
         };
         let own = resource.api_version();
@@ -159,9 +158,7 @@ impl Registry {
         let subresource = target.subresource.as_deref().unwrap_or_default();
         let other = |api_version: &str| {
             let resources = self.resources();
-            let is_it =
-                |other: &&Arc<ResourceInfo>| other.prefix == resource.prefix && other.api_version() == api_version;
-            let version = resources.all().iter().find(is_it)?;
+            let version = resources.all().iter().find(|other| is_version(resource, other, api_version))?;
             let convert = |from: &Arc<ResourceInfo>, to: &Arc<ResourceInfo>| {
                 let (from, to) = (Arc::clone(from), Arc::clone(to));
                 Box::new(move |object: Value| to.convert_from_stored(from.convert_to_stored(object)))
@@ -189,6 +186,11 @@ impl Registry {
 pub(super) enum Scaling<'a> {
     Given(Value),
     Applied(&'a Application),
+}
+
+/// Whether a resource is this version of another one. The same objects under another group are none.
+fn is_version(resource: &ResourceInfo, other: &ResourceInfo, api_version: &str) -> bool {
+    other.prefix == resource.prefix && other.group == resource.group && other.api_version() == api_version
 }
 
 /// Whether types may have changed since managedFields were written: those of definitions that have been changed.
