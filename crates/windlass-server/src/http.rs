@@ -162,11 +162,15 @@ pub(crate) async fn handle(server: Arc<Inner>, origin: Origin, request: http::Re
         HeaderValue::from_str(&id).expect("a uuid is made of hexadecimal digits and dashes")
     });
     let encoding = media::negotiate_error(&headers, &query);
+    let head = method == Method::HEAD;
     let answer = async {
         if !query::is_well_formed(uri.path()) {
             return Err(Failure::Malformed);
         }
         let info = RequestInfo::new(&method, uri.path(), &query)?;
+        if !info.is_long_running() {
+            options::check_timeout(&query)?;
+        }
         let mut exchange = Exchange {
             method,
             info,
@@ -191,6 +195,10 @@ pub(crate) async fn handle(server: Arc<Inner>, origin: Origin, request: http::Re
             respond::text(StatusCode::INTERNAL_SERVER_ERROR, message)
         }
     };
+    if head {
+        // hyper leaves the body out over HTTP/1 only.
+        *response.body_mut() = Body::whole("");
+    }
     let headers = response.headers_mut();
     headers.insert(AUDIT_ID, audit_id);
     headers.entry(header::CACHE_CONTROL).or_insert(NO_CACHE);
@@ -227,6 +235,10 @@ async fn answer(server: &Arc<Inner>, exchange: Exchange, body: RequestBody) -> R
         return issuer::answer(&exchange, &document);
     }
     let registry = server.registry().await?;
+    if exchange.info.verb == "proxy" {
+        // Understood for authorization, and served no more.
+        return Err(Status::unknown_resource().into());
+    }
     if let Some(resource) = &exchange.info.resource {
         return resource::answer(server, registry, &exchange, resource, body).await;
     }

@@ -215,6 +215,11 @@ pub(super) fn normalise_duration(text: &str) -> Result<String, String> {
     parse_duration(text).map(format_duration)
 }
 
+/// Whether a text is a duration. The error is Go's.
+pub(crate) fn check_duration(text: &str) -> Result<(), String> {
+    parse_duration(text).map(drop)
+}
+
 /// Nanoseconds of a text like `1h15m30.918s`.
 fn parse_duration(text: &str) -> Result<i64, String> {
     let invalid = || format!("time: invalid duration {}", quote(text));

@@ -7,7 +7,7 @@ use windlass_api::{Cause, DryRun, FieldSelector, FieldValidation, GroupKind, Pat
 
 use super::query::Query;
 use crate::{
-    codec::go_quote,
+    codec::{check_duration, go_quote},
     registry::{DeleteParams, ListParams, WatchParams},
 };
 
@@ -23,6 +23,13 @@ pub(crate) struct WriteOptions {
     pub(crate) field_validation: FieldValidation,
     /// Of server-side apply: whether to take fields from other owners.
     pub(crate) force: bool,
+}
+
+/// The `timeout` that any request may name must be a duration, in Go's notation. No answer here takes long enough to need it.
+pub(crate) fn check_timeout(query: &Query) -> Result<(), Status> {
+    let Some(timeout) = query.text("timeout") else { return Ok(()) };
+    check_duration(timeout)
+        .map_err(|why| Status::bad_request(format!("invalid timeout specified in the request URL - {why}")))
 }
 
 /// What a list asks for, or the deletion of a collection. What the values mean is the registry's to judge.
