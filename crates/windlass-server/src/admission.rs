@@ -11,10 +11,17 @@ use windlass_api::{Cause, GroupResource, Status};
 
 use crate::registry::{Registry, ResourceInfo, Target};
 
+mod classes;
 mod nodes;
 mod pods;
+mod protection;
 
-pub(crate) use self::{nodes::TaintNewNodes, pods::PodDefaults};
+pub(crate) use self::{
+    classes::{ClaimGrowth, DefaultClasses, PriorityClasses, RuntimeClasses},
+    nodes::TaintNewNodes,
+    pods::PodDefaults,
+    protection::ProtectStorage,
+};
 
 /// One plugin.
 pub(crate) trait Admission: fmt::Debug + Send + Sync + 'static {
@@ -58,7 +65,16 @@ pub(crate) enum Operation {
 
 /// The plugins, in order.
 pub(crate) fn chain() -> Vec<Arc<dyn Admission>> {
-    vec![Arc::new(NamespaceLifecycle), Arc::new(TaintNewNodes), Arc::new(PodDefaults)]
+    vec![
+        Arc::new(NamespaceLifecycle),
+        Arc::new(TaintNewNodes),
+        Arc::new(PriorityClasses),
+        Arc::new(PodDefaults),
+        Arc::new(DefaultClasses),
+        Arc::new(ProtectStorage),
+        Arc::new(ClaimGrowth),
+        Arc::new(RuntimeClasses),
+    ]
 }
 
 impl Registry {

@@ -6,14 +6,17 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use windlass_api::{Clock, Entropy, Status};
+use windlass_api::{Clock, Entropy, Status, format_time};
 
 use crate::{
     admission,
-    kinds::{self, KindOptions, service::ServiceCidr},
+    kinds::{self, KindOptions, SYSTEM_CLASSES, service::ServiceCidr},
     registry::{Body, Registry, Target, Tree, WriteParams},
     storage::Storage,
 };
+
+mod extensions;
+mod roles;
 
 /// Where the server itself can be reached, as the service `kubernetes` says it.
 #[derive(Clone, Copy, Debug)]
@@ -72,7 +75,58 @@ async fn bootstrap(registry: &Registry, cidr: ServiceCidr, endpoint: Endpoint) -
         "endpoints": [{"addresses": [address], "conditions": {"ready": true}}],
         "ports": [port],
     });
-    ensure(registry, "discovery.k8s.io", "endpointslices", Some("default"), slice).await
+    ensure(registry, "discovery.k8s.io", "endpointslices", Some("default"), slice).await?;
+    service_addresses(registry, cidr).await?;
+    for (name, value, description) in SYSTEM_CLASSES {
+        let class = json!({"metadata": {"name": name}, "value": value, "description": description});
+        ensure(registry, "scheduling.k8s.io", "priorityclasses", None, class).await?;
+    }
+    for role in roles::recorded() {
+        ensure(registry, "rbac.authorization.k8s.io", role.plural, role.namespace, role.object).await?;
+    }
+    extensions::ensure_all(registry).await
+}
+
+/// The range of the addresses of services, and the first of them.
+async fn service_addresses(registry: &Registry, cidr: ServiceCidr) -> Result<(), Status> {
+    const GROUP: &str = "networking.k8s.io";
+    let range = json!({"metadata": {"name": "kubernetes"}, "spec": {"cidrs": [cidr.to_string()]}});
+    ensure(registry, GROUP, "servicecidrs", None, range).await?;
+    let address = json!({
+        "metadata": {
+            "name": cidr.first().to_string(),
+            "labels": {
+                "ipaddress.kubernetes.io/ip-family": "IPv4",
+                "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io",
+            },
+        },
+        "spec": {"parentRef": {"resource": "services", "namespace": "default", "name": "kubernetes"}},
+    });
+    ensure(registry, GROUP, "ipaddresses", None, address).await?;
+    let resources = registry.resources();
+    let Some(ranges) = resources.get(GROUP, "v1", "servicecidrs") else { return Ok(()) };
+    let target = Target::object(ranges, None, "kubernetes");
+    let ready = registry.peek(&target).await?.is_some_and(|range| range.value().at(&["status", "conditions"]).is_some());
+    if ready {
+        return Ok(());
+    }
+    let condition = json!({
+        "type": "Ready",
+        "status": "True",
+        "lastTransitionTime": format_time(registry.clock().now()),
+        "reason": "",
+        "message": "Kubernetes default Service CIDR is ready",
+    });
+    let status = json!({
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "ServiceCIDR",
+        "metadata": {"name": "kubernetes"},
+        "status": {"conditions": [condition]},
+    });
+    let params =
+        WriteParams { field_manager: "kubernetes-service-cidr-controller".to_owned(), ..WriteParams::default() };
+    registry.apply(&target.subresource("status"), status.to_string().as_bytes(), true, params).await?;
+    Ok(())
 }
 
 async fn ensure(

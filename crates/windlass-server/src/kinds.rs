@@ -9,27 +9,35 @@ use serde_json::Value;
 use windlass_api::{Clock, Entropy, Status};
 
 use self::service::{Addresses, ServiceCidr};
+pub(crate) use self::{quantity::amount, scheduling::SYSTEM_CLASSES};
 use crate::{
     apiextensions, codec,
     discovery::catalog::{CatalogResource, catalog},
     registry::{
-        Conversion, Deletion, Dependents, Effect, Errors, FieldRule, Generation, NameRule, ResourceInfo, Rules,
+        Conversion, Deletion, Dependents, Effect, Errors, FieldRule, Generation, NameRule, Part, ResourceInfo, Rules,
         ScaleRule, Shape, StatusRule, Strategy, SubresourceInfo,
     },
 };
 
 mod autoscaling;
+mod certificates;
+mod components;
 mod core;
+mod devices;
 mod event;
+pub(crate) mod flowcontrol;
 mod hooks;
 mod limits;
-pub(crate) mod networking;
+mod networking;
 mod pod;
 mod pod_defaults;
+mod pod_parts;
 mod pod_rules;
+mod pod_warnings;
 mod quantity;
 mod rbac;
-pub(crate) mod scheduling;
+pub(crate) mod registration;
+mod scheduling;
 mod selector;
 pub(crate) mod service;
 mod storage;
@@ -63,6 +71,7 @@ struct Kind {
     prepare_create: fn(&mut Value),
     prepare_update: fn(&mut Value, &Value),
     prepare_status: fn(&mut Value, &Value),
+    prepare_part: fn(Part, &mut Value, &Value),
     /// Writes the time of a creation or of a change of the status into an object that keeps it; `old` is none for
     /// creations.
     stamp: Option<fn(&mut Value, Option<&Value>, &str)>,
@@ -70,10 +79,13 @@ struct Kind {
     validate_create: fn(&Value, &mut Errors),
     validate_update: fn(&Value, &Value, &mut Errors),
     validate_status: fn(&Value, &Value, &mut Errors),
+    validate_part: fn(Part, &Value, &Value, &mut Errors),
     warnings: fn(&Value, Option<&Value>) -> Vec<String>,
     /// The fields whose value is not just what stands at their path.
     field: fn(&Value, &str) -> Option<String>,
     deprecation: Option<&'static str>,
+    /// The objects of a kind that is not stored.
+    fixed: Option<fn() -> Vec<Value>>,
     /// How it differs from what is stored; none when it is what is stored.
     view: Option<View>,
 }
@@ -98,14 +110,17 @@ const BASE: Kind = Kind {
     prepare_create: |_| {},
     prepare_update: |_, _| {},
     prepare_status: |_, _| {},
+    prepare_part: |_, _, _| {},
     stamp: None,
     validate: |_, _| {},
     validate_create: |_, _| {},
     validate_update: |_, _, _| {},
     validate_status: |_, _, _| {},
+    validate_part: |_, _, _, _| {},
     warnings: |_, _| Vec::new(),
     field: |_, _| None,
     deprecation: None,
+    fixed: None,
     view: None,
 };
 
@@ -133,10 +148,15 @@ struct ServiceStrategy {
 static TABLES: &[&[Kind]] = &[
     KINDS,
     autoscaling::KINDS,
+    components::KINDS,
+    certificates::KINDS,
+    devices::KINDS,
+    flowcontrol::KINDS,
     hooks::KINDS,
     limits::KINDS,
     networking::KINDS,
     rbac::KINDS,
+    registration::KINDS,
     scheduling::KINDS,
     storage::KINDS,
     volumes::KINDS,
@@ -148,7 +168,8 @@ const KINDS: &[Kind] = &[
         name: "Pod",
         prefix: "/registry/pods/",
         subresources: &[
-            "status", "binding", "eviction", "attach", "exec", "log", "portforward", "proxy",
+            "status", "binding", "eviction", "attach", "exec", "log", "portforward", "proxy", "ephemeralcontainers",
+            "resize",
         ],
         rules: Rules {
             status: StatusRule::Reset,
@@ -162,9 +183,13 @@ const KINDS: &[Kind] = &[
         default: pod_defaults::default_pod,
         prepare_create: pod::prepare_create,
         prepare_status: pod::prepare_status,
+        prepare_part: pod_parts::prepare,
         validate: pod_rules::validate_pod,
         validate_update: pod::validate_update,
+        validate_part: pod_parts::validate,
         field: pod::field,
+        validate_status: pod::validate_status,
+        warnings: pod_warnings::of_pod,
         ..BASE
     },
     Kind {
@@ -172,6 +197,7 @@ const KINDS: &[Kind] = &[
         prefix: "/registry/podtemplates/",
         rules: Rules { generation: Generation::Content, returns_deleted: true, ..Rules::COMMON },
         default: |object| pod_defaults::default_template(object, "template"),
+        warnings: pod_warnings::of_pod_template,
         ..BASE
     },
     Kind {
@@ -182,6 +208,7 @@ const KINDS: &[Kind] = &[
         scales: true,
         default: workload::default_replication_controller,
         validate: workload::validate_replication_controller,
+        warnings: pod_warnings::of_workload,
         ..BASE
     },
     Kind {
@@ -201,9 +228,11 @@ const KINDS: &[Kind] = &[
             ..Rules::COMMON
         },
         default: service::default,
+        prepare_create: service::prepare_create,
         prepare_update: service::prepare_update,
         validate: service::validate,
         validate_update: service::validate_update,
+        warnings: service::warnings,
         ..BASE
     },
     Kind {
@@ -255,6 +284,7 @@ const KINDS: &[Kind] = &[
         prepare_create: core::prepare_namespace_create,
         prepare_update: core::prepare_namespace_update,
         validate_status: core::validate_namespace_status,
+        validate: core::validate_namespace,
         ..BASE
     },
     Kind {
@@ -326,6 +356,7 @@ const KINDS: &[Kind] = &[
         validate: workload::validate_deployment,
         validate_update: workload::selector_is_immutable,
         validate_status: workload::validate_deployment_status,
+        warnings: pod_warnings::of_workload,
         ..BASE
     },
     Kind {
@@ -339,6 +370,7 @@ const KINDS: &[Kind] = &[
         validate: workload::validate_replica_set,
         validate_update: workload::selector_is_immutable,
         validate_status: workload::validate_replica_set_status,
+        warnings: pod_warnings::of_workload,
         ..BASE
     },
     Kind {
@@ -351,6 +383,7 @@ const KINDS: &[Kind] = &[
         default: workload::default_stateful_set,
         validate: workload::validate_stateful_set,
         validate_update: workload::validate_stateful_set_update,
+        warnings: pod_warnings::of_workload,
         ..BASE
     },
     Kind {
@@ -364,6 +397,7 @@ const KINDS: &[Kind] = &[
         prepare_update: workload::prepare_daemon_set_update,
         validate: workload::validate_daemon_set,
         validate_update: workload::selector_is_immutable,
+        warnings: pod_warnings::of_workload,
         ..BASE
     },
     Kind {
@@ -380,6 +414,7 @@ const KINDS: &[Kind] = &[
         prepare_create: workload::prepare_job_create,
         validate: workload::validate_job,
         validate_update: workload::validate_job_update,
+        warnings: pod_warnings::of_workload,
         ..BASE
     },
     Kind {
@@ -390,6 +425,7 @@ const KINDS: &[Kind] = &[
         rules: WORKLOAD,
         default: workload::default_cron_job,
         validate: workload::validate_cron_job,
+        warnings: pod_warnings::of_cron_job,
         ..BASE
     },
     Kind {
@@ -407,6 +443,7 @@ const KINDS: &[Kind] = &[
         rules: Rules { generation: Generation::ContentOrLabels, ..Rules::COMMON },
         default: core::default_endpoint_slice,
         validate_update: core::validate_endpoint_slice_update,
+        validate: core::validate_endpoint_slice,
         ..BASE
     },
     Kind {
@@ -477,6 +514,26 @@ fn resource(entry: &CatalogResource, options: &KindOptions) -> Option<ResourceIn
     })
 }
 
+/// A request body in which the kinds that tell who has created them tell it.
+pub(crate) fn signed(
+    resource: &ResourceInfo,
+    body: Body,
+    user: &User,
+    validation: FieldValidation,
+) -> Result<Body, Status> {
+    if resource.plural != "certificatesigningrequests" || resource.group != certificates::GROUP {
+        return Ok(body);
+    }
+    // What is wrong with the body, the creation itself will tell.
+    let Ok(decoded) = resource.shape.decode(&body, FieldValidation::Ignore) else { return Ok(body) };
+    if validation != FieldValidation::Ignore && !resource.shape.decode(&body, validation)?.warnings.is_empty() {
+        return Ok(body);
+    }
+    let mut request = decoded.value;
+    certificates::sign(&mut request, user);
+    Ok(Body::Value(request))
+}
+
 fn strategy(kind: &'static Kind, options: &KindOptions) -> Arc<dyn Strategy> {
     let scale = kind.scales.then(|| {
         let path = |text: &str| text.split('.').map(str::to_owned).collect::<Vec<_>>();
@@ -533,8 +590,17 @@ impl Strategy for BuiltIn {
         self.stamp(new, Some(old));
     }
 
+    fn prepare_part(&self, part: Part, new: &mut Value, old: &Value) {
+        (self.kind.prepare_part)(part, new, old);
+        self.stamp(new, Some(old));
+    }
+
     fn validate(&self, object: &Value, errors: &mut Errors) {
         (self.kind.validate)(object, errors);
+    }
+
+    fn validate_part(&self, part: Part, new: &Value, old: &Value, errors: &mut Errors) {
+        (self.kind.validate_part)(part, new, old, errors);
     }
 
     fn validate_create(&self, object: &Value, errors: &mut Errors) {
@@ -551,6 +617,10 @@ impl Strategy for BuiltIn {
 
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
         (self.kind.warnings)(new, old)
+    }
+
+    fn fixed(&self) -> Option<Vec<Value>> {
+        self.kind.fixed.map(|fixed| fixed())
     }
 
     fn field<'v>(&self, object: &'v Value, label: &str) -> Cow<'v, str> {
@@ -577,6 +647,10 @@ impl Strategy for ServiceStrategy {
         self.common.default(object);
     }
 
+    fn prepare_create(&self, object: &mut Value) {
+        self.common.prepare_create(object);
+    }
+
     fn prepare_update(&self, new: &mut Value, old: &Value) {
         self.common.prepare_update(new, old);
     }
@@ -591,6 +665,10 @@ impl Strategy for ServiceStrategy {
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
         self.common.validate_update(new, old, errors);
+    }
+
+    fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
+        self.common.warnings(new, old)
     }
 
     fn restore(&self, object: &Value) {

@@ -204,6 +204,11 @@ impl Item {
         self.encoded.render_item(self.revision, out);
     }
 
+    /// An object that is not stored.
+    fn fixed(target: &Target, object: &Value) -> Self {
+        Self { encoded: Encoded::new(object, target.resource.shape.style()), revision: Revision(0) }
+    }
+
     fn stored(value: &StoredValue) -> Result<Self, Status> {
         let encoded = Encoded::from_storage(value.body.clone())
             .map_err(|damage| Status::internal(format!("reading {}: {damage}", value.key)))?;

@@ -4,11 +4,13 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use windlass_api::Status;
 
-use super::{Admission, Attributes, Operation};
+use super::{
+    Admission, Attributes, Operation,
+    classes::{class, default_priority},
+};
 use crate::registry::{Registry, Tree, default_pointer, object_mut};
 
-/// The plugins `DefaultTolerationSeconds` and `Priority` in one. Of priority classes only the two that every cluster has
-/// are known.
+/// The plugins `DefaultTolerationSeconds` and `Priority` in one.
 #[derive(Debug)]
 pub(crate) struct PodDefaults;
 
@@ -22,10 +24,10 @@ impl Admission for PodDefaults {
         pods && write.operation != Operation::Delete
     }
 
-    fn admit<'a>(&'a self, _registry: &'a Registry, write: &'a mut Attributes) -> BoxFuture<'a, Result<(), Status>> {
+    fn admit<'a>(&'a self, registry: &'a Registry, write: &'a mut Attributes) -> BoxFuture<'a, Result<(), Status>> {
         Box::pin(async move {
             if write.operation == Operation::Create {
-                set_priority(write)?;
+                set_priority(registry, write).await?;
             } else {
                 keep_priority(write);
             }
@@ -64,13 +66,22 @@ fn tolerate(pod: &mut Value) {
     }
 }
 
-fn set_priority(write: &mut Attributes) -> Result<(), Status> {
-    let class = write.object.text(&["spec", "priorityClassName"]).to_owned();
-    let priority: i64 = match class.as_str() {
-        "" => 0,
-        "system-cluster-critical" => 2_000_000_000,
-        "system-node-critical" => 2_000_001_000,
-        class => return Err(write.forbidden(format!("no PriorityClass with name {class} was found"))),
+async fn set_priority(registry: &Registry, write: &mut Attributes) -> Result<(), Status> {
+    let name = write.object.text(&["spec", "priorityClassName"]).to_owned();
+    let class = if name.is_empty() {
+        default_priority(registry).await?
+    } else {
+        let class = class(registry, "scheduling.k8s.io", "priorityclasses", &name).await?;
+        if class.is_none() {
+            return Err(write.forbidden(format!("no PriorityClass with name {name} was found")));
+        }
+        class
+    };
+    let class = class.unwrap_or_default();
+    let priority = class.int(&["value"]).unwrap_or_default();
+    let policy = match class.text(&["preemptionPolicy"]) {
+        "" => "PreemptLowerPriority",
+        policy => policy,
     };
     let given = write.object.int(&["spec", "priority"]);
     if let Some(given) = given.filter(|given| *given != priority) {
@@ -79,9 +90,19 @@ fn set_priority(write: &mut Attributes) -> Result<(), Status> {
              {priority} from the given PriorityClass name"
         )));
     }
+    let given = write.object.text(&["spec", "preemptionPolicy"]).to_owned();
+    if !given.is_empty() && given != policy {
+        return Err(write.forbidden(format!(
+            "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; priority admission controller \
+             computed {policy} from the given PriorityClass name"
+        )));
+    }
     let spec = object_mut(&mut write.object, "spec");
+    if name.is_empty() && !class.is_null() {
+        spec.insert("priorityClassName".to_owned(), class.text(&["metadata", "name"]).into());
+    }
     default_pointer(spec, "priority", priority);
-    default_pointer(spec, "preemptionPolicy", "PreemptLowerPriority");
+    default_pointer(spec, "preemptionPolicy", policy);
     Ok(())
 }
 

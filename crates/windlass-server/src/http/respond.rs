@@ -238,7 +238,8 @@ fn list_metadata(list: &ItemList, style: Style) -> Value {
     let mut metadata = Map::new();
     let revision = Value::from(list.revision.0.to_string());
     let token = list.continue_token.as_deref();
-    if style == Style::BuiltIn {
+    // What is not stored has no version.
+    if style == Style::BuiltIn && list.revision.0 != 0 {
         metadata.insert("resourceVersion".into(), revision.clone());
     }
     if let Some(token) = token.or((style == Style::Custom).then_some("")) {

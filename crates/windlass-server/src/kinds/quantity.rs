@@ -3,7 +3,7 @@
 /// The amount that a canonical quantity (`500m`, `1Gi`, `1e9`) stands for; none if it is none.
 ///
 /// Floating point: exact for everything that pods ask for, and what is compared is never that close.
-pub(super) fn amount(text: &str) -> Option<f64> {
+pub(crate) fn amount(text: &str) -> Option<f64> {
     const SUFFIXES: [(&str, f64); 15] = [
         ("Ki", 1024.0),
         ("Mi", 1_048_576.0),

@@ -42,6 +42,16 @@ impl Registry {
     pub(crate) async fn list(&self, target: &Target, params: ListParams) -> Result<ItemList, Status> {
         check(&params)?;
         let selection = Selection::parse(&target.resource, params.labels.as_deref(), params.fields.as_deref())?;
+        if let Some(fixed) = target.resource.strategy.fixed() {
+            let items = fixed.iter().map(|object| Item::fixed(target, object));
+            let items = items.filter(|item| selection.matches(&target.resource, &Facts::new(item.clone())));
+            return Ok(ItemList {
+                revision: Revision(0),
+                continue_token: None,
+                remaining: None,
+                items: items.collect(),
+            });
+        }
         let topic = selection.topic(target);
         let limit = usize::try_from(params.limit).ok().filter(|limit| *limit > 0);
         let prefix = target.prefix();

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use windlass_api::Status;
+use serde_json::Value;
+use windlass_api::{GroupResource, Status};
 
-use super::{GetParams, Item, Registry, Target, storage_failure};
+use super::{GetParams, Item, Registry, Target, Tree, storage_failure};
 use crate::storage::{Revision, StorageError};
 
 /// How long a read waits for a revision that has not happened yet.
@@ -18,6 +19,9 @@ impl Registry {
             let revision = parse_uint(text)
                 .map_err(|why| Status::unclassified(format!("resourceVersion: Invalid value: {text:?}: {why}")))?;
             self.wait_for(Revision(revision)).await?;
+        }
+        if let Some(fixed) = target.resource.strategy.fixed() {
+            return fixed_item(target, fixed);
         }
         let item = self.get_stored(target).await?;
         match target.subresource.as_deref() {
@@ -45,6 +49,14 @@ impl Registry {
             Err(_) => Err(storage_failure(&StorageError::Future { requested: revision, current: now().await? })),
         }
     }
+}
+
+/// One of the objects of a kind that is not stored.
+fn fixed_item(target: &Target, fixed: Vec<Value>) -> Result<Item, Status> {
+    let found = fixed.into_iter().find(|object| object.text(&["metadata", "name"]) == target.name());
+    // The real server says it of the kind, not of the resource.
+    let missing = || Status::not_found(&GroupResource::new("", target.resource.singular.clone()), target.name());
+    Ok(Item::fixed(target, &found.ok_or_else(missing)?))
 }
 
 /// Reads a resourceVersion; none and 0 ask for nothing in particular.

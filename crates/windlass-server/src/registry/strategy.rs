@@ -24,6 +24,9 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync + 'static {
     /// Changes an object whose status is about to be updated. All but the status is that of `old`.
     fn prepare_status(&self, _new: &mut Value, _old: &Value) {}
 
+    /// Changes an object of which a client may change only this part; everything in it is the client's so far.
+    fn prepare_part(&self, _part: Part, _new: &mut Value, _old: &Value) {}
+
     /// Complains about an object that is about to be stored. Metadata is checked by the registry.
     fn validate(&self, _object: &Value, _errors: &mut Errors) {}
 
@@ -36,6 +39,9 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync + 'static {
     /// Complains about a new status.
     fn validate_status(&self, _new: &Value, _old: &Value, _errors: &mut Errors) {}
 
+    /// Complains about a new state of a part.
+    fn validate_part(&self, _part: Part, _new: &Value, _old: &Value, _errors: &mut Errors) {}
+
     /// What the client should be told about what it sends.
     fn warnings(&self, _new: &Value, _old: Option<&Value>) -> Vec<String> {
         Vec::new()
@@ -45,6 +51,11 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync + 'static {
     /// for creations (`old` is none) and updates, dry runs as well; what is given back is dropped unless the write happens.
     fn begin(&self, _new: &mut Value, _old: Option<&Value>) -> Result<Option<Box<dyn Effect>>, Status> {
         Ok(None)
+    }
+
+    /// The objects of a kind that is not stored, and can only be read.
+    fn fixed(&self) -> Option<Vec<Value>> {
+        None
     }
 
     /// The value of a field for field selectors, given that [`Self::knows_field`].
@@ -99,6 +110,29 @@ pub(crate) struct Rules {
     pub(crate) fields: &'static [FieldRule],
     /// Whether the strategy wants to see objects at the start of the server and after their deletion.
     pub(crate) restores: bool,
+}
+
+/// A part of an object, other than its status, that a subresource is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// The containers that are added to a running pod.
+    EphemeralContainers,
+    /// What the containers of a pod get of processors and memory.
+    Resize,
+    /// Whether a certificate is to be issued.
+    Approval,
+}
+
+impl Part {
+    /// What a subresource is about.
+    pub(crate) fn of(subresource: &str) -> Option<Self> {
+        Some(match subresource {
+            "ephemeralcontainers" => Self::EphemeralContainers,
+            "resize" => Self::Resize,
+            "approval" => Self::Approval,
+            _ => return None,
+        })
+    }
 }
 
 /// What becomes of the status in writes that are not about it.

@@ -1,0 +1,44 @@
+//! What a plugin of the real server writes into whatever must not vanish while it is in use.
+
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+use windlass_api::Status;
+
+use super::{Admission, Attributes, Operation};
+use crate::registry::{Registry, Tree, metadata_mut};
+
+/// The plugin `StorageObjectInUseProtection`: a finalizer, which a controller takes away.
+#[derive(Debug)]
+pub(crate) struct ProtectStorage;
+
+const FINALIZERS: [(&str, &str, &str); 3] = [
+    ("", "PersistentVolumeClaim", "kubernetes.io/pvc-protection"),
+    ("", "PersistentVolume", "kubernetes.io/pv-protection"),
+    ("storage.k8s.io", "VolumeAttributesClass", "kubernetes.io/vac-protection"),
+];
+
+fn finalizer(write: &Attributes) -> Option<&'static str> {
+    let is_it = |(group, kind, _): &&(&str, &str, &str)| *group == write.resource.group && *kind == write.resource.kind;
+    FINALIZERS.iter().find(is_it).map(|(_, _, finalizer)| *finalizer)
+}
+
+impl Admission for ProtectStorage {
+    fn handles(&self, write: &Attributes) -> bool {
+        write.operation == Operation::Create && write.subresource.is_none() && finalizer(write).is_some()
+    }
+
+    fn admit<'a>(&'a self, _registry: &'a Registry, write: &'a mut Attributes) -> BoxFuture<'a, Result<(), Status>> {
+        Box::pin(async move {
+            let Some(finalizer) = finalizer(write) else { return Ok(()) };
+            if write.object.items(&["metadata", "finalizers"]).iter().any(|other| other == finalizer) {
+                return Ok(());
+            }
+            let finalizers = metadata_mut(&mut write.object).entry("finalizers").or_insert_with(|| json!([]));
+            match finalizers {
+                Value::Array(finalizers) => finalizers.push(finalizer.into()),
+                other => *other = json!([finalizer]),
+            }
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,56 @@
+//! What the server says of itself: which versions it serves, and how it orders requests.
+
+use serde_json::{Value, json};
+use windlass_api::{Status, format_time};
+
+use crate::{
+    kinds::flowcontrol,
+    registrations,
+    registry::{Body, Registry, Target, Tree, WriteParams},
+};
+
+const FLOW_CONTROL: &str = "flowcontrol.apiserver.k8s.io";
+/// Who makes the objects of flow control, and who says how they are.
+const PRODUCER: &str = "api-priority-and-fairness-config-producer-v1";
+const CONSUMER: &str = "api-priority-and-fairness-config-consumer-v1";
+
+/// Creates what is missing.
+pub(super) async fn ensure_all(registry: &Registry) -> Result<(), Status> {
+    for registration in registrations::built_in(registry) {
+        super::ensure(registry, "apiregistration.k8s.io", "apiservices", None, registration).await?;
+    }
+    for level in flowcontrol::levels() {
+        make(registry, "prioritylevelconfigurations", level, None).await?;
+    }
+    for (schema, status) in flowcontrol::schemas(&format_time(registry.clock().now())) {
+        make(registry, "flowschemas", schema, Some(status)).await?;
+    }
+    Ok(())
+}
+
+/// Creates an object with its status, unless it is there.
+async fn make(registry: &Registry, plural: &str, object: Value, status: Option<Value>) -> Result<(), Status> {
+    let resources = registry.resources();
+    let Some(resource) = resources.get(FLOW_CONTROL, "v1", plural) else { return Ok(()) };
+    let target = Target::object(resource, None, object.text(&["metadata", "name"]));
+    if registry.peek(&target).await?.is_some() {
+        return Ok(());
+    }
+    let by = |manager: &str| WriteParams { field_manager: manager.to_owned(), ..WriteParams::default() };
+    let status = status.map(|status| {
+        json!({"apiVersion": resource.api_version(), "kind": resource.kind,
+            "metadata": {"name": object.text(&["metadata", "name"])}, "status": status})
+    });
+    let collection = Target::collection(resource, None);
+    match registry.create(&collection, Body::Value(object), by(PRODUCER)).await {
+        Ok(_) => {}
+        // Another server over the same storage may start at the same time.
+        Err(status) if status.is_already_exists() => return Ok(()),
+        Err(status) => return Err(status),
+    }
+    if let Some(status) = status {
+        let target = target.subresource("status");
+        registry.apply(&target, status.to_string().as_bytes(), true, by(CONSUMER)).await?;
+    }
+    Ok(())
+}
