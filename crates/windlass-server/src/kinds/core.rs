@@ -2,8 +2,10 @@
 
 use serde_json::{Value, json};
 
+use super::pod_rules::one_of;
+use crate::codec::check_json;
 use crate::registry::{
-    Errors, Path, Tree, as_object, config_key, copy_key, default_to, items_mut, label_value, metadata_mut, object_mut,
+    Errors, Path, Tree, address_problem, as_object, config_key, copy_key, default_to, dns_label, items_mut, label_value, metadata_mut, object_mut,
     qualified_name,
 };
 
@@ -79,11 +81,33 @@ pub(super) fn validate_secret(object: &Value, errors: &mut Errors) {
                 "kubernetes.io/tls" => &["tls.crt", "tls.key"],
                 _ => &[],
             };
-            for key in required.iter().filter(|key| !has(key)) {
-                errors.required(&path.key(key), "");
+            for key in required {
+                match object.at(&["data", key]) {
+                    None => errors.required(&path.key(key), ""),
+                    Some(config) if key.starts_with(".docker") => {
+                        if let Err(why) = check_docker_config(config.as_str().unwrap_or_default()) {
+                            errors.invalid(&path.key(key), "<secret contents redacted>", &why);
+                        }
+                    }
+                    Some(_) => {}
+                }
             }
         }
     }
+}
+
+/// A configuration for docker, in base64, must be a JSON object; the error is Go's.
+fn check_docker_config(text: &str) -> Result<(), String> {
+    let bytes = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, text).unwrap_or_default();
+    check_json(&bytes)?;
+    let word = match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
+        Some(b'{' | b'n') | None => return Ok(()),
+        Some(b'[') => "array",
+        Some(b'"') => "string",
+        Some(b't' | b'f') => "bool",
+        Some(_) => "number",
+    };
+    Err(format!("json: cannot unmarshal {word} into Go value of type map[string]interface {{}}"))
 }
 
 pub(super) fn validate_secret_update(new: &Value, old: &Value, errors: &mut Errors) {
@@ -149,6 +173,17 @@ pub(super) fn prepare_namespace_create(object: &mut Value) {
 pub(super) fn prepare_namespace_update(new: &mut Value, old: &Value) {
     let nothing = json!({});
     copy_key(object_mut(new, "spec"), old.at(&["spec"]).unwrap_or(&nothing), "finalizers");
+}
+
+pub(super) fn validate_namespace(object: &Value, errors: &mut Errors) {
+    let path = Path::new("spec.finalizers");
+    for finalizer in object.items(&["spec", "finalizers"]) {
+        let text = finalizer.as_str().unwrap_or_default();
+        errors.invalid_each(&path, text, qualified_name(text));
+        if text != "kubernetes" && !text.contains('/') {
+            errors.invalid(&path, text, "name is neither a standard finalizer name nor is it fully qualified");
+        }
+    }
 }
 
 pub(super) fn validate_namespace_status(new: &Value, _old: &Value, errors: &mut Errors) {
@@ -258,6 +293,40 @@ pub(super) fn default_endpoint_slice(object: &mut Value) {
         let map = as_object(port);
         crate::registry::default_pointer(map, "name", "");
         crate::registry::default_pointer(map, "protocol", "TCP");
+    }
+}
+
+pub(super) fn validate_endpoint_slice(object: &Value, errors: &mut Errors) {
+    let path = Path::new("addressType");
+    let kind = object.text(&["addressType"]);
+    match kind {
+        "" => errors.required(&path, ""),
+        "FQDN" | "IPv4" | "IPv6" => {}
+        other => errors.unsupported(&path, other, &["FQDN", "IPv4", "IPv6"]),
+    }
+    let ports = Path::new("ports");
+    for (index, port) in object.items(&["ports"]).iter().enumerate() {
+        let place = ports.index(index);
+        let name = port.text(&["name"]);
+        if !name.is_empty() {
+            errors.invalid_each(&place.child("name"), name, dns_label(name));
+        }
+        one_of(port, "protocol", &["SCTP", "TCP", "UDP"], &place, errors);
+    }
+    let endpoints = Path::new("endpoints");
+    for (index, endpoint) in object.items(&["endpoints"]).iter().enumerate() {
+        let place = endpoints.index(index);
+        let list = place.child("addresses");
+        let addresses = endpoint.items(&["addresses"]);
+        if addresses.is_empty() {
+            errors.required(&list, "must contain at least 1 address");
+        }
+        for (index, address) in addresses.iter().enumerate() {
+            let text = address.as_str().unwrap_or_default();
+            if let Some(problem) = address_problem(text).filter(|_| kind.starts_with("IP")) {
+                errors.invalid(&list.index(index), text, problem);
+            }
+        }
     }
 }
 

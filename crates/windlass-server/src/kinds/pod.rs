@@ -55,6 +55,15 @@ pub(super) fn prepare_status(new: &mut Value, old: &Value) {
     }
 }
 
+pub(super) fn validate_status(new: &Value, old: &Value, errors: &mut Errors) {
+    let nominated = new.text(&["status", "nominatedNodeName"]);
+    let bound = !new.text(&["spec", "nodeName"]).is_empty();
+    if bound && !nominated.is_empty() && nominated != old.text(&["status", "nominatedNodeName"]) {
+        let text = "may not be set on pods that are already bound to a node";
+        errors.forbidden(&Path::new("status.nominatedNodeName"), text);
+    }
+}
+
 pub(super) fn validate_update(new: &Value, old: &Value, errors: &mut Errors) {
     const TEXT: &str = "pod updates may not change fields other than `spec.containers[*].image`,\
                         `spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to \

@@ -11,6 +11,7 @@ pub(super) fn validate_pod(pod: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
     let Some(spec) = pod.at(&["spec"]) else { return errors.required(&path.child("containers"), "") };
     validate_spec(spec, &path, errors);
+    validate_token_owner(spec, &path, errors);
     for list in ["containers", "initContainers"] {
         let list_path = path.child(list);
         for (index, container) in spec.items(&[list]).iter().enumerate() {
@@ -18,6 +19,27 @@ pub(super) fn validate_pod(pod: &Value, errors: &mut Errors) {
             if image.trim() != image {
                 let place = list_path.index(index);
                 errors.invalid(&place.child("image"), image, "must not have leading or trailing whitespace");
+            }
+        }
+    }
+}
+
+/// Tokens are those of a service account. (A template's may be given by admission, once there is a pod.)
+fn validate_token_owner(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
+    if !spec.text(&["serviceAccountName"]).is_empty() {
+        return;
+    }
+    for (index, volume) in spec.items(&["volumes"]).iter().enumerate() {
+        for (source_index, source) in volume.items(&["projected", "sources"]).iter().enumerate() {
+            if source.at(&["serviceAccountToken"]).is_some() {
+                let list = path.child("volumes");
+                let place = list.index(index);
+                let sources = place.child("projected.sources");
+                let place = sources.index(source_index);
+                errors.forbidden(
+                    &place.child("serviceAccountToken"),
+                    "must not be specified when serviceAccountName is not set",
+                );
             }
         }
     }
@@ -99,6 +121,9 @@ fn validate_volumes<'v>(spec: &'v Value, path: &Path<'_>, errors: &mut Errors) -
                 found.required(&place.child(source).child(field), "");
             }
         }
+        if sources.first() == Some(&"projected") {
+            validate_tokens(volume, &place.child("projected"), &mut found);
+        }
         // Only a sound volume can be mounted.
         if found.is_empty() {
             names.insert(name);
@@ -108,12 +133,28 @@ fn validate_volumes<'v>(spec: &'v Value, path: &Path<'_>, errors: &mut Errors) -
     names
 }
 
+/// The tokens of service accounts among the sources of a projected volume.
+fn validate_tokens(volume: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let sources = path.child("sources");
+    for (index, source) in volume.items(&["projected", "sources"]).iter().enumerate() {
+        let Some(token) = source.at(&["serviceAccountToken"]) else { continue };
+        if token.text(&["path"]).is_empty() {
+            errors.required(&path.child("path"), "");
+        }
+        let place = sources.index(index);
+        let place = place.child("serviceAccountToken");
+        if let Some(seconds) = token.int(&["expirationSeconds"]).filter(|seconds| *seconds < 600) {
+            let text = "may not specify a duration less than 10 minutes";
+            errors.invalid(&place.child("expirationSeconds"), &seconds, text);
+        }
+    }
+}
+
 fn validate_container(container: &Value, volumes: &HashSet<&str>, path: &Path<'_>, errors: &mut Errors) {
     let image = container.text(&["image"]);
     if image.is_empty() {
         errors.required(&path.child("image"), "");
     }
-    one_of(container, "imagePullPolicy", &["Always", "IfNotPresent", "Never"], path, errors);
     one_of(container, "terminationMessagePolicy", &["File", "FallbackToLogsOnError"], path, errors);
     validate_ports(container, path, errors);
     let env = path.child("env");
@@ -147,7 +188,14 @@ fn validate_container(container: &Value, volumes: &HashSet<&str>, path: &Path<'_
             errors.invalid(&place.child("mountPath"), mount_path, "must be unique");
         }
     }
+    one_of(container, "imagePullPolicy", &["Always", "IfNotPresent", "Never"], path, errors);
     validate_resources(container, path, errors);
+    let lifecycle = path.child("lifecycle");
+    for moment in ["postStart", "preStop"] {
+        if let Some(hook) = container.at(&["lifecycle", moment]) {
+            validate_handler(hook, &["exec", "httpGet", "tcpSocket", "sleep"], &lifecycle.child(moment), errors);
+        }
+    }
     for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
         validate_probe(container, probe, path, errors);
     }
@@ -239,14 +287,26 @@ fn validate_resources(container: &Value, path: &Path<'_>, errors: &mut Errors) {
             if value < 0.0 {
                 errors.invalid(&place, shown, "must be greater than or equal to 0");
             }
+            // What others bring along is counted, not shared.
+            let shared = native && !name.starts_with("hugepages-");
+            if !shared && value.fract() != 0.0 {
+                errors.invalid(&place, shown, "must be an integer");
+            }
             if list == "requests" {
                 let limit = container.text(&["resources", "limits", name]);
-                if amount(limit).is_some_and(|limit| value > limit) {
-                    errors.invalid(
-                        &list_path,
-                        shown,
-                        &format!("must be less than or equal to {name} limit of {limit}"),
-                    );
+                match amount(limit) {
+                    Some(most) if !shared && (value < most || value > most) => {
+                        errors.invalid(&list_path, shown, &format!("must be equal to {name} limit of {limit}"));
+                    }
+                    Some(most) if value > most => {
+                        let text = format!("must be less than or equal to {name} limit of {limit}");
+                        errors.invalid(&list_path, shown, &text);
+                    }
+                    None if !shared => {
+                        let text = "Limit must be set for non overcommitable resources";
+                        errors.required(&path.child("limits"), text);
+                    }
+                    _ => {}
                 }
             }
         }
@@ -256,20 +316,44 @@ fn validate_resources(container: &Value, path: &Path<'_>, errors: &mut Errors) {
 fn validate_probe(container: &Value, kind: &str, path: &Path<'_>, errors: &mut Errors) {
     let Some(probe) = container.at(&[kind]) else { return };
     let place = path.child(kind);
-    let mut handlers =
-        ["exec", "httpGet", "tcpSocket", "grpc"].into_iter().filter(|handler| probe.at(&[handler]).is_some());
-    if handlers.next().is_none() {
-        errors.required(&place, "must specify a handler type");
-    }
-    for handler in handlers {
-        errors.forbidden(&place.child(handler), "may not specify more than 1 handler type");
-    }
+    validate_handler(probe, &["exec", "httpGet", "tcpSocket", "grpc"], &place, errors);
     for field in ["initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"] {
         errors.not_negative(&place.child(field), probe.int(&[field]));
     }
     let threshold = probe.int(&["successThreshold"]).unwrap_or(1);
     if kind != "readinessProbe" && threshold != 1 {
         errors.invalid(&place.child("successThreshold"), &threshold, "must be 1");
+    }
+}
+
+/// What a probe or a hook does: one of a few things. The first of them is looked at.
+fn validate_handler(action: &Value, known: &[&str], path: &Path<'_>, errors: &mut Errors) {
+    let mut handlers = known.iter().filter(|handler| action.at(&[handler]).is_some());
+    let Some(first) = handlers.next() else { return errors.required(path, "must specify a handler type") };
+    let (place, handler) = (path.child(first), action.at(&[first]).unwrap_or(&Value::Null));
+    match *first {
+        "exec" if handler.items(&["command"]).is_empty() => errors.required(&place.child("command"), ""),
+        "httpGet" => {
+            if handler.text(&["path"]).is_empty() {
+                errors.required(&place.child("path"), "");
+            }
+            validate_port(handler, &place, errors);
+            one_of(handler, "scheme", &["HTTP", "HTTPS"], &place, errors);
+        }
+        "tcpSocket" | "grpc" => validate_port(handler, &place, errors),
+        _ => {}
+    }
+    for handler in handlers {
+        errors.forbidden(&path.child(handler), "may not specify more than 1 handler type");
+    }
+}
+
+/// A port by its number or its name.
+fn validate_port(handler: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let place = path.child("port");
+    match handler.at(&["port"]) {
+        Some(Value::String(name)) => errors.invalid_each(&place, name.as_str(), port_name(name)),
+        number => in_port_range(number.and_then(Value::as_i64).unwrap_or_default(), &place, errors),
     }
 }
 

@@ -8,7 +8,7 @@ use windlass_api::{Entropy, GroupKind, Status};
 
 use super::pod_rules::{in_port_range, one_of};
 use crate::registry::{
-    Effect, Errors, Item, Path, Tree, as_object, copy_key, default_pointer, default_to, dns_label, dns_subdomain,
+    Effect, Errors, Item, Path, Tree, address_problem, as_object, copy_key, default_pointer, default_to, dns_label, dns_subdomain,
     items_mut, object_mut, validate_labels,
 };
 
@@ -171,6 +171,7 @@ fn claims(service: &Value) -> Vec<Claim> {
         service.items(&["spec", "clusterIPs"]).iter().filter_map(|ip| ip.as_str()?.parse::<Ipv4Addr>().ok());
     let mut claims: Vec<Claim> = addresses.map(|ip| Claim::Address(ip.into())).collect();
     let ports = service.items(&["spec", "ports"]).iter().filter_map(|port| port.int(&["nodePort"]));
+    let ports = ports.chain(service.int(&["spec", "healthCheckNodePort"]));
     claims.extend(ports.filter_map(|port| u16::try_from(port).ok()).filter(|port| *port != 0).map(Claim::Port));
     claims.dedup();
     claims
@@ -212,6 +213,7 @@ pub(super) fn allocate(
         allocate_address(&mut allocation, new, &before, &name)?;
     }
     allocate_ports(&mut allocation, new, &before, &name)?;
+    allocate_health_check(&mut allocation, new)?;
     let after = claims(new);
     allocation.gives_up = before.into_iter().filter(|claim| !after.contains(claim)).collect();
     Ok(Some(Box::new(allocation)))
@@ -219,6 +221,7 @@ pub(super) fn allocate(
 
 fn allocate_address(allocation: &mut Allocation, new: &mut Value, before: &[Claim], name: &str) -> Result<(), Status> {
     let spec = object_mut(new, "spec");
+    check_families(spec, name)?;
     let asked = match spec.text(&["clusterIP"]) {
         "" => spec.items(&["clusterIPs"]).first().and_then(Value::as_str).unwrap_or_default().to_owned(),
         asked => asked.to_owned(),
@@ -315,6 +318,43 @@ fn allocate_ports(allocation: &mut Allocation, new: &mut Value, before: &[Claim]
     Ok(())
 }
 
+/// Balancers that keep clients' addresses ask each node whether it has a pod; the service says on which port.
+fn allocate_health_check(allocation: &mut Allocation, new: &mut Value) -> Result<(), Status> {
+    let spec = object_mut(new, "spec");
+    if !checks_health(spec) || spec.int(&["healthCheckNodePort"]).is_some_and(|port| port != 0) {
+        return Ok(());
+    }
+    let Some(port) = allocation.addresses.take_any_port() else {
+        return Err(Status::internal("failed to allocate a HealthCheck NodePort: range is full"));
+    };
+    allocation.took.push(Claim::Port(port));
+    spec.insert("healthCheckNodePort".to_owned(), port.into());
+    Ok(())
+}
+
+fn checks_health(spec: &impl Tree) -> bool {
+    spec.text(&["type"]) == "LoadBalancer" && spec.text(&["externalTrafficPolicy"]) == "Local"
+}
+
+/// What the addresses that are asked for need and this cluster has not: it has IPv4 only.
+fn check_families(spec: &impl Tree, name: &str) -> Result<(), Status> {
+    if spec.text(&["clusterIP"]) == HEADLESS && spec.entries(&["selector"]).next().is_none() {
+        return Ok(());
+    }
+    let mut errors = Errors::default();
+    let list = SPEC.child("ipFamilies");
+    for (index, family) in spec.items(&["ipFamilies"]).iter().enumerate() {
+        if family != "IPv4" {
+            errors.invalid(&list.index(index), family, "not configured on this cluster");
+        }
+    }
+    if spec.text(&["ipFamilyPolicy"]) == "RequireDualStack" {
+        let text = "this cluster is not configured for dual-stack services";
+        errors.invalid(&SPEC.child("ipFamilyPolicy"), "RequireDualStack", text);
+    }
+    errors.check(&GroupKind::new("", "Service"), name)
+}
+
 // === defaults, changes, rules ===
 
 pub(super) fn default(service: &mut Value) {
@@ -384,6 +424,13 @@ pub(super) fn prepare_update(new: &mut Value, old: &Value) {
             }
         }
     }
+    let checked = spec.int(&["healthCheckNodePort"]).unwrap_or_default();
+    let checked_before = old_spec.int(&["healthCheckNodePort"]).unwrap_or_default();
+    if checks_health(spec) && checked == 0 && checked_before != 0 {
+        copy_key(spec, old_spec, "healthCheckNodePort");
+    } else if !checks_health(spec) && checks_health(old_spec) && checked == checked_before {
+        spec.shift_remove("healthCheckNodePort");
+    }
     let has_ports = |kind: &str| matches!(kind, "NodePort" | "LoadBalancer");
     let old_ports = old_spec.items(&["ports"]);
     let keeps = has_ports(&kind) && has_ports(old_kind);
@@ -416,6 +463,13 @@ pub(super) fn prepare_update(new: &mut Value, old: &Value) {
     if old_kind == "LoadBalancer" && kind != "LoadBalancer" {
         spec.shift_remove("allocateLoadBalancerNodePorts");
     }
+}
+
+pub(super) fn warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
+    let of = |service: &Value| !service.items(&["spec", "externalIPs"]).is_empty();
+    let warns = of(new) && !old.is_some_and(of);
+    let text = "spec.externalIPs is deprecated and may no longer be implemented in some clusters";
+    if warns { vec![text.to_owned()] } else { Vec::new() }
 }
 
 pub(super) fn validate(service: &Value, errors: &mut Errors) {
@@ -458,6 +512,13 @@ pub(super) fn validate(service: &Value, errors: &mut Errors) {
         validate_port(port, index, ports, kind, errors);
     }
     validate_labels(spec.at(&["selector"]), &SPEC.child("selector"), errors);
+    let external = SPEC.child("externalIPs");
+    for (index, ip) in spec.items(&["externalIPs"]).iter().enumerate() {
+        let text = ip.as_str().unwrap_or_default();
+        if let Some(problem) = address_problem(text) {
+            errors.invalid(&external.index(index), text, problem);
+        }
+    }
     one_of(spec, "sessionAffinity", &["ClientIP", "None"], &SPEC, errors);
     one_of(spec, "type", &["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"], &SPEC, errors);
     one_of(spec, "internalTrafficPolicy", &["Cluster", "Local"], &SPEC, errors);

@@ -186,8 +186,11 @@ pub(super) fn prepare_job_create(object: &mut Value) {
 // === rules ===
 
 pub(super) fn validate_deployment(object: &Value, errors: &mut Errors) {
-    validate_replicated(object, errors);
-    let Some(spec) = object.at(&["spec"]) else { return };
+    let nothing = json!({});
+    let spec = object.at(&["spec"]).unwrap_or(&nothing);
+    errors.not_negative(&SPEC.child("replicas"), spec.int(&["replicas"]));
+    let selector = validate_selector(spec, "deployment", errors);
+    validate_template(spec, &selector, "ReplicaSet", errors);
     let path = SPEC.child("strategy");
     match spec.text(&["strategy", "type"]) {
         "Recreate" => {
@@ -207,6 +210,7 @@ pub(super) fn validate_deployment(object: &Value, errors: &mut Errors) {
             errors.unsupported(&path, &shown, &["Recreate", "RollingUpdate"]);
         }
     }
+    errors.not_negative(&SPEC.child("minReadySeconds"), spec.int(&["minReadySeconds"]));
     errors.not_negative(&SPEC.child("revisionHistoryLimit"), spec.int(&["revisionHistoryLimit"]));
     let deadline = spec.int(&["progressDeadlineSeconds"]);
     errors.not_negative(&SPEC.child("progressDeadlineSeconds"), deadline);

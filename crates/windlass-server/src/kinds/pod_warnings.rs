@@ -1,0 +1,242 @@
+//! What people are told about pods that they may not mean: of pods when they are created, of pod templates also when they
+//! change. Nothing here refuses anything.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+
+use super::quantity::amount;
+use crate::registry::{Path, Tree};
+
+/// Labels of nodes that have a successor: the label, since when, and the successor.
+const OLD_LABELS: [(&str, &str, &str); 5] = [
+    ("beta.kubernetes.io/arch", "v1.14", "kubernetes.io/arch"),
+    ("beta.kubernetes.io/instance-type", "v1.17", "node.kubernetes.io/instance-type"),
+    ("beta.kubernetes.io/os", "v1.14", "kubernetes.io/os"),
+    ("failure-domain.beta.kubernetes.io/region", "v1.17", "topology.kubernetes.io/region"),
+    ("failure-domain.beta.kubernetes.io/zone", "v1.17", "topology.kubernetes.io/zone"),
+];
+
+/// Annotations that nobody reads any more: the annotation, since when, and the field that took its place.
+const OLD_ANNOTATIONS: [(&str, &str, &str); 2] = [
+    ("scheduler.alpha.kubernetes.io/critical-pod", "v1.16", "priorityClassName"),
+    ("seccomp.security.alpha.kubernetes.io/pod", "v1.27", "seccompProfile"),
+];
+
+/// Volume sources of the past: the field, what Go calls it, and what became of it.
+const OLD_VOLUMES: [(&str, &str, &str); 6] = [
+    ("cephfs", "cephfs", "deprecated in v1.28, non-functional in v1.31+"),
+    ("gitRepo", "gitRepo", "deprecated in v1.11, and disabled by default in v1.33+"),
+    ("glusterfs", "glusterfs", "deprecated in v1.25, non-functional in v1.26+"),
+    ("rbd", "rbd", "deprecated in v1.28, non-functional in v1.31+"),
+    ("scaleIO", "scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
+    ("storageos", "storageOS", "deprecated in v1.22, non-functional in v1.25+"),
+];
+
+const NO_SELECTOR: &str = "a null labelSelector results in matching no pod";
+
+/// Of a new pod. Changes of pods are made by programs, which nobody tells anything.
+pub(super) fn of_pod(new: &Value, old: Option<&Value>) -> Vec<String> {
+    if old.is_some() { Vec::new() } else { of_template(new, None) }
+}
+
+/// Of an object with a pod template in `spec.template`.
+pub(super) fn of_workload(new: &Value, old: Option<&Value>) -> Vec<String> {
+    of_part(new, old, &["spec", "template"], &Path::new("spec").child("template"))
+}
+
+/// Of a template of jobs.
+pub(super) fn of_cron_job(new: &Value, old: Option<&Value>) -> Vec<String> {
+    let path = Path::new("spec.jobTemplate.spec.template");
+    of_part(new, old, &["spec", "jobTemplate", "spec", "template"], &path)
+}
+
+/// Of a template that is an object of its own.
+pub(super) fn of_pod_template(new: &Value, old: Option<&Value>) -> Vec<String> {
+    let same = old.is_some_and(|old| new.at(&["template"]) == old.at(&["template"]));
+    let template = new.at(&["template"]).filter(|_| !same);
+    template.map(|template| of_template(template, Some(&Path::new("template")))).unwrap_or_default()
+}
+
+/// Again whenever the spec around the template changes.
+fn of_part(new: &Value, old: Option<&Value>, part: &[&str], path: &Path<'_>) -> Vec<String> {
+    if old.is_some_and(|old| new.at(&["spec"]) == old.at(&["spec"])) {
+        return Vec::new();
+    }
+    new.at(part).map(|template| of_template(template, Some(path))).unwrap_or_default()
+}
+
+fn of_template(template: &Value, path: Option<&Path<'_>>) -> Vec<String> {
+    let mut told = Vec::new();
+    let (metadata, spec_path) = match path {
+        Some(path) => (path.child("metadata.annotations"), path.child("spec")),
+        None => (Path::new("metadata.annotations"), Path::new("spec")),
+    };
+    let nothing = Value::Null;
+    let spec = template.at(&["spec"]).unwrap_or(&nothing);
+    old_labels(spec, &spec_path, &mut told);
+    for (key, since, field) in OLD_ANNOTATIONS {
+        if template.at(&["metadata", "annotations", key]).is_some() {
+            let place = metadata.key(key);
+            told.push(format!("{place}: non-functional in {since}+; use the \"{field}\" field instead"));
+        }
+    }
+    volumes(spec, &spec_path, &mut told);
+    twice(spec, "hostAliases", "ip", &spec_path, &mut told);
+    twice(spec, "imagePullSecrets", "name", &spec_path, &mut told);
+    let secrets = spec_path.child("imagePullSecrets");
+    for (index, secret) in spec.items(&["imagePullSecrets"]).iter().enumerate() {
+        if secret.text(&["name"]).is_empty() {
+            told.push(format!("{}: invalid empty name \"\"", secrets.index(index).child("name")));
+        }
+    }
+    for list in ["initContainers", "containers", "ephemeralContainers"] {
+        let list_path = spec_path.child(list);
+        for (index, container) in spec.items(&[list]).iter().enumerate() {
+            let place = list_path.index(index);
+            fractions(container, &place, &mut told);
+            hidden_variables(container, &place, &mut told);
+            ports(container, &place, &mut told);
+        }
+    }
+    if spec.int(&["terminationGracePeriodSeconds"]).is_some_and(|seconds| seconds < 0) {
+        let place = spec_path.child("terminationGracePeriodSeconds");
+        told.push(format!("{place}: must be >= 0; negative values are invalid and will be treated as 1"));
+    }
+    unselective_affinity(spec, &spec_path, &mut told);
+    told
+}
+
+/// Labels of nodes that are selected by their old names.
+fn old_labels(spec: &Value, path: &Path<'_>, told: &mut Vec<String>) {
+    let known = |key: &str| OLD_LABELS.iter().find(|(old, ..)| *old == key);
+    let selector = path.child("nodeSelector");
+    for (key, since, successor) in OLD_LABELS {
+        if spec.at(&["nodeSelector", key]).is_some() {
+            told.push(format!("{}: deprecated since {since}; use \"{successor}\" instead", selector.key(key)));
+        }
+    }
+    let mut tell = |place: &Path<'_>, key: &str| {
+        if let Some((_, since, successor)) = known(key) {
+            told.push(format!("{place}: {key} is deprecated since {since}; use \"{successor}\" instead"));
+        }
+    };
+    let affinity = path.child("affinity.nodeAffinity");
+    let required = affinity.child("requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms");
+    let terms = ["affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"];
+    for (index, term) in spec.items(&terms).iter().enumerate() {
+        each_key(term, &required.index(index), &mut tell);
+    }
+    let preferred = affinity.child("preferredDuringSchedulingIgnoredDuringExecution");
+    let terms = ["affinity", "nodeAffinity", "preferredDuringSchedulingIgnoredDuringExecution"];
+    for (index, term) in spec.items(&terms).iter().enumerate() {
+        if let Some(term) = term.at(&["preference"]) {
+            each_key(term, &preferred.index(index).child("preference"), &mut tell);
+        }
+    }
+    let constraints = path.child("topologySpreadConstraints");
+    for (index, constraint) in spec.items(&["topologySpreadConstraints"]).iter().enumerate() {
+        let place = constraints.index(index);
+        let key = constraint.text(&["topologyKey"]);
+        if let Some((_, since, successor)) = known(key) {
+            let place = place.child("topologyKey");
+            told.push(format!("{place}: {key} is deprecated since {since}; use \"{successor}\" instead"));
+        }
+        if constraint.at(&["labelSelector"]).is_none() {
+            told.push(format!("{}: {NO_SELECTOR}", place.child("labelSelector")));
+        }
+    }
+}
+
+/// The keys of a node selector term.
+fn each_key(term: &Value, path: &Path<'_>, tell: &mut impl FnMut(&Path<'_>, &str)) {
+    let expressions = path.child("matchExpressions");
+    for (index, expression) in term.items(&["matchExpressions"]).iter().enumerate() {
+        tell(&expressions.index(index).child("key"), expression.text(&["key"]));
+    }
+}
+
+fn volumes(spec: &Value, path: &Path<'_>, told: &mut Vec<String>) {
+    let list = path.child("volumes");
+    for (index, volume) in spec.items(&["volumes"]).iter().enumerate() {
+        for (source, name, fate) in OLD_VOLUMES {
+            if volume.at(&[source]).is_some() {
+                told.push(format!("{}: {fate}", list.index(index).child(name)));
+            }
+        }
+    }
+}
+
+/// Items of a list that have the same key.
+fn twice(spec: &Value, list: &str, key: &str, path: &Path<'_>, told: &mut Vec<String>) {
+    let items = path.child(list);
+    let mut seen = HashSet::new();
+    for (index, item) in spec.items(&[list]).iter().enumerate() {
+        let text = item.text(&[key]);
+        if !seen.insert(text) {
+            told.push(format!("{}: duplicate {key} {text:?}", items.index(index).child(key)));
+        }
+    }
+}
+
+/// Bytes come in whole numbers.
+fn fractions(container: &Value, path: &Path<'_>, told: &mut Vec<String>) {
+    let resources = path.child("resources");
+    for name in ["memory", "ephemeral-storage"] {
+        for list in ["limits", "requests"] {
+            let text = container.text(&["resources", list, name]);
+            if amount(text).is_some_and(|amount| amount.fract() != 0.0) {
+                let list_path = resources.child(list);
+                let place = list_path.key(name);
+                told.push(format!("{place}: fractional byte value {text:?} is invalid, must be an integer"));
+            }
+        }
+    }
+}
+
+/// Variables that replace an earlier one without building on it.
+fn hidden_variables(container: &Value, path: &Path<'_>, told: &mut Vec<String>) {
+    let list = path.child("env");
+    let mut seen = HashSet::new();
+    for (index, variable) in container.items(&["env"]).iter().enumerate() {
+        let (name, value) = (variable.text(&["name"]), variable.text(&["value"]));
+        let earlier = format!("$({name})");
+        let builds_on = variable.at(&["valueFrom"]).is_none() && value != earlier && value.contains(&earlier);
+        if !seen.insert(name) && !builds_on {
+            let place = list.index(index);
+            told.push(format!("{place}: hides previous definition of {name:?}, which may be dropped when using apply"));
+        }
+    }
+}
+
+fn ports(container: &Value, path: &Path<'_>, told: &mut Vec<String>) {
+    let list = path.child("ports");
+    let ports = container.items(&["ports"]);
+    let same = |one: &Value, other: &Value| {
+        ["containerPort", "protocol", "hostPort", "hostIP"].iter().all(|field| one.at(&[field]) == other.at(&[field]))
+    };
+    for (index, port) in ports.iter().enumerate() {
+        if let Some(first) = ports[..index].iter().position(|other| same(other, port)) {
+            told.push(format!("{}: duplicate port definition with {}", list.index(index), list.index(first)));
+        }
+    }
+}
+
+/// Affinities to pods that select none.
+fn unselective_affinity(spec: &Value, path: &Path<'_>, told: &mut Vec<String>) {
+    let affinity = path.child("affinity");
+    for kind in ["podAffinity", "podAntiAffinity"] {
+        let kind_path = affinity.child(kind);
+        for (list, selector) in [
+            ("requiredDuringSchedulingIgnoredDuringExecution", &["labelSelector"][..]),
+            ("preferredDuringSchedulingIgnoredDuringExecution", &["podAffinityTerm", "labelSelector"]),
+        ] {
+            let list_path = kind_path.child(list);
+            for (index, term) in spec.items(&["affinity", kind, list]).iter().enumerate() {
+                if term.at(selector).is_none() {
+                    told.push(format!("{}.{}: {NO_SELECTOR}", list_path.index(index), selector.join(".")));
+                }
+            }
+        }
+    }
+}
