@@ -11,6 +11,7 @@ use windlass_api::{Clock, Entropy, Status};
 use self::service::{Addresses, ServiceCidr};
 pub(crate) use self::{quantity::amount, scheduling::SYSTEM_CLASSES};
 use crate::{
+    authn::User,
     apiextensions, codec,
     discovery::catalog::{CatalogResource, catalog},
     registry::{
@@ -72,6 +73,8 @@ struct Kind {
     prepare_update: fn(&mut Value, &Value),
     prepare_status: fn(&mut Value, &Value),
     prepare_part: fn(Part, &mut Value, &Value),
+    /// Writes into a new object who makes it.
+    sign: fn(&mut Value, &User),
     /// Writes the time of a creation or of a change of the status into an object that keeps it; `old` is none for
     /// creations.
     stamp: Option<fn(&mut Value, Option<&Value>, &str)>,
@@ -111,6 +114,7 @@ const BASE: Kind = Kind {
     prepare_update: |_, _| {},
     prepare_status: |_, _| {},
     prepare_part: |_, _, _| {},
+    sign: |_, _| {},
     stamp: None,
     validate: |_, _| {},
     validate_create: |_, _| {},
@@ -514,26 +518,6 @@ fn resource(entry: &CatalogResource, options: &KindOptions) -> Option<ResourceIn
     })
 }
 
-/// A request body in which the kinds that tell who has created them tell it.
-pub(crate) fn signed(
-    resource: &ResourceInfo,
-    body: Body,
-    user: &User,
-    validation: FieldValidation,
-) -> Result<Body, Status> {
-    if resource.plural != "certificatesigningrequests" || resource.group != certificates::GROUP {
-        return Ok(body);
-    }
-    // What is wrong with the body, the creation itself will tell.
-    let Ok(decoded) = resource.shape.decode(&body, FieldValidation::Ignore) else { return Ok(body) };
-    if validation != FieldValidation::Ignore && !resource.shape.decode(&body, validation)?.warnings.is_empty() {
-        return Ok(body);
-    }
-    let mut request = decoded.value;
-    certificates::sign(&mut request, user);
-    Ok(Body::Value(request))
-}
-
 fn strategy(kind: &'static Kind, options: &KindOptions) -> Arc<dyn Strategy> {
     let scale = kind.scales.then(|| {
         let path = |text: &str| text.split('.').map(str::to_owned).collect::<Vec<_>>();
@@ -588,6 +572,10 @@ impl Strategy for BuiltIn {
     fn prepare_status(&self, new: &mut Value, old: &Value) {
         (self.kind.prepare_status)(new, old);
         self.stamp(new, Some(old));
+    }
+
+    fn sign(&self, object: &mut Value, user: &User) {
+        (self.kind.sign)(object, user);
     }
 
     fn prepare_part(&self, part: Part, new: &mut Value, old: &Value) {

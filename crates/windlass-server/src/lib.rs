@@ -48,6 +48,7 @@ mod bootstrap;
 mod connect;
 mod encoded;
 mod kinds;
+mod registrations;
 mod registry;
 mod reviews;
 

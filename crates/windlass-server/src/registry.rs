@@ -23,6 +23,7 @@ use windlass_api::{Clock, DryRun, Entropy, FieldValidation, GroupResource, Statu
 use crate::{
     admission::Admission,
     apiextensions,
+    authn::User,
     codec::Format,
     encoded::Encoded,
     storage::{CommitError, Revision, Storage, StorageError, StoredValue},
@@ -148,6 +149,8 @@ pub(crate) struct WriteParams {
     pub(crate) field_manager: String,
     /// Collects what the client is told of its body even if the write fails.
     pub(crate) warnings: Warnings,
+    /// Who writes; nobody in particular within the server.
+    pub(crate) user: Arc<User>,
 }
 
 /// A write that succeeded.
@@ -174,6 +177,7 @@ impl Default for WriteParams {
             field_validation: FieldValidation::Warn,
             field_manager: "unknown".to_owned(),
             warnings: Warnings::default(),
+            user: Arc::default(),
         }
     }
 }

@@ -102,6 +102,10 @@ pub(crate) async fn answer(
     if target.subresource.is_none() {
         metadata.shift_remove("uid");
     }
+    // Of subresources the fields are those of another kind.
+    if target.subresource.is_none() {
+        asker.registry.track(target, None, &mut object, params);
+    }
     let answered = answerer(Question { asker, target, object, params }).await?;
     let answered = shape.normalise(answered, windlass_api::FieldValidation::Ignore)?.value;
     let item = Item { encoded: Encoded::new(&answered, shape.style()), revision: Revision(0) };

@@ -8,6 +8,7 @@ mod autoscaling;
 mod cells;
 mod custom;
 mod duration;
+mod extensions;
 mod jsonpath;
 mod networking;
 mod pods;

@@ -24,9 +24,10 @@ use crate::{
     codec::go_quote,
     encoded::Encoded,
     registry::{
-        Body, DeleteParams, GetParams, ListParams, Registry, ResourceInfo, Shape, Target, Tree, WeakRegistry,
+        Body, DeleteParams, GetParams, ListParams, Registry, ResourceInfo, ResourceTable, Shape, Target, Tree, WeakRegistry,
         WriteParams, as_object, metadata_mut, object_mut,
     },
+    registrations,
     storage::{RangeQuery, Revision, Storage, StorageError, StorageEvent},
 };
 
@@ -52,6 +53,7 @@ pub(crate) async fn start(registry: &Registry) -> Result<Task, Status> {
         definitions: BTreeMap::new(),
         published: BTreeMap::new(),
         cleaning: FuturesUnordered::new(),
+        registered: None,
         retry: false,
     };
     let revision = controller.load(registry).await.map_err(Status::internal)?;
@@ -67,6 +69,8 @@ struct Controller {
     published: BTreeMap<String, Definition>,
     /// Deletions of objects that are under way; they yield the name and uid of their definition.
     cleaning: FuturesUnordered<BoxFuture<'static, (String, String)>>,
+    /// What was served when its `APIService` objects were last seen to.
+    registered: Option<Arc<ResourceTable>>,
     /// Something could not be written and has to be tried again.
     retry: bool,
 }
@@ -95,6 +99,7 @@ impl Controller {
             self.sync(&name, &mut cleaned).await;
         }
         loop {
+            self.register().await;
             let event = tokio::select! {
                 event = next(&mut events) => Some(event),
                 Some((name, uid)) = self.cleaning.next() => {
@@ -121,6 +126,19 @@ impl Controller {
                 }
                 None => self.sync_all(&mut cleaned).await,
             }
+        }
+    }
+
+    /// Sees to the objects that say which versions are served, if these have changed.
+    async fn register(&mut self) {
+        let Some(registry) = self.registry.upgrade() else { return };
+        let served = registry.resources();
+        if self.registered.as_ref().is_some_and(|seen| Arc::ptr_eq(seen, &served)) {
+            return;
+        }
+        match registrations::sync(&registry).await {
+            Ok(()) => self.registered = Some(served),
+            Err(_) => self.retry = true,
         }
     }
 

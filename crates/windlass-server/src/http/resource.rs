@@ -311,6 +311,7 @@ impl Request<'_> {
             field_validation: options.field_validation,
             field_manager: options.field_manager,
             warnings: self.exchange.warnings.clone(),
+            user: self.exchange.user.clone(),
         }
     }
 

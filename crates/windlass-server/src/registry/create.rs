@@ -89,6 +89,7 @@ impl Registry {
             metadata_mut(&mut object).insert("generation".to_owned(), 1.into());
         }
         resource.strategy.prepare_create(&mut object);
+        resource.strategy.sign(&mut object, &params.user);
         let effect = resource.strategy.begin(&mut object, None)?;
         let managed_fields = field_manager::detach(&mut object);
         let mut object = resource.stored_shape().normalise_stored(object)?;

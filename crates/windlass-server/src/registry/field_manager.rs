@@ -31,7 +31,7 @@ const SCALE: &str = "autoscaling/v1";
 impl Registry {
     /// Decides the managedFields of an object that is about to be written in the place of `old`. `new` may come with
     /// managedFields of the client's own.
-    pub(super) fn track(&self, target: &Target, old: Option<&Value>, new: &mut Value, params: &WriteParams) {
+    pub(crate) fn track(&self, target: &Target, old: Option<&Value>, new: &mut Value, params: &WriteParams) {
         let resource = &*target.resource;
         let now = format_time(self.clock().now());
         let style = resource.stored_shape().style();

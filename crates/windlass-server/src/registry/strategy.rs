@@ -5,6 +5,8 @@ use std::{borrow::Cow, fmt};
 use serde_json::Value;
 use windlass_api::Status;
 
+use crate::authn::User;
+
 use super::{Errors, Item, NameRule, Tree};
 
 /// The rules of one kind. The registry calls them in the order in which they stand here.
@@ -17,6 +19,9 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync + 'static {
 
     /// Changes an object that is about to be created. The status has been reset, metadata is complete.
     fn prepare_create(&self, _object: &mut Value) {}
+
+    /// Writes into a new object who makes it.
+    fn sign(&self, _object: &mut Value, _user: &User) {}
 
     /// Changes an object that is about to replace `old`. The status is that of `old`, generation is counted afterwards.
     fn prepare_update(&self, _new: &mut Value, _old: &Value) {}

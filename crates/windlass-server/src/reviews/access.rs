@@ -16,7 +16,7 @@ const SPEC: Path<'static> = Path::new("spec");
 pub(super) fn may_i(question: Question<'_>) -> Result<Value, Status> {
     let mut errors = Errors::default();
     validate_attributes(&question.object, &mut errors);
-    validate_metadata(&question.object, &[], "must be empty", &mut errors);
+    validate_metadata(&question.object, &["managedFields"], "must be empty", &mut errors);
     check(errors)?;
     let user = question.asker.user.clone();
     Ok(decided(question.object, &user))
@@ -27,7 +27,7 @@ pub(super) fn may_they(question: Question<'_>) -> Result<Value, Status> {
     let mut errors = Errors::default();
     validate_attributes(&question.object, &mut errors);
     validate_subject(&question.object, &mut errors);
-    validate_metadata(&question.object, &[], "must be empty", &mut errors);
+    validate_metadata(&question.object, &["managedFields"], "must be empty", &mut errors);
     check(errors)?;
     let user = subject(&question.object);
     Ok(decided(question.object, &user))
@@ -39,7 +39,7 @@ pub(super) fn may_they_here(question: Question<'_>) -> Result<Value, Status> {
     let mut errors = Errors::default();
     validate_attributes(&object, &mut errors);
     validate_subject(&object, &mut errors);
-    validate_metadata(&object, &["namespace"], "must be empty except for namespace", &mut errors);
+    validate_metadata(&object, &["managedFields", "namespace"], "must be empty except for namespace", &mut errors);
     if let Some(attributes) = object.at(&["spec", "resourceAttributes"]) {
         let namespace = attributes.text(&["namespace"]);
         if namespace != object.text(&["metadata", "namespace"]) {

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use windlass_api::{LabelSelector, Operator, Requirement, parse_time};
 
-use super::{autoscaling, duration, networking, pods, storage};
+use super::{autoscaling, duration, extensions, networking, pods, storage};
 
 /// Makes the cells of one object, one per recorded column.
 pub(super) type Printer = fn(&Value, Timestamp) -> Vec<Value>;
@@ -62,7 +62,7 @@ pub(super) fn printer(group: &str, plural: &str) -> Option<Printer> {
         ("admissionregistration.k8s.io", "mutatingwebhookconfigurations" | "validatingwebhookconfigurations") => {
             |hooks, now| vec![name(hooks), items(&hooks["webhooks"]).len().into(), age(hooks, now)]
         }
-        _ => return None,
+        _ => return extensions::printer(group, plural),
     })
 }
 

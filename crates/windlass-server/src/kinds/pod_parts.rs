@@ -1,0 +1,184 @@
+//! Changes of pods that have subresources of their own: containers for debugging, and other resources.
+
+use serde_json::{Map, Value};
+
+use super::{pod_defaults::quality_of_service, pod_rules::validate_pod};
+use crate::registry::{Errors, Part, Path, Tree, as_object, copy_key, object_mut, same};
+
+const SPEC: Path<'static> = Path::new("spec");
+const MIRROR: &str = "kubernetes.io/config.mirror";
+/// Those that can be changed while a pod runs.
+const MUTABLE: [&str; 2] = ["cpu", "memory"];
+
+/// Takes over the part, and keeps everything else.
+pub(super) fn prepare(part: Part, new: &mut Value, old: &Value) {
+    let mut changed = old.clone();
+    let nothing = Value::Object(Map::new());
+    let proposed = new.at(&["spec"]).unwrap_or(&nothing);
+    match part {
+        Part::EphemeralContainers => copy_key(object_mut(&mut changed, "spec"), proposed, "ephemeralContainers"),
+        Part::Resize => {
+            let same_number = |list: &str| {
+                proposed.items(&[list]).len() == old.items(&["spec", list]).len()
+            };
+            // Containers that come or go are for validation to see.
+            if !same_number("containers") || !same_number("initContainers") {
+                return;
+            }
+            let spec = object_mut(&mut changed, "spec");
+            copy_key(spec, proposed, "resources");
+            for list in ["containers", "initContainers"] {
+                let of_old = spec.items(&[list]).to_vec();
+                let of_new = proposed.items(&[list]);
+                if of_new.is_empty() {
+                    continue;
+                }
+                spec.insert(list.to_owned(), resized(of_new, of_old).into());
+            }
+        }
+        Part::Approval => {}
+    }
+    *new = changed;
+}
+
+fn resized(new: &[Value], old: Vec<Value>) -> Vec<Value> {
+    let renamed = new.iter().zip(&old).any(|(new, old)| new.text(&["name"]) != old.text(&["name"]));
+    if renamed {
+        return new.to_vec();
+    }
+    let mut all = old;
+    for (old, new) in all.iter_mut().zip(new) {
+        for field in ["resources", "resizePolicy"] {
+            copy_key(as_object(old), new, field);
+        }
+    }
+    all
+}
+
+/// Complains about a new state.
+pub(super) fn validate(part: Part, new: &Value, old: &Value, errors: &mut Errors) {
+    validate_pod(new, errors);
+    let is_static = old.at(&["metadata", "annotations", MIRROR]).is_some();
+    match part {
+        Part::EphemeralContainers if is_static => {
+            errors.forbidden(&Path::new(""), "static pods do not support ephemeral containers");
+        }
+        Part::EphemeralContainers => validate_containers(new, old, errors),
+        Part::Resize if is_static => errors.forbidden(&Path::new(""), "static pods cannot be resized"),
+        Part::Resize if old.text(&["spec", "os", "name"]) == "windows" => {
+            errors.forbidden(&Path::new(""), "windows pods cannot be resized");
+        }
+        Part::Resize => validate_resize(new, old, errors),
+        Part::Approval => {}
+    }
+}
+
+fn validate_containers(new: &Value, old: &Value, errors: &mut Errors) {
+    const ALLOWED: [&str; 16] = [
+        "name", "image", "command", "args", "workingDir", "envFrom", "env", "volumeMounts", "volumeDevices",
+        "terminationMessagePath", "terminationMessagePolicy", "imagePullPolicy", "securityContext", "stdin",
+        "stdinOnce", "tty",
+    ];
+    let list = SPEC.child("ephemeralContainers");
+    let containers = new.items(&["spec", "ephemeralContainers"]);
+    for (index, container) in containers.iter().enumerate() {
+        let place = list.index(index);
+        let target = container.text(&["targetContainerName"]);
+        let is_it = |other: &Value| other.text(&["name"]) == target;
+        let known = ["containers", "initContainers"].iter().any(|list| new.items(&["spec", list]).iter().any(is_it));
+        if !target.is_empty() && !known {
+            errors.not_found(&place.child("targetContainerName"), target);
+        }
+        for (field, value) in container.entries(&[]) {
+            let empty = same(Some(value), None);
+            if !ALLOWED.contains(&field.as_str()) && field != "targetContainerName" && !empty {
+                // Fields of Go's structs go by their names.
+                let mut shown = field.clone();
+                shown[..1].make_ascii_uppercase();
+                errors.forbidden(&place.child(&shown), "cannot be set for an Ephemeral Container");
+            }
+        }
+        let mounts = place.child("volumeMounts");
+        for (index, mount) in container.items(&["volumeMounts"]).iter().enumerate() {
+            for field in ["subPath", "subPathExpr"] {
+                if !mount.text(&[field]).is_empty() {
+                    let text = "cannot be set for an Ephemeral Container";
+                    errors.forbidden(&mounts.index(index).child(field), text);
+                }
+            }
+        }
+    }
+    for before in old.items(&["spec", "ephemeralContainers"]) {
+        let name = before.text(&["name"]);
+        match containers.iter().find(|container| container.text(&["name"]) == name) {
+            None => errors.forbidden(&list, &format!("existing ephemeral containers {name:?} may not be removed\n")),
+            Some(after) if !same(Some(after), Some(before)) => {
+                errors.forbidden(&list, &format!("existing ephemeral containers {name:?} may not be changed\n"));
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+fn validate_resize(new: &Value, old: &Value, errors: &mut Errors) {
+    const ONLY: &str = "only cpu and memory resources are mutable";
+    if quality_of_service(old) != quality_of_service(new) {
+        let class = new.text(&["status", "qosClass"]);
+        errors.invalid(&SPEC, class, "Pod QOS Class may not change as a result of resizing");
+    }
+    let running =
+        old.items(&["status", "containerStatuses"]).iter().find(|status| status.at(&["state", "running"]).is_some());
+    if running.is_some_and(|status| status.at(&["resources"]).is_none()) {
+        errors.forbidden(&SPEC, "Pod running on node without support for resize");
+    }
+    let mut in_order = true;
+    for list in ["containers", "initContainers"] {
+        let (after, before) = (new.items(&["spec", list]), old.items(&["spec", list]));
+        let path = SPEC.child(list);
+        if after.len() != before.len() {
+            errors.forbidden(&path, &format!("{list} may not be added or removed on resize"));
+            in_order = false;
+        }
+        for (index, (after, before)) in after.iter().zip(before).enumerate() {
+            if after.text(&["name"]) != before.text(&["name"]) {
+                let place = path.index(index);
+                errors.forbidden(&place.child("name"), &format!("{list} may not be renamed or reordered on resize"));
+                in_order = false;
+            }
+        }
+    }
+    if !in_order {
+        return;
+    }
+    for list in ["initContainers", "containers"] {
+        let path = SPEC.child(list);
+        for (index, (after, before)) in new.items(&["spec", list]).iter().zip(old.items(&["spec", list])).enumerate() {
+            let place = path.index(index);
+            let resources = place.child("resources");
+            let restartable = list == "containers" || before.text(&["restartPolicy"]) == "Always";
+            if restartable {
+                for field in ["requests", "limits"] {
+                    let removed = |(name, _): (&String, &Value)| after.at(&["resources", field, name]).is_none();
+                    if before.entries(&["resources", field]).any(removed) {
+                        let text = format!("resource {field} cannot be removed");
+                        errors.forbidden(&resources.child(field), &text);
+                    }
+                }
+            }
+            let changes = ["requests", "limits"].iter().any(|field| {
+                let rest = |container: &Value| -> Map<String, Value> {
+                    let rest = |name: &String| !restartable || !MUTABLE.contains(&name.as_str());
+                    let entries = container.at(&["resources", field]).and_then(Value::as_object).into_iter().flatten();
+                    let entries = entries.filter(|(name, _)| rest(name));
+                    entries.map(|(name, value)| (name.clone(), value.clone())).collect()
+                };
+                rest(after) != rest(before)
+            });
+            if changes && restartable {
+                errors.forbidden(&SPEC, ONLY);
+            } else if changes {
+                errors.forbidden(&SPEC, "resources for non-sidecar init containers are immutable");
+            }
+        }
+    }
+}

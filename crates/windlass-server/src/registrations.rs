@@ -1,0 +1,100 @@
+//! The `APIService` objects of what this server serves itself, kept in step with it.
+//!
+//! Those of built-in groups are made when the server starts, those of custom resources come and go with their
+//! definitions. Objects that name a service, or that somebody has made by hand, are left alone.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use windlass_api::Status;
+
+use crate::{
+    encoded::Style,
+    registry::{Body, DeleteParams, ListParams, Registry, ResourceInfo, Target, Tree, WriteParams},
+};
+
+const LABEL: &str = "kube-aggregator.kubernetes.io/automanaged";
+
+/// Group, its rank among the groups, and the rank of `v1` in it, as the real server has them.
+const RANKS: [(&str, i64, i64); 20] = [
+    ("", 18000, 1),
+    ("apps", 17800, 15),
+    ("events.k8s.io", 17750, 15),
+    ("authentication.k8s.io", 17700, 15),
+    ("authorization.k8s.io", 17600, 15),
+    ("autoscaling", 17500, 15),
+    ("batch", 17400, 15),
+    ("certificates.k8s.io", 17300, 15),
+    ("networking.k8s.io", 17200, 15),
+    ("policy", 17100, 15),
+    ("rbac.authorization.k8s.io", 17000, 15),
+    ("storage.k8s.io", 16800, 15),
+    ("admissionregistration.k8s.io", 16700, 15),
+    ("apiextensions.k8s.io", 16700, 15),
+    ("scheduling.k8s.io", 16600, 15),
+    ("coordination.k8s.io", 16500, 15),
+    ("node.k8s.io", 16300, 15),
+    ("discovery.k8s.io", 16200, 15),
+    ("resource.k8s.io", 16200, 21),
+    ("flowcontrol.apiserver.k8s.io", 16100, 21),
+];
+/// Of second versions.
+const SECOND: i64 = 30;
+/// Of custom resources.
+const CUSTOM: (i64, i64) = (1000, 100);
+
+/// One group and version.
+type GroupVersion = (String, String);
+
+/// The objects for built-in groups.
+pub(crate) fn built_in(registry: &Registry) -> Vec<Value> {
+    let served = served(registry, Style::BuiltIn).into_iter();
+    // This group says nothing of itself.
+    let served = served.filter(|(group, _)| group != "apiregistration.k8s.io");
+    served.map(|(group, version)| registration(&group, &version, "onstart")).collect()
+}
+
+/// Makes and deletes objects until there is one for each version of custom resources that is served.
+pub(crate) async fn sync(registry: &Registry) -> Result<(), Status> {
+    let resources = registry.resources();
+    let Some(resource) = resources.get("apiregistration.k8s.io", "v1", "apiservices") else { return Ok(()) };
+    let mut missing = served(registry, Style::Custom);
+    let collection = Target::collection(resource, None);
+    let params = ListParams { labels: Some(format!("{LABEL}=true")), ..ListParams::default() };
+    for item in registry.list(&collection, params).await?.items {
+        let object = item.value();
+        let text = |field| object.text(&["spec", field]).to_owned();
+        if !missing.remove(&(text("group"), text("version"))) {
+            let target = Target::object(resource, None, object.text(&["metadata", "name"]));
+            match registry.delete(&target, DeleteParams::default()).await {
+                Err(status) if !status.is_not_found() => return Err(status),
+                _ => {}
+            }
+        }
+    }
+    for (group, version) in missing {
+        let object = registration(&group, &version, "true");
+        match registry.create(&collection, Body::Value(object), WriteParams::default()).await {
+            Err(status) if !status.is_already_exists() => return Err(status),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn served(registry: &Registry, style: Style) -> BTreeSet<GroupVersion> {
+    let resources = registry.resources();
+    let of_style = |resource: &&ResourceInfo| resource.shape.style() == style;
+    resources.iter().filter(of_style).map(|resource| (resource.group.clone(), resource.version.clone())).collect()
+}
+
+fn registration(group: &str, version: &str, managed: &str) -> Value {
+    let known = RANKS.iter().find(|(name, ..)| *name == group).map(|(_, rank, first)| (*rank, *first));
+    let (rank, first) = known.unwrap_or(CUSTOM);
+    let rank_of_version = if known.is_some() && version != "v1" { SECOND } else { first };
+    let mut spec = json!({"version": version, "groupPriorityMinimum": rank, "versionPriority": rank_of_version});
+    if !group.is_empty() {
+        spec["group"] = group.into();
+    }
+    json!({"metadata": {"name": format!("{version}.{group}"), "labels": {LABEL: managed}}, "spec": spec})
+}

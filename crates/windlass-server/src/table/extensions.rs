@@ -1,0 +1,173 @@
+//! The cells of what extends, secures and schedules the server itself.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::{
+    cells::{Printer, age, items, name, none_if_empty, text},
+    duration,
+};
+
+/// The printer of a kind of these groups.
+pub(super) fn printer(group: &str, plural: &str) -> Option<Printer> {
+    Some(match (group, plural) {
+        ("admissionregistration.k8s.io", "validatingadmissionpolicies") => |policy, now| policy_cells(policy, "validations", now),
+        ("admissionregistration.k8s.io", "mutatingadmissionpolicies") => |policy, now| policy_cells(policy, "mutations", now),
+        (
+            "admissionregistration.k8s.io",
+            "validatingadmissionpolicybindings" | "mutatingadmissionpolicybindings",
+        ) => binding,
+        ("apiregistration.k8s.io", "apiservices") => api_service,
+        ("certificates.k8s.io", "certificatesigningrequests") => signing_request,
+        ("flowcontrol.apiserver.k8s.io", "flowschemas") => flow_schema,
+        ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations") => priority_level,
+        ("resource.k8s.io", "deviceclasses" | "resourceclaimtemplates") => |object, now| vec![name(object), age(object, now)],
+        ("resource.k8s.io", "resourceclaims") => |claim, now| vec![name(claim), claim_state(claim).into(), age(claim, now)],
+        ("resource.k8s.io", "resourceslices") => slice,
+        _ => return None,
+    })
+}
+
+fn policy_cells(policy: &Value, list: &str, now: Timestamp) -> Vec<Value> {
+    let spec = &policy["spec"];
+    let kind = match &spec["paramKind"] {
+        Value::Object(kind) => {
+            let part = |field: &str| kind.get(field).map(text).unwrap_or_default().to_owned();
+            format!("{}/{}", part("apiVersion"), part("kind"))
+        }
+        _ => "<unset>".to_owned(),
+    };
+    vec![name(policy), items(&spec[list]).len().into(), kind.into(), age(policy, now)]
+}
+
+fn binding(binding: &Value, now: Timestamp) -> Vec<Value> {
+    let spec = &binding["spec"];
+    let reference = &spec["paramRef"];
+    let parameter = match (text(&reference["namespace"]), text(&reference["name"])) {
+        (_, "") if reference["selector"].is_object() => go_selector(&reference["selector"]),
+        (_, "") => "<unset>".to_owned(),
+        // Whether the parameter has a namespace is not known here.
+        ("", name) => format!("*/{name}"),
+        (namespace, name) => format!("{namespace}/{name}"),
+    };
+    vec![name(binding), text(&spec["policyName"]).into(), parameter.into(), age(binding, now)]
+}
+
+/// A label selector as Go prints it.
+fn go_selector(selector: &Value) -> String {
+    let mut labels: Vec<(&String, &Value)> = selector["matchLabels"].as_object().into_iter().flatten().collect();
+    labels.sort_by_key(|(key, _)| *key);
+    let labels: String = labels.into_iter().map(|(key, value)| format!("{key}: {},", text(value))).collect();
+    let expression = |expression: &Value| {
+        let values: Vec<&str> = items(&expression["values"]).iter().map(text).collect();
+        format!(
+            "LabelSelectorRequirement{{Key:{},Operator:{},Values:[{}],}},",
+            text(&expression["key"]),
+            text(&expression["operator"]),
+            values.join(" ")
+        )
+    };
+    let expressions: String = items(&selector["matchExpressions"]).iter().map(expression).collect();
+    format!(
+        "&LabelSelector{{MatchLabels:map[string]string{{{labels}}},MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}"
+    )
+}
+
+fn api_service(registration: &Value, now: Timestamp) -> Vec<Value> {
+    let service = match &registration["spec"]["service"] {
+        service @ Value::Object(_) => format!("{}/{}", text(&service["namespace"]), text(&service["name"])),
+        _ => "Local".to_owned(),
+    };
+    let conditions = items(&registration["status"]["conditions"]);
+    let available = conditions.iter().find(|condition| text(&condition["type"]) == "Available");
+    let available = available.map_or_else(
+        || "Unknown".to_owned(),
+        |condition| match (text(&condition["status"]), text(&condition["reason"])) {
+            ("True", _) => "True".to_owned(),
+            (status, "") => status.to_owned(),
+            (status, reason) => format!("{status} ({reason})"),
+        },
+    );
+    vec![name(registration), service.into(), available.into(), age(registration, now)]
+}
+
+fn signing_request(request: &Value, now: Timestamp) -> Vec<Value> {
+    let (spec, status) = (&request["spec"], &request["status"]);
+    let has = |kind: &str| items(&status["conditions"]).iter().any(|condition| text(&condition["type"]) == kind);
+    let mut state = match (has("Denied"), has("Approved")) {
+        (true, _) => "Denied",
+        (_, true) => "Approved",
+        _ => "Pending",
+    }
+    .to_owned();
+    if has("Failed") {
+        state.push_str(",Failed");
+    }
+    if !text(&status["certificate"]).is_empty() {
+        state.push_str(",Issued");
+    }
+    let lifetime = match spec["expirationSeconds"].as_i64() {
+        Some(seconds) => duration::human(seconds.saturating_mul(1000)),
+        None => "<none>".to_owned(),
+    };
+    let signer = none_if_empty(text(&spec["signerName"]));
+    vec![name(request), age(request, now), signer, text(&spec["username"]).into(), lifetime.into(), state.into()]
+}
+
+fn flow_schema(schema: &Value, now: Timestamp) -> Vec<Value> {
+    let spec = &schema["spec"];
+    let conditions = items(&schema["status"]["conditions"]);
+    let dangling = conditions.iter().find(|condition| text(&condition["type"]) == "Dangling");
+    vec![
+        name(schema),
+        text(&spec["priorityLevelConfiguration"]["name"]).into(),
+        spec["matchingPrecedence"].as_i64().unwrap_or_default().into(),
+        spec["distinguisherMethod"]["type"].as_str().unwrap_or("<none>").into(),
+        age(schema, now),
+        dangling.map_or("?", |condition| text(&condition["status"])).into(),
+    ]
+}
+
+fn priority_level(level: &Value, now: Timestamp) -> Vec<Value> {
+    let spec = &level["spec"];
+    let number = |value: &Value| value.as_i64().map_or_else(|| Value::from("<none>"), Value::from);
+    let limited = &spec["limited"];
+    let queuing = &limited["limitResponse"]["queuing"];
+    vec![
+        name(level),
+        text(&spec["type"]).into(),
+        number(&limited["nominalConcurrencyShares"]),
+        number(&queuing["queues"]),
+        number(&queuing["handSize"]),
+        number(&queuing["queueLengthLimit"]),
+        age(level, now),
+    ]
+}
+
+fn claim_state(claim: &Value) -> String {
+    let deleted = claim["metadata"].get("deletionTimestamp").is_some();
+    let mut states = Vec::new();
+    if deleted {
+        states.push("deleted");
+    }
+    if claim["status"]["allocation"].is_object() {
+        states.push("allocated");
+        if !items(&claim["status"]["reservedFor"]).is_empty() {
+            states.push("reserved");
+        }
+    } else if !deleted {
+        states.push("pending");
+    }
+    states.join(",")
+}
+
+fn slice(slice: &Value, now: Timestamp) -> Vec<Value> {
+    let spec = &slice["spec"];
+    vec![
+        name(slice),
+        text(&spec["nodeName"]).into(),
+        text(&spec["driver"]).into(),
+        text(&spec["pool"]["name"]).into(),
+        age(slice, now),
+    ]
+}
