@@ -449,7 +449,7 @@ fn check(params: &DeleteParams) -> Result<(), Status> {
     errors.check(&GroupKind::new("meta.k8s.io", "DeleteOptions"), "")
 }
 
-fn check_preconditions(target: &Target, preconditions: &Preconditions, old: &Value) -> Result<(), Status> {
+pub(super) fn check_preconditions(target: &Target, preconditions: &Preconditions, old: &Value) -> Result<(), Status> {
     // The conflict names the kind, except for namespaces.
     let is_namespace = target.resource.strategy.rules().deletion == Deletion::Namespace;
     let noun = if is_namespace { &target.resource.plural } else { &target.resource.kind };

@@ -1,10 +1,12 @@
 //! Subresources that are created rather than stored: binding a pod to a node, evicting it.
 
+mod eviction;
+
 use serde_json::{Value, json};
-use windlass_api::{DryRun, FieldValidation, GroupResource, Preconditions, Status, StatusDetails};
+use windlass_api::{FieldValidation, GroupResource, Status, StatusDetails};
 
 use super::{
-    Answer, Body, DeleteParams, Errors, Path, Registry, Target, Tree, WriteParams, Written,
+    Answer, Body, Errors, Path, Registry, Target, Tree, WriteParams, Written,
     tree::{metadata_mut, object_mut},
     update::Aspect,
 };
@@ -123,25 +125,5 @@ impl Registry {
             Some(old) => *old = new,
             None => conditions.push(new),
         }
-    }
-
-    /// Deletes a pod on behalf of its node. There are no disruption budgets to respect yet.
-    async fn evict(&self, target: &Target, eviction: &Value, params: &WriteParams) -> Result<(), Status> {
-        let options = eviction.at(&["deleteOptions"]).cloned().unwrap_or_default();
-        let text = |path: &[&str]| Some(options.text(path).to_owned()).filter(|text| !text.is_empty());
-        let dry_run = !options.items(&["dryRun"]).is_empty() || params.dry_run == DryRun::All;
-        let deletion = DeleteParams {
-            grace_period: options.int(&["gracePeriodSeconds"]),
-            propagation: text(&["propagationPolicy"]),
-            orphan_dependents: options.at(&["orphanDependents"]).and_then(Value::as_bool),
-            preconditions: Preconditions {
-                uid: text(&["preconditions", "uid"]),
-                resource_version: text(&["preconditions", "resourceVersion"]),
-            },
-            dry_run: if dry_run { DryRun::All } else { DryRun::No },
-        };
-        let pod = Target { subresource: None, ..target.clone() };
-        self.delete(&pod, deletion).await?;
-        Ok(())
     }
 }

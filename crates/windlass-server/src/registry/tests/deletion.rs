@@ -105,6 +105,39 @@ async fn evicting_is_deleting() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn evictions_take_from_the_budget_of_running_pods() {
+    let f = Fixture::new().await;
+    let guarded = |name: &str| {
+        let mut guarded = pod(name);
+        guarded["metadata"]["labels"]["app"] = json!("guarded");
+        guarded["spec"]["nodeName"] = json!("n");
+        guarded
+    };
+    for name in ["a", "b"] {
+        f.create("pods", guarded(name)).await.unwrap();
+        let running = json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
+        f.merge(&f.object("pods", name).subresource("status"), running).await.unwrap();
+    }
+    let budget = json!({"metadata": {"name": "b"}, "spec": {"selector": {"matchLabels": {"app": "guarded"}}, "minAvailable": 1}});
+    f.create("poddisruptionbudgets", budget).await.unwrap();
+    let evict = async |name: &str| {
+        let eviction = Body::Value(json!({"metadata": {"name": name}, "deleteOptions": {"gracePeriodSeconds": 0}}));
+        f.registry.create(&f.object("pods", name).subresource("eviction"), eviction, WriteParams::default()).await
+    };
+    assert_eq!(evict("a").await.unwrap_err().code, 429, "no controller has counted");
+    let counted = json!({"status": {"observedGeneration": 1, "disruptionsAllowed": 1, "currentHealthy": 2, "desiredHealthy": 1, "expectedPods": 2}});
+    f.merge(&f.object("poddisruptionbudgets", "b").subresource("status"), counted).await.unwrap();
+    evict("a").await.unwrap();
+    assert!(f.get("pods", "a").await.unwrap_err().is_not_found());
+    assert_eq!(evict("b").await.unwrap_err().code, 429, "the one disruption is taken");
+    let budget = f.get("poddisruptionbudgets", "b").await.unwrap();
+    assert_eq!(budget.int(&["status", "disruptionsAllowed"]), Some(0));
+    assert!(budget.at(&["status", "disruptedPods", "a"]).is_some());
+    f.delete("poddisruptionbudgets", "b", DeleteParams::default()).await.unwrap();
+    evict("b").await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn preconditions_are_checked() {
     let f = Fixture::new().await;
     let created = f.create("configmaps", config_map("g")).await.unwrap();

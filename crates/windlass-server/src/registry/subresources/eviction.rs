@@ -1,0 +1,330 @@
+//! Evicting a pod: it is deleted, if its disruption budget allows that.
+//!
+//! Guaranteed: a disruption that a budget allows is taken from it by a write before the pod goes; of several evictions at
+//! once, no more succeed than are allowed. Counting what is allowed is the disruption controller's work: a budget that no
+//! controller has seen allows nothing.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use windlass_api::{
+    Cause, DryRun, GroupResource, LabelSelector, Operator, Preconditions, Requirement, Status, format_time,
+};
+
+use crate::registry::{
+    DeleteParams, ListParams, Registry, Target, Tree, WriteParams,
+    delete::check_preconditions,
+    tree::{as_object, object_mut},
+    update::Aspect,
+};
+
+/// How often the eviction of a pod that no budget guards is tried again because the pod has changed.
+const MAX_ATTEMPTS: usize = 5;
+/// How many announced deletions a budget holds that its controller has not yet confirmed.
+const MAX_DISRUPTED: usize = 2000;
+/// What an eviction is refused with that may succeed later.
+const REFUSED: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
+/// After how many seconds to ask a budget again whose controller has not counted yet.
+const RETRY_SECONDS: u32 = 10;
+
+impl Registry {
+    /// Deletes a pod on behalf of its node.
+    pub(super) async fn evict(&self, target: &Target, eviction: &Value, params: &WriteParams) -> Result<(), Status> {
+        let deletion = deletion(eviction, params);
+        let pod = Target { subresource: None, ..target.clone() };
+        let mut attempts = 0;
+        let found = loop {
+            attempts += 1;
+            let found = self.get_stored(&pod).await?.value();
+            if is_guarded(&found) {
+                break found;
+            }
+            let pinned = deletion.preconditions.resource_version.is_some();
+            // One that is pending may become ready, and guarded, before it is deleted.
+            let pin = !pinned && found.text(&["status", "phase"]) == "Pending" && !is_deleting(&found);
+            let deletion = if pin { at_version(&deletion, &found) } else { deletion.clone() };
+            match self.disrupt(&pod, deletion, params).await {
+                Err(error) if error.is_conflict() && !pinned && attempts < MAX_ATTEMPTS => {}
+                outcome => return outcome,
+            }
+        };
+
+        let budgets = self.budgets(&pod, &found).await?;
+        let budget = match budgets.as_slice() {
+            [] => return self.disrupt(&pod, deletion, params).await,
+            [budget] => budget,
+            _ => {
+                return Err(Status::unclassified(
+                    "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
+                ));
+            }
+        };
+        let name = budget.text(&["metadata", "name"]);
+        if is_harmless(&found, budget) {
+            let outcome = self.disrupt(&pod, at_version(&deletion, &found), params).await;
+            return match outcome {
+                Err(error) if error.is_conflict() && deletion.preconditions.resource_version.is_none() => {
+                    Err(not_counted(name))
+                }
+                outcome => outcome,
+            };
+        }
+        self.take_disruption(&pod, name, deletion.dry_run).await?;
+        self.disrupt(&pod, deletion, params).await
+    }
+
+    /// Marks a pod as disrupted and deletes it.
+    async fn disrupt(&self, pod: &Target, mut deletion: DeleteParams, params: &WriteParams) -> Result<(), Status> {
+        if deletion.dry_run == DryRun::No {
+            let now = self.clock().now();
+            let mark = |old: Option<&Value>| {
+                let mut new = old.cloned().ok_or_else(|| Status::not_found(&pod.group_resource(), pod.name()))?;
+                check_preconditions(pod, &deletion.preconditions, &new)?;
+                mark_disrupted(&mut new, now);
+                Ok(new)
+            };
+            let (marked, _) = self.change(pod, Aspect::Internal, params, &mut Vec::new(), mark).await?;
+            if let Some(version) = &mut deletion.preconditions.resource_version {
+                *version = marked.revision.to_string();
+            }
+        }
+        self.delete(pod, deletion).await?;
+        Ok(())
+    }
+
+    /// The budgets whose selectors match a pod.
+    async fn budgets(&self, pod: &Target, found: &Value) -> Result<Vec<Value>, Status> {
+        let table = self.resources();
+        let Some(resource) = table.get("policy", "v1", "poddisruptionbudgets") else { return Ok(Vec::new()) };
+        let budgets = self.list(&Target::collection(resource, Some(pod.namespace())), ListParams::default()).await?;
+        let guards = |budget: &Value| {
+            let label = |key: &str| found.at(&["metadata", "labels", key]).and_then(Value::as_str);
+            budget.at(&["spec", "selector"]).and_then(selector).is_some_and(|selector| selector.matches(label))
+        };
+        Ok(budgets.items.iter().map(super::super::Item::value).filter(guards).collect())
+    }
+
+    /// Takes one disruption from what a budget allows.
+    async fn take_disruption(&self, pod: &Target, budget: &str, dry_run: DryRun) -> Result<(), Status> {
+        let table = self.resources();
+        let resource = table.get("policy", "v1", "poddisruptionbudgets").ok_or_else(Status::unknown_resource)?;
+        let target = Target::object(resource, Some(pod.namespace()), budget).subresource("status");
+        let params = WriteParams { dry_run, field_manager: "kube-apiserver".to_owned(), ..WriteParams::default() };
+        let now = self.clock().now();
+        let take = |old: Option<&Value>| match old {
+            Some(old) => disrupted(old, pod.name(), now),
+            None => Err(Status::not_found(&target.group_resource(), budget)),
+        };
+        self.change(&target, Aspect::Status, &params, &mut Vec::new(), take).await?;
+        Ok(())
+    }
+}
+
+fn deletion(eviction: &Value, params: &WriteParams) -> DeleteParams {
+    let options = eviction.at(&["deleteOptions"]).cloned().unwrap_or_default();
+    let text = |path: &[&str]| Some(options.text(path).to_owned()).filter(|text| !text.is_empty());
+    let dry_run = !options.items(&["dryRun"]).is_empty() || params.dry_run == DryRun::All;
+    DeleteParams {
+        grace_period: options.int(&["gracePeriodSeconds"]),
+        propagation: text(&["propagationPolicy"]),
+        orphan_dependents: options.at(&["orphanDependents"]).and_then(Value::as_bool),
+        preconditions: Preconditions {
+            uid: text(&["preconditions", "uid"]),
+            resource_version: text(&["preconditions", "resourceVersion"]),
+        },
+        dry_run: if dry_run { DryRun::All } else { DryRun::No },
+    }
+}
+
+fn at_version(deletion: &DeleteParams, found: &Value) -> DeleteParams {
+    let mut deletion = deletion.clone();
+    deletion.preconditions.resource_version = Some(found.text(&["metadata", "resourceVersion"]).to_owned());
+    deletion
+}
+
+fn is_deleting(pod: &Value) -> bool {
+    pod.at(&["metadata", "deletionTimestamp"]).is_some()
+}
+
+/// Whether budgets are asked at all: what does not run disturbs nobody by its end.
+fn is_guarded(pod: &Value) -> bool {
+    !is_deleting(pod) && !matches!(pod.text(&["status", "phase"]), "Pending" | "Succeeded" | "Failed")
+}
+
+/// Whether a pod counts for nothing in its budget, so that its end takes nothing from it.
+fn is_harmless(pod: &Value, budget: &Value) -> bool {
+    let conditions = pod.items(&["status", "conditions"]);
+    let is_ready = conditions
+        .iter()
+        .any(|condition| condition.text(&["type"]) == "Ready" && condition.text(&["status"]) == "True");
+    if is_ready {
+        return false;
+    }
+    let count = |field: &str| budget.int(&["status", field]).unwrap_or_default();
+    budget.text(&["spec", "unhealthyPodEvictionPolicy"]) == "AlwaysAllow"
+        || (count("desiredHealthy") > 0 && count("currentHealthy") >= count("desiredHealthy"))
+}
+
+/// A budget after one disruption of those that it allows.
+fn disrupted(budget: &Value, pod: &str, now: Timestamp) -> Result<Value, Status> {
+    let name = budget.text(&["metadata", "name"]);
+    let count = |field: &str| budget.int(&["status", field]).unwrap_or_default();
+    let generation = budget.int(&["metadata", "generation"]).unwrap_or_default();
+    let forbidden = |why| Err(Status::forbidden(&GroupResource::new("policy", "poddisruptionbudget"), name, why));
+    if count("observedGeneration") < generation {
+        return Err(not_counted(name));
+    }
+    let allowed = count("disruptionsAllowed");
+    if allowed < 0 {
+        return forbidden("pdb disruptions allowed is negative");
+    }
+    if budget.entries(&["status", "disruptedPods"]).count() > MAX_DISRUPTED {
+        return forbidden("DisruptedPods map too big - too many evictions not confirmed by PDB controller");
+    }
+    if allowed == 0 {
+        return Err(exhausted(budget, name));
+    }
+    let mut new = budget.clone();
+    let status = object_mut(&mut new, "status");
+    status.insert("disruptionsAllowed".to_owned(), (allowed - 1).into());
+    let pods = as_object(status.entry("disruptedPods").or_insert_with(|| json!({})));
+    pods.insert(pod.to_owned(), format_time(now).into());
+    if allowed == 1 {
+        let condition = json!({
+            "type": "DisruptionAllowed", "status": "False", "observedGeneration": count("observedGeneration"),
+            "lastTransitionTime": format_time(now), "reason": "InsufficientPods", "message": "",
+        });
+        set_condition(status.entry("conditions").or_insert_with(|| json!([])), condition);
+    }
+    Ok(new)
+}
+
+fn mark_disrupted(pod: &mut Value, now: Timestamp) {
+    let condition = json!({
+        "type": "DisruptionTarget", "status": "True", "lastProbeTime": null, "lastTransitionTime": format_time(now),
+        "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting",
+    });
+    set_condition(object_mut(pod, "status").entry("conditions").or_insert_with(|| json!([])), condition);
+}
+
+/// Sets the condition of its type; one whose status stays keeps the time since when it has it.
+fn set_condition(conditions: &mut Value, mut new: Value) {
+    let Some(conditions) = conditions.as_array_mut() else { return };
+    match conditions.iter_mut().find(|old| old.text(&["type"]) == new.text(&["type"])) {
+        Some(old) => {
+            if old.text(&["status"]) == new.text(&["status"])
+                && let Some(since) = old.at(&["lastTransitionTime"])
+            {
+                as_object(&mut new).insert("lastTransitionTime".to_owned(), since.clone());
+            }
+            *old = new;
+        }
+        None => conditions.push(new),
+    }
+}
+
+/// Refused because the controller has not counted since the budget was last changed.
+fn not_counted(budget: &str) -> Status {
+    let message = format!("The disruption budget {budget} is still being processed by the server.");
+    Status::too_many_requests(REFUSED, RETRY_SECONDS).with_causes(vec![cause(message)])
+}
+
+/// Refused because nothing is left, with what the controller says about it.
+fn exhausted(budget: &Value, name: &str) -> Status {
+    let count = |field: &str| budget.int(&["status", field]).unwrap_or_default();
+    let conditions = budget.items(&["status", "conditions"]);
+    let said = conditions.iter().find(|condition| {
+        condition.text(&["type"]) == "DisruptionAllowed"
+            && condition.text(&["status"]) == "False"
+            && !condition.text(&["message"]).is_empty()
+    });
+    let (desired, current) = (count("desiredHealthy"), count("currentHealthy"));
+    let message = match said.map(|said| (said.text(&["reason"]), said.text(&["message"]))) {
+        Some(("SyncFailed", why)) => {
+            format!("The disruption budget {name} does not allow evicting pods currently because it failed sync: {why}")
+        }
+        _ if current <= desired => {
+            format!("The disruption budget {name} needs {desired} healthy pods and has {current} currently")
+        }
+        Some((reason, why)) => {
+            format!("The disruption budget {name} does not allow evicting pods currently ({reason}): {why}")
+        }
+        None => format!("The disruption budget {name} does not allow evicting pods currently"),
+    };
+    Status::too_many_requests(REFUSED, 0).with_causes(vec![cause(message)])
+}
+
+fn cause(message: String) -> Cause {
+    Cause { reason: "DisruptionBudget".to_owned(), message, field: String::new() }
+}
+
+/// A selector of a budget; none when it cannot be understood, which matches nothing. The empty one matches every pod.
+fn selector(value: &Value) -> Option<LabelSelector> {
+    let labels = value.entries(&["matchLabels"]);
+    let mut requirements: Vec<_> = labels
+        .map(|(key, value)| Requirement::new(key, Operator::Equals, [value.as_str().unwrap_or_default()]))
+        .collect();
+    for expression in value.items(&["matchExpressions"]) {
+        let operator = match expression.text(&["operator"]) {
+            "In" => Operator::In,
+            "NotIn" => Operator::NotIn,
+            "Exists" => Operator::Exists,
+            "DoesNotExist" => Operator::DoesNotExist,
+            _ => return None,
+        };
+        let values = expression.items(&["values"]).iter().filter_map(Value::as_str);
+        requirements.push(Requirement::new(expression.text(&["key"]), operator, values));
+    }
+    Some(LabelSelector::new(requirements))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn budget(status: Value) -> Value {
+        json!({"metadata": {"name": "b", "generation": 1}, "status": status})
+    }
+
+    fn causes(status: &Status) -> Vec<&str> {
+        status.details.iter().flat_map(|details| &details.causes).map(|cause| cause.message.as_str()).collect()
+    }
+
+    #[test]
+    fn a_budget_gives_what_it_allows_and_no_more() {
+        let fresh = disrupted(&budget(json!({"disruptionsAllowed": 5})), "p", Timestamp::UNIX_EPOCH).unwrap_err();
+        assert_eq!(
+            (fresh.code, causes(&fresh)),
+            (429, vec!["The disruption budget b is still being processed by the server."])
+        );
+
+        let counted =
+            json!({"observedGeneration": 1, "disruptionsAllowed": 1, "currentHealthy": 2, "desiredHealthy": 2});
+        let taken = disrupted(&budget(counted), "p", Timestamp::UNIX_EPOCH).unwrap();
+        assert_eq!(taken.int(&["status", "disruptionsAllowed"]), Some(0));
+        assert_eq!(taken.text(&["status", "disruptedPods", "p"]), "1970-01-01T00:00:00Z");
+        assert_eq!(taken.items(&["status", "conditions"])[0].text(&["reason"]), "InsufficientPods");
+        let refused = disrupted(&taken, "q", Timestamp::UNIX_EPOCH).unwrap_err();
+        assert_eq!(refused.message, REFUSED);
+        assert_eq!(causes(&refused), ["The disruption budget b needs 2 healthy pods and has 2 currently"]);
+    }
+
+    #[test]
+    fn pods_that_are_not_ready_go_without_a_share_when_enough_others_are() {
+        let pod = |ready: &str| json!({"status": {"conditions": [{"type": "Ready", "status": ready}]}});
+        let enough = budget(json!({"currentHealthy": 2, "desiredHealthy": 2}));
+        assert!(is_harmless(&pod("False"), &enough));
+        assert!(!is_harmless(&pod("True"), &enough));
+        assert!(!is_harmless(&pod("False"), &budget(json!({"currentHealthy": 1, "desiredHealthy": 2}))));
+    }
+
+    #[test]
+    fn selectors_match_as_in_other_kinds_and_the_empty_one_matches_all() {
+        let matches = |value: Value, label: &'static str| {
+            selector(&value).is_some_and(|selector| selector.matches(|key| (key == "app").then_some(label)))
+        };
+        assert!(matches(json!({}), "web"));
+        assert!(matches(json!({"matchExpressions": [{"key": "app", "operator": "In", "values": ["web"]}]}), "web"));
+        assert!(!matches(json!({"matchLabels": {"app": "web"}}), "db"));
+        assert!(!matches(json!({"matchExpressions": [{"key": "app", "operator": "Like"}]}), "web"));
+    }
+}
