@@ -94,7 +94,7 @@ pub(crate) fn update(
     let old = old.unwrap_or(&kind.empty);
     // As there: an object that does not fit its schema has no managers.
     if let Ok(managers) = update::updated(kind, old, new, managers, manager, now) {
-        attach(new, managers.to_value(), style);
+        attach(new, managers.into_value(), style);
     }
 }
 
@@ -113,12 +113,12 @@ pub(crate) fn apply(
         managers.reconcile(kind);
     }
     let applied = apply::applied(kind, &live, patch, managers, applier)?;
-    Ok((applied.object, applied.managers.to_value()))
+    Ok((applied.object, applied.managers.into_value()))
 }
 
 /// The managedFields of the scale of an object.
 pub(crate) fn to_scale(paths: &ReplicasPaths<'_>, managed_fields: Option<&Value>) -> Option<Value> {
-    paths.of_scale(&Managers::written(managed_fields)).to_value()
+    paths.of_scale(&Managers::written(managed_fields)).into_value()
 }
 
 /// The managedFields of an object after its scale has been written.
@@ -127,7 +127,7 @@ pub(crate) fn from_scale(
     managed_fields: Option<&Value>,
     of_scale: Option<&Value>,
 ) -> Option<Value> {
-    let mut value = paths.of_object(&Managers::written(managed_fields), Managers::written(of_scale)).to_value();
+    let mut value = paths.of_object(&Managers::written(managed_fields), Managers::written(of_scale)).into_value();
     // They pass through a tree there, whose keys are in alphabetical order.
     for entry in value.as_mut().and_then(Value::as_array_mut).into_iter().flatten() {
         if let Some(fields) = entry.get_mut("fieldsV1") {

@@ -144,9 +144,9 @@ impl Fields {
         }
     }
 
-    fn to_value(&self) -> Value {
+    fn into_value(self) -> Value {
         match self {
-            Self::Written(fields) => fields.clone(),
+            Self::Written(fields) => fields,
             Self::Set(set) => set.to_value(),
         }
     }
@@ -266,13 +266,12 @@ impl Managers {
     }
 
     /// As an object shows them; none if there are none.
-    pub(super) fn to_value(&self) -> Option<Value> {
+    pub(super) fn into_value(mut self) -> Option<Value> {
         if self.entries.is_empty() {
             return None;
         }
-        let mut entries: Vec<&Manager> = self.entries.iter().collect();
-        entries.sort_by(|a, b| a.order().cmp(&b.order()));
-        Some(entries.into_iter().map(Manager::to_value).collect())
+        self.entries.sort_by(|a, b| a.order().cmp(&b.order()));
+        Some(self.entries.into_iter().map(Manager::into_value).collect())
     }
 }
 
@@ -299,21 +298,21 @@ impl Manager {
         (identity.operation, self.time.as_deref(), &identity.manager, &self.api_version, &identity.subresource)
     }
 
-    fn to_value(&self) -> Value {
+    fn into_value(self) -> Value {
         let mut entry = Map::new();
         let mut put = |key: &str, value: Value| drop(entry.insert(key.to_owned(), value));
         if !self.identity.manager.is_empty() {
-            put("manager", self.identity.manager.as_str().into());
+            put("manager", self.identity.manager.into());
         }
         put("operation", self.identity.operation.text().into());
-        put("apiVersion", self.api_version.as_str().into());
-        if let Some(time) = &self.time {
-            put("time", time.as_str().into());
+        put("apiVersion", self.api_version.into());
+        if let Some(time) = self.time {
+            put("time", time.into());
         }
         put("fieldsType", "FieldsV1".into());
-        put("fieldsV1", self.fields.to_value());
+        put("fieldsV1", self.fields.into_value());
         if !self.identity.subresource.is_empty() {
-            put("subresource", self.identity.subresource.as_str().into());
+            put("subresource", self.identity.subresource.into());
         }
         Value::Object(entry)
     }

@@ -468,6 +468,6 @@ fn every_recorded_type_compiles_and_written_fields_are_read_again() {
     }
     let fields = json!({"f:a": {".": {}, "v:10": {}, "v:9": {}}});
     let entry = json!([{"manager": "m", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": fields}]);
-    let written = Managers::written(Some(&entry)).to_value().unwrap();
+    let written = Managers::written(Some(&entry)).into_value().unwrap();
     assert_eq!(written[0]["fieldsV1"].to_string(), r#"{"f:a":{".":{},"v:9":{},"v:10":{}}}"#);
 }

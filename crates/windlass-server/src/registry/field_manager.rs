@@ -40,9 +40,9 @@ impl Registry {
             if resource.conversion.is_none() {
                 return field_manager::update(kind, old, new, &params.field_manager, &now, adjust, style);
             }
-            let old = old.map(|old| resource.convert_from_stored(old.clone()));
+            let old = old.map(|old| resource.shown(old));
             let mut shown = resource.convert_from_stored(new.clone());
-            field_manager::update(kind, old.as_ref(), &mut shown, &params.field_manager, &now, adjust, style);
+            field_manager::update(kind, old.as_deref(), &mut shown, &params.field_manager, &now, adjust, style);
             detach(new);
             attach(new, detach(&mut shown), style);
         });
@@ -58,18 +58,18 @@ impl Registry {
         warnings: &mut Vec<String>,
     ) -> Result<Value, Status> {
         let resource = &*target.resource;
-        let shown = old.map(|old| resource.convert_from_stored(old.clone()));
+        let shown = old.map(|old| resource.shown(old));
         let now = format_time(self.clock().now());
         let applier = Applier { manager: &params.field_manager, force: application.force, now: &now };
         let patch = &application.patch;
         let (object, managed_fields) = self.with_kind(target, true, |kind| {
-            let (object, managed) = field_manager::apply(kind, shown.as_ref(), patch, applier, adjusts(resource))?;
+            let (object, managed) = field_manager::apply(kind, shown.as_deref(), patch, applier, adjusts(resource))?;
             let object = match object {
                 Some(object) => Some(in_form(&resource.shape, object, patch)?),
                 None => None,
             };
             Ok::<_, Status>((
-                object.unwrap_or_else(|| shown.as_ref().map_or_else(|| kind.empty.clone(), clone_without)),
+                object.unwrap_or_else(|| shown.as_deref().map_or_else(|| kind.empty.clone(), clone_without)),
                 managed,
             ))
         })?;

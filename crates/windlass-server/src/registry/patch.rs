@@ -74,25 +74,19 @@ impl Registry {
 pub(super) fn patched(
     kind: PatchType,
     body: &Bytes,
-    current: &mut Value,
+    current: &Value,
     shape: &Shape,
     validation: FieldValidation,
     warnings: &mut Vec<String>,
 ) -> Result<Value, Status> {
     // They are often the larger part of an object, and seldom what a patch is about.
-    let matter = kind == PatchType::Json || field_manager::mentions_managers(body);
-    if matter {
+    if kind == PatchType::Json || field_manager::mentions_managers(body) {
         return patch_whole(kind, body, current, shape, validation, warnings);
     }
-    let managed_fields = field_manager::detach(current);
-    patch_whole(kind, body, current, shape, validation, warnings).or_else(|refusal| match managed_fields {
-        None => Err(refusal),
-        // The refusal may show the whole object.
-        Some(managed_fields) => {
-            field_manager::attach(current, Some(managed_fields), shape.style());
-            patch_whole(kind, body, current, shape, validation, warnings)
-        }
-    })
+    let rest = field_manager::clone_without(current);
+    // A refusal may show the whole object.
+    patch_whole(kind, body, &rest, shape, validation, warnings)
+        .or_else(|_| patch_whole(kind, body, current, shape, validation, warnings))
 }
 
 fn patch_whole(

@@ -1,6 +1,6 @@
 //! What is served: resources, their subresources, and the table that finds them.
 
-use std::{fmt, sync::Arc};
+use std::{borrow::Cow, fmt, sync::Arc};
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -151,6 +151,14 @@ impl ResourceInfo {
         match &self.conversion {
             None => value,
             Some(conversion) => (conversion.from_stored)(value),
+        }
+    }
+
+    /// As [`Self::convert_from_stored`], without a copy where versions do not differ.
+    pub(super) fn shown<'v>(&self, stored: &'v Value) -> Cow<'v, Value> {
+        match &self.conversion {
+            None => Cow::Borrowed(stored),
+            Some(conversion) => Cow::Owned((conversion.from_stored)(stored.clone())),
         }
     }
 

@@ -306,9 +306,8 @@ impl Registry {
             }
             Edit::Patch { kind, body } => {
                 let old = old.ok_or_else(not_found)?;
-                let mut current = resource.convert_from_stored(old.clone());
-                let shape = &resource.shape;
-                let patched = patch::patched(*kind, body, &mut current, shape, params.field_validation, warnings)?;
+                let (current, shape) = (resource.shown(old), &resource.shape);
+                let patched = patch::patched(*kind, body, &current, shape, params.field_validation, warnings)?;
                 let mut object = resource.convert_to_stored(patched);
                 meta::settle_namespace(target, &mut object)?;
                 meta::settle_name(target, &mut object)?;
@@ -340,9 +339,8 @@ fn scaling<'e>(
             Ok(Scaling::Given(scale.clone()))
         }
         Edit::Patch { kind, body } => {
-            let mut current = current.clone();
             let shape = scale::shape();
-            let patched = patch::patched(*kind, body, &mut current, &shape, params.field_validation, warnings)?;
+            let patched = patch::patched(*kind, body, current, &shape, params.field_validation, warnings)?;
             Ok(Scaling::Given(patched))
         }
         Edit::Apply(application) => Ok(Scaling::Applied(application)),
