@@ -5,6 +5,7 @@
 #   conformance/kubectl.sh               runs them against $KUBECONFIG, which must have controllers and nodes
 #
 # $KUBECTL is the kubectl to use; `kubectl` by default. The checks of single commands are in conformance/kubectl/.
+# $TRANSCRIPT is a file to write what was printed to, without names and times: `cargo xtask kubectl` compares two.
 set -uo pipefail
 parts=$(cd "$(dirname "$0")/kubectl" && pwd)
 
@@ -64,8 +65,24 @@ refuse() {
   judge "$title" "$pattern" "$output" $([ $status -ne 0 ] && echo ok || echo "success") "$*"
 }
 
+# neutral: text without what differs from run to run: names, times, addresses, versions, widths of columns.
+neutral() {
+  sed -E -e "s#$work#WORK#g" \
+    -e 's/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/UID/g' \
+    -e 's/20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z/TIME/g' \
+    -e 's/[A-Z][a-z]{2}, [0-9]{2} [A-Z][a-z]{2} 20[0-9]{2} [0-9:]{8} [+-][0-9]{4}/TIME/g' \
+    -e 's/eyJ[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+/TOKEN/g' \
+    -e 's/127\.0\.0\.1:[0-9]+/SERVER/g' -e 's/\b10\.[0-9]+\.[0-9]+\.[0-9]+/ADDRESS/g' \
+    -e 's/-[bcdfghjklmnpqrstvwxz2456789]{5,10}\b/-HASH/g' -e 's/\bnode-[0-9]\b/node-N/g' \
+    -e 's/pod-template-hash=[a-z0-9]+/pod-template-hash=HASH/g' \
+    -e 's/\b([0-9]+[dhms]){1,2}\b/AGE/g' -e 's/:3[0-9]{4}\b/:PORT/g' -e 's/\b3[0-9]{4}\/(TCP|UDP)/PORT\/\1/g' \
+    -e 's/([rR]esourceVersion"?: )"[0-9]+"/\1VERSION/g' \
+    -e 's/[ \t]+/ /g; s/ $//; s/-{4,}/----/g' -e '/^Waiting for /d; /^E[0-9]{4} /d'
+}
+
 judge() {
   local title=$1 pattern=$2 output=$3 outcome=$4 command=$5
+  if [ -n "${TRANSCRIPT:-}" ]; then printf '=== %s\n%s\n' "$title" "$(neutral <<<"$output")" >>"$TRANSCRIPT"; fi
   if [ "$outcome" = ok ] && grep -Pzoq -- "$pattern" <<<"$output"; then
     passed=$((passed + 1))
   else
@@ -304,6 +321,7 @@ refuse "an unknown resource type" "the server doesn't have a resource type \"non
 refuse "a missing object" 'configmaps "none" not found' get configmap none
 refuse "a wrong token" 'must be logged in|Unauthorized' --token=wrong get pods --kubeconfig /dev/null --server "$(k config view --minify -o 'jsonpath={.clusters[0].cluster.server}')" --insecure-skip-tls-verify
 
+TRANSCRIPT= # what follows is about windlass alone
 if [ -n "$up" ]; then
   kill -TERM "$up"
   for _ in $(seq 10); do kill -0 "$up" 2>/dev/null || break; sleep 0.1; done

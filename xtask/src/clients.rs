@@ -94,6 +94,7 @@ impl Embedded {
         let process = Command::new(windlass)
             .args(["up", "--bind", "127.0.0.1:0", "--kubeconfig"])
             .arg(directory.join("kubeconfig"))
+            .env("WINDLASS_LOG", "error")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()

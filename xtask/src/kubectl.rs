@@ -1,8 +1,12 @@
-//! Runs `conformance/kubectl.sh` against the real control plane: kube-controller-manager beside it, and our simulated
-//! nodes, since it has no machines.
+//! Runs `conformance/kubectl.sh` against the real control plane, with kube-controller-manager beside it and our simulated
+//! nodes, since it has no machines; and against `windlass up`, where asked, to compare what kubectl prints.
+//!
+//! Names, times and addresses are taken out by the script. What else differs stands in
+//! `conformance/kubectl/DIFFERENCES.md`, each with its reason; a difference that is listed and gone fails as well.
 
 use std::{
-    env,
+    collections::{BTreeMap, BTreeSet},
+    env, fs,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
@@ -16,7 +20,11 @@ use crate::{
 const NODES: &str = "simulated_nodes";
 
 /// A child that ends with us.
+#[derive(Debug)]
 struct Killed(Child);
+
+/// What kubectl printed, by the title of the check; the second of one title is `title (2)`.
+type Transcript = BTreeMap<String, String>;
 
 impl Drop for Killed {
     fn drop(&mut self) {
@@ -26,23 +34,94 @@ impl Drop for Killed {
     }
 }
 
-/// `kubectl` is the program to use; without it, that of the control plane's version.
-pub(crate) fn run(kubectl: Option<&Path>) -> Result {
+/// `kubectl` is the program to use; without it, that of the control plane's version. `windlass` is compared.
+pub(crate) fn run(kubectl: Option<&Path>, windlass: Option<&Path>) -> Result {
     let nodes = build_nodes()?;
     let upstream = Upstream::start(Profile::Identity)?;
     let kubeconfig = upstream.kubeconfig();
+    let kubectl = kubectl.map_or_else(|| upstream.kubectl(), Path::to_path_buf);
     let simulator = Command::new(&nodes)
         .env("KUBECONFIG", &kubeconfig)
         .stdin(Stdio::null())
         .spawn()
         .map_err(|error| format!("starting {}: {error}", nodes.display()))?;
-    let _simulator = Killed(simulator);
-    let status = Command::new(root().join("conformance").join("kubectl.sh"))
-        .env("KUBECONFIG", &kubeconfig)
-        .env("KUBECTL", kubectl.map_or_else(|| upstream.kubectl(), Path::to_path_buf))
-        .status()
-        .map_err(|error| format!("running conformance/kubectl.sh: {error}"))?;
-    if status.success() { Ok(()) } else { Err("kubectl.sh fails against the real control plane".into()) }
+    let simulator = Killed(simulator);
+
+    let real = script(&kubectl, &scratch("real"), |script| {
+        script.env("KUBECONFIG", &kubeconfig);
+    })
+    .map_err(|error| format!("against the real control plane: {error}"))?;
+    drop(simulator);
+    let Some(windlass) = windlass else { return Ok(()) };
+    let windlass = fs::canonicalize(windlass).map_err(|error| format!("{}: {error}", windlass.display()))?;
+    let ours = script(&kubectl, &scratch("windlass"), |script| {
+        script.arg(windlass);
+    })
+    .map_err(|error| format!("against windlass: {error}"))?;
+    let listed = fs::read_to_string(root().join("conformance/kubectl/DIFFERENCES.md"))?;
+    compare(&real, &ours, &listed)
+}
+
+/// Runs the script and takes what it wrote down.
+fn script(kubectl: &Path, transcript: &Path, target: impl FnOnce(&mut Command)) -> Result<Transcript> {
+    // A file of an earlier process of the same number would be appended to.
+    let _ = fs::remove_file(transcript);
+    let mut script = Command::new(root().join("conformance").join("kubectl.sh"));
+    script.env("KUBECTL", kubectl).env("TRANSCRIPT", transcript);
+    target(&mut script);
+    let status = script.status().map_err(|error| format!("running conformance/kubectl.sh: {error}"))?;
+    if !status.success() {
+        return Err(format!("conformance/kubectl.sh failed ({status})").into());
+    }
+    let text = fs::read_to_string(transcript)?;
+    fs::remove_file(transcript)?;
+    Ok(parse(&text))
+}
+
+fn scratch(name: &str) -> PathBuf {
+    env::temp_dir().join(format!("windlass-kubectl-{}-{name}", std::process::id()))
+}
+
+fn parse(text: &str) -> Transcript {
+    let mut found = Transcript::new();
+    for section in text.split("=== ").skip(1) {
+        let (title, printed) = section.split_once('\n').unwrap_or((section, ""));
+        let mut key = title.to_owned();
+        let mut count = 1;
+        while found.contains_key(&key) {
+            count += 1;
+            key = format!("{title} ({count})");
+        }
+        found.insert(key, printed.to_owned());
+    }
+    found
+}
+
+/// Titles of the list `- \`title\`: reason`; one that ends in `*` stands for all that begin so.
+fn listed_titles(text: &str) -> Vec<&str> {
+    text.lines().filter_map(|line| line.strip_prefix("- `")?.split_once("`:")).map(|(title, _)| title).collect()
+}
+
+fn compare(real: &Transcript, ours: &Transcript, listed: &str) -> Result {
+    let listed = listed_titles(listed);
+    let covers = |pattern: &str, title: &str| match pattern.strip_suffix('*') {
+        Some(beginning) => title.starts_with(beginning),
+        None => pattern == title,
+    };
+    let titles: BTreeSet<_> = real.keys().chain(ours.keys()).collect();
+    let differing: Vec<_> = titles.iter().filter(|title| real.get(**title) != ours.get(**title)).collect();
+    let mut wrong = 0;
+    for title in differing.iter().filter(|title| !listed.iter().any(|pattern| covers(pattern, title))) {
+        wrong += 1;
+        let shown = |side: &Transcript| side.get(**title).map_or("(not run)", |printed| printed.as_str()).to_owned();
+        println!("DIFFERENT {title}\n--- the real control plane\n{}--- windlass\n{}", shown(real), shown(ours));
+    }
+    for pattern in listed.iter().filter(|pattern| !differing.iter().any(|title| covers(pattern, title))) {
+        wrong += 1;
+        println!("NO LONGER DIFFERENT {pattern}: take it off the list");
+    }
+    println!("{} checks, {} printed differently, {} lines in the list", titles.len(), differing.len(), listed.len());
+    if wrong == 0 { Ok(()) } else { Err(format!("kubectl prints {wrong} things otherwise than listed").into()) }
 }
 
 fn build_nodes() -> Result<PathBuf> {
@@ -55,4 +134,19 @@ fn build_nodes() -> Result<PathBuf> {
     }
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), Into::into);
     Ok(target.join("debug").join("examples").join(NODES))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_printed_differently_must_be_listed_and_what_is_listed_must_differ() {
+        let real = parse("=== get\na\n=== get\nb\n=== explain x\nprose\n");
+        let ours = parse("=== get\na\n=== get\nc\n=== explain x\n");
+        assert_eq!(real.keys().collect::<Vec<_>>(), ["explain x", "get", "get (2)"]);
+        assert!(compare(&real, &ours, "- `get (2)`: a reason\n- `explain *`: prose\n").is_ok());
+        assert!(compare(&real, &ours, "- `explain *`: prose\n").is_err());
+        assert!(compare(&real, &ours, "- `get (2)`: a reason\n- `explain *`: prose\n- `get`: gone\n").is_err());
+    }
 }

@@ -71,11 +71,13 @@ enum Task {
         #[arg(long)]
         upstream: bool,
     },
-    /// Run conformance/kubectl.sh against the real control plane, with simulated nodes (needs Go)
+    /// Run conformance/kubectl.sh against the real control plane, with simulated nodes, and compare (needs Go)
     Kubectl {
         /// The kubectl to use, instead of that of the control plane's version
         #[arg(long, env = "KUBECTL")]
         kubectl: Option<PathBuf>,
+        /// The windlass to compare with
+        windlass: Option<PathBuf>,
     },
     /// Run the conformance suite
     Conformance {
@@ -101,7 +103,7 @@ fn main() -> ExitCode {
         Task::Upstream { profile, .. } => upstream::serve(profile),
         Task::Long { part } => long::run(part),
         Task::Clients { windlass, upstream } => clients::run(&windlass, upstream),
-        Task::Kubectl { kubectl } => kubectl::run(kubectl.as_deref()),
+        Task::Kubectl { kubectl, windlass } => kubectl::run(kubectl.as_deref(), windlass.as_deref()),
         Task::Conformance { record: true, rest, .. } => conformance::run(Against::Record, &rest),
         Task::Conformance { upstream: true, rest, .. } => conformance::run(Against::Both, &rest),
         Task::Conformance { rest, .. } => conformance::run(Against::Embedded, &rest),
