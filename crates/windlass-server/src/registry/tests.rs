@@ -17,6 +17,7 @@ use crate::{
 };
 
 mod deletion;
+mod kinds;
 mod reading;
 mod watching;
 mod writing;
