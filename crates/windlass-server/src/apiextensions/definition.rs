@@ -293,6 +293,9 @@ struct InternalVersions<'v>(&'v [Value]);
 
 impl Shown for InternalVersions<'_> {
     fn shown(&self) -> String {
+        if self.0.is_empty() {
+            return Value::Null.to_string();
+        }
         let shown = self.0.iter().map(|version| {
             json!({
                 "Name": version["name"], "Served": version.flag(&["served"]), "Storage": version.flag(&["storage"]),

@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use futures::{Stream, stream};
 use serde_json::{Value, json};
-use windlass_api::{Clock, EventType};
+use windlass_api::{Clock, EventType, FieldValidation};
 
 use super::{
     Stopping,
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     encoded::{Style, push_json},
-    registry::{ResourceInfo, WatchItem, WatchSession},
+    registry::{ResourceInfo, Shape, WatchItem, WatchSession},
     storage::Revision,
     table::{Header, IncludeObject},
 };
@@ -96,9 +96,21 @@ fn bookmark(resource: &ResourceInfo, revision: Revision, initial_end: bool) -> V
         (Style::BuiltIn, true) => json!({"resourceVersion": version, "annotations": annotations}),
         (Style::Custom, true) => json!({"annotations": annotations, "resourceVersion": version}),
     };
-    match resource.shape.style() {
-        Style::BuiltIn => json!({"kind": kind, "apiVersion": api_version, "metadata": metadata}),
-        Style::Custom => json!({"apiVersion": api_version, "kind": kind, "metadata": metadata}),
+    match &resource.shape {
+        Shape::BuiltIn(plan) => {
+            // An object of which nothing is set: what Go never leaves out is there.
+            let mut object = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata});
+            // Nor what its conversion from the stored type sets.
+            match (resource.group.as_str(), kind.as_str()) {
+                ("apps", "Deployment" | "ReplicaSet" | "StatefulSet") => object["spec"] = json!({"replicas": 0}),
+                ("apps", "DaemonSet") => {
+                    object["metadata"]["annotations"]["deprecated.daemonset.template.generation"] = "0".into();
+                }
+                _ => {}
+            }
+            plan.normalise(&object, FieldValidation::Ignore).map_or(object, |decoded| decoded.value)
+        }
+        Shape::Custom(_) => json!({"apiVersion": api_version, "kind": kind, "metadata": metadata}),
     }
 }
 

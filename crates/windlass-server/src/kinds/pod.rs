@@ -31,6 +31,10 @@ pub(super) fn field(pod: &Value, label: &str) -> Option<String> {
 }
 
 pub(super) fn prepare_create(pod: &mut Value) {
+    let spec = object_mut(pod, "spec");
+    if spec.int(&["terminationGracePeriodSeconds"]).is_some_and(|seconds| seconds < 0) {
+        spec.insert("terminationGracePeriodSeconds".to_owned(), 1.into());
+    }
     let quality = quality_of_service(pod);
     let gated = !pod.items(&["spec", "schedulingGates"]).is_empty();
     let now = pod.at(&["metadata", "creationTimestamp"]).cloned();

@@ -78,6 +78,9 @@ pub(super) fn default_stateful_set(object: &mut Value) {
 }
 
 pub(super) fn default_daemon_set(object: &mut Value) {
+    // There as soon as the object is read, so that whoever writes it owns it.
+    let annotations = as_object(metadata_mut(object).entry("annotations").or_insert(Value::Null));
+    default_to(annotations, TEMPLATE_GENERATION, "0");
     let spec = object_mut(object, "spec");
     default_pointer(spec, "revisionHistoryLimit", 10);
     let strategy = as_object(spec.entry("updateStrategy").or_insert(Value::Null));
