@@ -74,7 +74,15 @@ pub(crate) fn table(
         Header::Omitted => Value::Null,
         Header::Columns => columns(resource).iter().map(Column::definition).collect(),
     };
-    let rows = objects.into_iter().map(|object| row(resource, object, include, now)).collect::<Vec<_>>();
+    let row = |object| row(resource, object, include, now);
+    let rows: Vec<Value> = match extensions::order(&resource.group, &resource.plural) {
+        None => objects.into_iter().map(row).collect(),
+        Some(order) => {
+            let mut objects: Vec<Value> = objects.into_iter().collect();
+            objects.sort_by_key(order);
+            objects.into_iter().map(row).collect()
+        }
+    };
     let mut table =
         json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": null, "columnDefinitions": null});
     table["metadata"] = metadata;
@@ -102,10 +110,7 @@ pub(crate) fn cells(resource: &ResourceInfo, object: &Value, now: Timestamp) -> 
 fn row(resource: &ResourceInfo, object: Value, include: IncludeObject, now: Timestamp) -> Value {
     let mut row = Map::new();
     // A view of another version is printed as what it is a view of.
-    let printed = match &resource.conversion {
-        Some(_) => Some(resource.convert_to_stored(object.clone())),
-        None => None,
-    };
+    let printed = resource.conversion.as_ref().map(|_| resource.convert_to_stored(object.clone()));
     row.insert("cells".to_owned(), cells(resource, printed.as_ref().unwrap_or(&object), now).into());
     if resource.group.is_empty()
         && resource.kind == "Pod"
@@ -141,15 +146,36 @@ pub(crate) fn partial(mut object: Value) -> Value {
         "finalizers",
         "managedFields",
     ];
+    const OWNER: [&str; 6] = ["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"];
+    const MANAGER: [&str; 7] =
+        ["manager", "operation", "apiVersion", "time", "fieldsType", "fieldsV1", "subresource"];
     let mut metadata = Map::new();
     if let Some(Value::Object(found)) = object.get_mut("metadata") {
         for key in ORDER {
-            if let Some(value) = found.get_mut(key) {
-                metadata.insert(key.to_owned(), value.take());
+            if let Some(mut value) = found.get_mut(key).map(Value::take) {
+                match key {
+                    "ownerReferences" => order_entries(&mut value, &OWNER),
+                    "managedFields" => order_entries(&mut value, &MANAGER),
+                    _ => {}
+                }
+                metadata.insert(key.to_owned(), value);
             }
         }
     }
     json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
+}
+
+/// Puts the fields of each entry in this order.
+fn order_entries(entries: &mut Value, order: &[&str]) {
+    for entry in entries.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+        let mut ordered = Map::new();
+        for key in order {
+            if let Some(value) = entry.get_mut(*key) {
+                ordered.insert((*key).to_owned(), value.take());
+            }
+        }
+        *entry = ordered;
+    }
 }
 
 // === built-in kinds ===

@@ -32,7 +32,7 @@ fn the_lists_of_versions_and_groups_are_the_real_ones() {
     let groups = json(&get("/apis/", None));
     let names = groups["groups"].as_array().unwrap().iter().map(|group| group["name"].as_str().unwrap());
     let names = names.collect::<Vec<_>>();
-    assert_eq!(names[..2], ["apps", "events.k8s.io"]);
+    assert_eq!(names[..3], ["apiregistration.k8s.io", "apps", "events.k8s.io"]);
     assert!(names.contains(&"apiextensions.k8s.io"));
 }
 
@@ -63,8 +63,9 @@ fn the_aggregated_document_is_tagged_and_not_sent_twice() {
     let header = |name: &str| document.headers.iter().find(|(key, _)| *key == name).unwrap().1.clone();
     assert_eq!((header("vary"), header("cache-control")), ("Accept".to_owned(), "public".to_owned()));
     let list = json(&document);
-    assert_eq!(list["items"][0]["metadata"], json!({"name": "apps"}));
-    let resources = list["items"][0]["versions"][0]["resources"].as_array().unwrap();
+    assert_eq!(list["items"][0]["metadata"], json!({"name": "apiregistration.k8s.io"}));
+    assert_eq!(list["items"][1]["metadata"], json!({"name": "apps"}));
+    let resources = list["items"][1]["versions"][0]["resources"].as_array().unwrap();
     let deployments = resources.iter().find(|resource| resource["resource"] == "deployments").unwrap();
     assert_eq!(deployments["responseKind"], json!({"group": "", "version": "", "kind": "Deployment"}));
     assert_eq!(

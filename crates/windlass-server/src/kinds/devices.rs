@@ -26,7 +26,7 @@ pub(super) const KINDS: &[Kind] = &[
         group: GROUP,
         name: "DeviceClass",
         prefix: "/registry/deviceclasses/",
-        rules: Rules { generation: Generation::Spec, ..Rules::COMMON },
+        rules: Rules { generation: Generation::Spec, returns_deleted: true, ..Rules::COMMON },
         validate: validate_class,
         ..BASE
     },
@@ -66,6 +66,7 @@ pub(super) const KINDS: &[Kind] = &[
         prefix: "/registry/resourceslices/",
         rules: Rules {
             generation: Generation::Spec,
+            returns_deleted: true,
             fields: &[
                 FieldRule { label: "spec.nodeName", path: "spec.nodeName" },
                 FieldRule { label: "spec.driver", path: "spec.driver" },
@@ -245,7 +246,7 @@ fn validate_references(owner: &Value, known: &[&str], path: &Path<'_>, errors: &
 
 fn validate_request(request: &Value, path: &Path<'_>, errors: &mut Errors) {
     let name = request.text(&["name"]);
-    validate_label(name, &path.child("name"), errors);
+    errors.invalid_each(&path.child("name"), name, dns_label(name));
     let alternatives = request.items(&["firstAvailable"]);
     match (request.at(&["exactly"]), alternatives.is_empty()) {
         (None, true) => errors.required(path, "exactly one of `exactly` or `firstAvailable` is required"),
@@ -261,19 +262,12 @@ fn validate_request(request: &Value, path: &Path<'_>, errors: &mut Errors) {
             }
             for (index, alternative) in alternatives.iter().enumerate() {
                 let place = list.index(index);
-                validate_label(alternative.text(&["name"]), &place.child("name"), errors);
+                let name = alternative.text(&["name"]);
+                errors.invalid_each(&place.child("name"), name, dns_label(name));
                 validate_wish(alternative, &place, errors);
             }
             unique(alternatives.iter().map(|alternative| alternative.text(&["name"])), &list, errors);
         }
-    }
-}
-
-fn validate_label(name: &str, path: &Path<'_>, errors: &mut Errors) {
-    if name.is_empty() {
-        errors.required(path, "");
-    } else {
-        errors.invalid_each(path, name, dns_label(name));
     }
 }
 
@@ -421,7 +415,8 @@ fn validate_place(spec: &Value, errors: &mut Errors) {
 }
 
 fn validate_device(device: &Value, apart: bool, path: &Path<'_>, errors: &mut Errors) {
-    validate_label(device.text(&["name"]), &path.child("name"), errors);
+    let name = device.text(&["name"]);
+    errors.invalid_each(&path.child("name"), name, dns_label(name));
     let many = device.entries(&["attributes"]).count() + device.entries(&["capacity"]).count();
     if many > MAX {
         let shown = i64::try_from(many).unwrap_or(i64::MAX);
@@ -432,7 +427,7 @@ fn validate_device(device: &Value, apart: bool, path: &Path<'_>, errors: &mut Er
     for (name, attribute) in device.entries(&["attributes"]) {
         let place = attributes.key(name);
         match attribute.entries(&[]).count() {
-            0 => errors.required(&place, "exactly one value must be specified"),
+            0 => errors.invalid(&place, "", "exactly one value must be specified"),
             1 => {}
             _ => errors.invalid(&place, attribute, "exactly one value must be specified"),
         }

@@ -17,7 +17,6 @@ const MAX_QUEUES: i64 = 10_000_000;
 /// How many bits of a hash there are to deal queues from.
 const HASH_BITS: f64 = 60.0;
 const VERBS: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"];
-const PATH_VERBS: &[&str] = &["delete", "get", "head", "options", "patch", "post", "put"];
 
 /// What both kinds have in common.
 const RULES: Rules = Rules { status: StatusRule::Reset, generation: Generation::Spec, ..Rules::COMMON };
@@ -390,7 +389,7 @@ fn validate_rule(rule: &Value, path: &Path<'_>, errors: &mut Errors) {
     let list = path.child("nonResourceRules");
     for (index, rule) in paths.iter().enumerate() {
         let place = list.index(index);
-        validate_verbs(rule, PATH_VERBS, &place, errors);
+        validate_verbs(rule, VERBS, &place, errors);
         let urls = place.child("nonResourceURLs");
         let items = rule.items(&["nonResourceURLs"]);
         if items.is_empty() {

@@ -73,41 +73,38 @@ pub(super) fn validate(part: Part, new: &Value, old: &Value, errors: &mut Errors
     }
 }
 
-fn validate_containers(new: &Value, old: &Value, errors: &mut Errors) {
-    const ALLOWED: [&str; 16] = [
+/// What a container for debugging may not have; `spec` is that of its pod.
+pub(super) fn validate_ephemeral(container: &Value, spec: &Value, place: &Path<'_>, errors: &mut Errors) {
+    const ALLOWED: [&str; 17] = [
         "name", "image", "command", "args", "workingDir", "envFrom", "env", "volumeMounts", "volumeDevices",
         "terminationMessagePath", "terminationMessagePolicy", "imagePullPolicy", "securityContext", "stdin",
-        "stdinOnce", "tty",
+        "stdinOnce", "tty", "targetContainerName",
     ];
-    let list = SPEC.child("ephemeralContainers");
-    let containers = new.items(&["spec", "ephemeralContainers"]);
-    for (index, container) in containers.iter().enumerate() {
-        let place = list.index(index);
-        let target = container.text(&["targetContainerName"]);
-        let is_it = |other: &Value| other.text(&["name"]) == target;
-        let known = ["containers", "initContainers"].iter().any(|list| new.items(&["spec", list]).iter().any(is_it));
-        if !target.is_empty() && !known {
-            errors.not_found(&place.child("targetContainerName"), target);
+    const TEXT: &str = "cannot be set for an Ephemeral Container";
+    let target = container.text(&["targetContainerName"]);
+    let is_it = |other: &Value| other.text(&["name"]) == target;
+    let known = ["containers", "initContainers"].iter().any(|list| spec.items(&[list]).iter().any(is_it));
+    if !target.is_empty() && !known {
+        errors.not_found(&place.child("targetContainerName"), target);
+    }
+    for (field, value) in container.entries(&[]) {
+        if !ALLOWED.contains(&field.as_str()) && !same(Some(value), None) {
+            errors.forbidden(&place.child(field), TEXT);
         }
-        for (field, value) in container.entries(&[]) {
-            let empty = same(Some(value), None);
-            if !ALLOWED.contains(&field.as_str()) && field != "targetContainerName" && !empty {
-                // Fields of Go's structs go by their names.
-                let mut shown = field.clone();
-                shown[..1].make_ascii_uppercase();
-                errors.forbidden(&place.child(&shown), "cannot be set for an Ephemeral Container");
-            }
-        }
-        let mounts = place.child("volumeMounts");
-        for (index, mount) in container.items(&["volumeMounts"]).iter().enumerate() {
-            for field in ["subPath", "subPathExpr"] {
-                if !mount.text(&[field]).is_empty() {
-                    let text = "cannot be set for an Ephemeral Container";
-                    errors.forbidden(&mounts.index(index).child(field), text);
-                }
+    }
+    let mounts = place.child("volumeMounts");
+    for (index, mount) in container.items(&["volumeMounts"]).iter().enumerate() {
+        for field in ["subPath", "subPathExpr"] {
+            if !mount.text(&[field]).is_empty() {
+                errors.forbidden(&mounts.index(index).child(field), TEXT);
             }
         }
     }
+}
+
+fn validate_containers(new: &Value, old: &Value, errors: &mut Errors) {
+    let list = SPEC.child("ephemeralContainers");
+    let containers = new.items(&["spec", "ephemeralContainers"]);
     for before in old.items(&["spec", "ephemeralContainers"]) {
         let name = before.text(&["name"]);
         match containers.iter().find(|container| container.text(&["name"]) == name) {
@@ -139,7 +136,8 @@ fn validate_resize(new: &Value, old: &Value, errors: &mut Errors) {
             errors.forbidden(&path, &format!("{list} may not be added or removed on resize"));
             in_order = false;
         }
-        for (index, (after, before)) in after.iter().zip(before).enumerate() {
+        let number = if after.len() == before.len() { after.len() } else { 0 };
+        for (index, (after, before)) in after.iter().zip(before).take(number).enumerate() {
             if after.text(&["name"]) != before.text(&["name"]) {
                 let place = path.index(index);
                 errors.forbidden(&place.child("name"), &format!("{list} may not be renamed or reordered on resize"));
@@ -155,29 +153,36 @@ fn validate_resize(new: &Value, old: &Value, errors: &mut Errors) {
         for (index, (after, before)) in new.items(&["spec", list]).iter().zip(old.items(&["spec", list])).enumerate() {
             let place = path.index(index);
             let resources = place.child("resources");
-            let restartable = list == "containers" || before.text(&["restartPolicy"]) == "Always";
-            if restartable {
-                for field in ["requests", "limits"] {
-                    let removed = |(name, _): (&String, &Value)| after.at(&["resources", field, name]).is_none();
-                    if before.entries(&["resources", field]).any(removed) {
-                        let text = format!("resource {field} cannot be removed");
-                        errors.forbidden(&resources.child(field), &text);
-                    }
+            for field in ["requests", "limits"] {
+                let removed = |(name, _): (&String, &Value)| after.at(&["resources", field, name]).is_none();
+                if before.entries(&["resources", field]).any(removed) {
+                    let text = format!("resource {field} cannot be removed");
+                    errors.forbidden(&resources.child(field), &text);
                 }
             }
             let changes = ["requests", "limits"].iter().any(|field| {
                 let rest = |container: &Value| -> Map<String, Value> {
-                    let rest = |name: &String| !restartable || !MUTABLE.contains(&name.as_str());
                     let entries = container.at(&["resources", field]).and_then(Value::as_object).into_iter().flatten();
-                    let entries = entries.filter(|(name, _)| rest(name));
+                    let entries = entries.filter(|(name, _)| !MUTABLE.contains(&name.as_str()));
                     entries.map(|(name, value)| (name.clone(), value.clone())).collect()
                 };
                 rest(after) != rest(before)
             });
-            if changes && restartable {
-                errors.forbidden(&SPEC, ONLY);
-            } else if changes {
-                errors.forbidden(&SPEC, "resources for non-sidecar init containers are immutable");
+            if list == "containers" {
+                if changes {
+                    errors.forbidden(&SPEC, ONLY);
+                }
+                continue;
+            }
+            if changes {
+                let text = "only cpu and memory resources for init or sidecar containers are mutable";
+                errors.forbidden(&place, text);
+            }
+            let restarts = |policy: &Value| policy.text(&["restartPolicy"]) == "RestartContainer";
+            let is_sidecar = after.text(&["restartPolicy"]) == "Always";
+            if after != before && !is_sidecar && after.items(&["resizePolicy"]).iter().any(restarts) {
+                let text = "non-sidecar init containers with a resize policy of RestartContainer cannot be resized";
+                errors.forbidden(&place, text);
             }
         }
     }

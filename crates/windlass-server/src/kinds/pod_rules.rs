@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::quantity::amount;
+use super::{pod_parts, quantity::amount};
 use crate::registry::{Errors, Path, Tree, config_key, dns_label, dns_subdomain, port_name, qualified_name};
 
 pub(super) fn validate_pod(pod: &Value, errors: &mut Errors) {
@@ -66,6 +66,9 @@ pub(super) fn validate_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) 
                 }
             }
             validate_container(container, &volumes, &place, errors);
+            if list == "ephemeralContainers" {
+                pod_parts::validate_ephemeral(container, spec, &place, errors);
+            }
         }
     }
     one_of(spec, "restartPolicy", &["Always", "OnFailure", "Never"], path, errors);

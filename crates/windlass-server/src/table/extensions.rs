@@ -28,6 +28,12 @@ pub(super) fn printer(group: &str, plural: &str) -> Option<Printer> {
     })
 }
 
+/// What the rows of a kind are sorted by, where they are not in the order of the list.
+pub(super) fn order(group: &str, plural: &str) -> Option<fn(&Value) -> i64> {
+    let is_flow_schema = group == "flowcontrol.apiserver.k8s.io" && plural == "flowschemas";
+    is_flow_schema.then_some(|schema| schema["spec"]["matchingPrecedence"].as_i64().unwrap_or_default())
+}
+
 fn policy_cells(policy: &Value, list: &str, now: Timestamp) -> Vec<Value> {
     let spec = &policy["spec"];
     let kind = match &spec["paramKind"] {

@@ -104,8 +104,8 @@ fn custom_columns_show_the_first_value_of_the_right_type() {
 fn kinds_without_a_printer_show_name_and_age() {
     let object = json!({"metadata": {"name": "a", "creationTimestamp": "1970-01-01T00:00:00Z"}});
     let now = Timestamp::from_second(60).unwrap();
-    assert_eq!(built_in_cells("resource.k8s.io", "resourceslices", &object, now), [json!("a"), json!("60s")]);
-    assert_eq!(built_in_columns("resource.k8s.io", "v1", "resourceslices").len(), 2);
+    assert_eq!(built_in_cells("example.com", "novelties", &object, now), [json!("a"), json!("60s")]);
+    assert_eq!(built_in_columns("example.com", "v1", "novelties").len(), 2);
     // These have a creation time instead, as the real server prints them.
     let cells = built_in_cells("apiextensions.k8s.io", "customresourcedefinitions", &object, now);
     assert_eq!(cells, [json!("a"), json!("1970-01-01T00:00:00Z")]);
