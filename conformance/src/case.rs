@@ -17,7 +17,7 @@
 //! ```
 //!
 //! - `> Name: value` is a header; `> Name: -` sends none where one would be sent by itself.
-//! - `PATCH/json`, `PATCH/merge`, `PATCH/strategic` set the Content-Type; other bodies are JSON unless a header says more.
+//! - `PATCH/json`, `PATCH/merge`, `PATCH/strategic`, `PATCH/apply` set the Content-Type; other bodies are JSON unless a header says more.
 //! - `< name = path` takes a value from the answer (of `READ`: from the last event) for `{name}` further down.
 //! - `< until path=value`, `< until 200` repeats the request until its answer is so; the last answer counts.
 //! - `< only path` compares that part of the body alone (several lines, several parts); `< mask path` hides its value.
@@ -171,6 +171,7 @@ fn template(method: &str, path: &str, headers: Vec<(String, String)>, body: Stri
         "json" => "application/json-patch+json",
         "merge" => "application/merge-patch+json",
         "strategic" => "application/strategic-merge-patch+json",
+        "apply" => "application/apply-patch+yaml",
         other => return Err(format!("no kind of patch: {other}")),
     };
     let given = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("Content-Type"));

@@ -7,7 +7,8 @@
 //!   `{rv2+}`: at least that of the case's second version, and below its third. Writes of others lie between.
 //! - suffixes of generated names: `{5}`; tokens to continue a list: `{continue}`; ETags: `{etag}`
 //! - addresses and ports that services are given: `{ip}`, `{port}`; the address of the server: `{address}`
-//! - managedFields: left out until windlass-server tracks fields (the issue that brings server-side apply)
+//! - managedFields: their order is that of times to the second, so here it is that of names; in texts they are left out. The
+//!   causes of a conflict between managers come in no order there
 //! - descriptions of table columns: prose, and not ours to copy
 //! - the structural diff in the message about forbidden changes of a pod: it is Go's, and not made for programs
 
@@ -114,7 +115,8 @@ impl Normal {
         let mut written = Map::new();
         for (key, value) in object {
             let value = match (key.as_str(), value) {
-                ("managedFields", _) => continue,
+                ("managedFields", Value::Array(entries)) => self.managed_fields(entries),
+                ("causes", Value::Array(causes)) => self.causes(causes),
                 ("resourceVersion", Value::String(version)) => Value::String(self.version(version, versions)),
                 ("continue", Value::String(token)) if !token.is_empty() => Value::from("{continue}"),
                 ("serverAddress", Value::String(_)) => Value::from("{address}"),
@@ -131,6 +133,21 @@ impl Normal {
             written.insert(self.text(key), value);
         }
         Value::Object(written)
+    }
+
+    fn managed_fields(&mut self, entries: &[Value]) -> Value {
+        let mut entries: Vec<Value> = entries.iter().map(|entry| self.value(entry)).collect();
+        let text = |entry: &Value, key: &str| entry[key].as_str().unwrap_or_default().to_owned();
+        entries.sort_by_key(|entry| ["operation", "manager", "apiVersion", "subresource"].map(|key| text(entry, key)));
+        Value::Array(entries)
+    }
+
+    fn causes(&mut self, causes: &[Value]) -> Value {
+        let mut causes: Vec<Value> = causes.iter().map(|cause| self.value(cause)).collect();
+        if causes.iter().all(|cause| cause["reason"] == "FieldManagerConflict") {
+            causes.sort_by_key(ToString::to_string);
+        }
+        Value::Array(causes)
     }
 
     /// In a table whose row is no object (a bookmark) the version is one like the table's.
@@ -389,7 +406,7 @@ mod tests {
     #[test]
     fn versions_of_objects_are_ordinals_and_versions_of_lists_lie_between() {
         let mut normal = normal();
-        let object = json!({"kind": "A", "metadata": {"resourceVersion": "12", "managedFields": [{}]}});
+        let object = json!({"kind": "A", "metadata": {"resourceVersion": "12"}});
         assert_eq!(normal.value(&object), json!({"kind": "A", "metadata": {"resourceVersion": "{rv2}"}}));
         let list = json!({"kind": "AList", "metadata": {"resourceVersion": "11", "continue": "x"},
                           "items": [{"metadata": {"resourceVersion": "7"}}]});
@@ -430,7 +447,22 @@ mod tests {
     }
 
     #[test]
-    fn managed_fields_are_left_out_of_texts_too() {
+    fn managers_and_their_conflicts_come_in_the_order_of_names() {
+        let entry = |manager: &str, operation: &str| json!({"manager": manager, "operation": operation});
+        let object =
+            json!({"metadata": {"managedFields": [entry("b", "Apply"), entry("a", "Update"), entry("a", "Apply")]}});
+        let written =
+            json!({"metadata": {"managedFields": [entry("a", "Apply"), entry("b", "Apply"), entry("a", "Update")]}});
+        assert_eq!(normal().value(&object), written);
+        let cause = |manager: &str| json!({"reason": "FieldManagerConflict", "message": manager});
+        assert_eq!(
+            normal().value(&json!({"causes": [cause("b"), cause("a")]})),
+            json!({"causes": [cause("a"), cause("b")]})
+        );
+    }
+
+    #[test]
+    fn managed_fields_are_left_out_of_texts() {
         let message = r#"Invalid value: "{\"a\":1,\"managedFields\":[{\"x\":[1]}],\"b\":2}": no"#;
         assert_eq!(normal().text(message), r#"Invalid value: "{\"a\":1,\"b\":2}": no"#);
         let yaml = "metadata:\n  managedFields:\n  - apiVersion: v1\n    fieldsV1:\n      a: {}\n  name: a\n";

@@ -24,6 +24,7 @@ cases! {
     lists
     namespaces
     other_kinds
+    ownership
     patches
     paths
     pods
