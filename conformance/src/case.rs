@@ -165,8 +165,8 @@ fn step(lines: &[(usize, &str)]) -> Result<Step, String> {
 }
 
 fn template(method: &str, path: &str, headers: Vec<(String, String)>, body: String) -> Result<Template, String> {
-    let (method, patch) = method.split_once('/').unwrap_or((method, ""));
-    let content = match patch {
+    let (method, kind) = method.split_once('/').unwrap_or((method, ""));
+    let content = match kind {
         "" => "application/json",
         "json" => "application/json-patch+json",
         "merge" => "application/merge-patch+json",

@@ -239,15 +239,12 @@ impl Normal {
             let boundary =
                 written.chars().next_back().is_none_or(|before| !before.is_ascii_alphanumeric() && before != '.');
             let found = if boundary { self.word(rest) } else { None };
-            match found {
-                Some((length, name)) => {
-                    written.push_str(&name);
-                    rest = &rest[length..];
-                }
-                None => {
-                    written.push(letter);
-                    rest = &rest[letter.len_utf8()..];
-                }
+            if let Some((length, name)) = found {
+                written.push_str(&name);
+                rest = &rest[length..];
+            } else {
+                written.push(letter);
+                rest = &rest[letter.len_utf8()..];
             }
         }
         written

@@ -113,7 +113,7 @@ fn replace(parts: &[Part], value: &mut Value, with: &Value) {
 
 /// Whether a value is what a case calls by that text.
 pub(crate) fn is(value: &Value, text: &str) -> bool {
-    value.as_str().map_or_else(|| value.to_string() == text, |value| value == text)
+    value.as_str().map_or_else(|| *value.to_string() == *text, |value| value == text)
 }
 
 #[cfg(test)]

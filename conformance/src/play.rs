@@ -200,7 +200,7 @@ fn bytes_of(digits: &str) -> Result<Vec<u8>, String> {
 
 async fn send(client: &Client, request: Request<Body>) -> Result<Response<Body>, String> {
     match timeout(ANSWER, client.request(request)).await {
-        Ok(answer) => answer.map_err(|error| error.chain().to_string()),
+        Ok(answer) => answer.map_err(|error| error.chain()),
         Err(_) => Err(format!("no answer within {} s", ANSWER.as_secs())),
     }
 }
