@@ -19,6 +19,7 @@ use windlass_api::{Clock, Entropy};
 use super::{Server, Service};
 use crate::{http::Body, tls::TlsIdentity};
 
+mod extensions;
 mod sockets;
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
