@@ -147,8 +147,7 @@ pub(crate) fn partial(mut object: Value) -> Value {
         "managedFields",
     ];
     const OWNER: [&str; 6] = ["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"];
-    const MANAGER: [&str; 7] =
-        ["manager", "operation", "apiVersion", "time", "fieldsType", "fieldsV1", "subresource"];
+    const MANAGER: [&str; 7] = ["manager", "operation", "apiVersion", "time", "fieldsType", "fieldsV1", "subresource"];
     let mut metadata = Map::new();
     if let Some(Value::Object(found)) = object.get_mut("metadata") {
         for key in ORDER {

@@ -34,10 +34,7 @@ const CLASSED: [Classed; 2] = [
         field: "storageClassName",
         annotations: &["volume.beta.kubernetes.io/storage-class"],
         classes: ("storage.k8s.io", "storageclasses"),
-        marks: &[
-            "storageclass.kubernetes.io/is-default-class",
-            "storageclass.beta.kubernetes.io/is-default-class",
-        ],
+        marks: &["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"],
     },
     Classed {
         group: "networking.k8s.io",
@@ -62,9 +59,7 @@ impl Admission for DefaultClasses {
         Box::pin(async move {
             let Some(classed) = classed(write) else { return Ok(()) };
             let named = write.object.at(&["spec", classed.field]).is_some()
-                || classed.annotations.iter().any(|key| {
-                    write.object.at(&["metadata", "annotations", key]).is_some()
-                });
+                || classed.annotations.iter().any(|key| write.object.at(&["metadata", "annotations", key]).is_some());
             if named {
                 return Ok(());
             }
@@ -76,7 +71,8 @@ impl Admission for DefaultClasses {
             // The newest one; of those the first by name.
             let created = |class: &Value| class.text(&["metadata", "creationTimestamp"]).to_owned();
             let name = |class: &Value| class.text(&["metadata", "name"]).to_owned();
-            let chosen = defaults.into_iter().max_by(|a, b| created(a).cmp(&created(b)).then_with(|| name(b).cmp(&name(a))));
+            let chosen =
+                defaults.into_iter().max_by(|a, b| created(a).cmp(&created(b)).then_with(|| name(b).cmp(&name(a))));
             if let Some(chosen) = chosen {
                 object_mut(&mut write.object, "spec").insert(classed.field.to_owned(), name(&chosen).into());
             }
@@ -212,7 +208,8 @@ impl Admission for ClaimGrowth {
         Box::pin(async move {
             let nothing = Value::Null;
             let old = write.old.as_ref().unwrap_or(&nothing);
-            let size = |claim: &Value| amount(claim.text(&["spec", "resources", "requests", "storage"])).unwrap_or_default();
+            let size =
+                |claim: &Value| amount(claim.text(&["spec", "resources", "requests", "storage"])).unwrap_or_default();
             if size(&write.object) <= size(old) {
                 return Ok(());
             }

@@ -73,10 +73,14 @@ impl Type {
             (Kind::Slice(_), Value::Array(items)) if items.is_empty() => *value = Value::Null,
             (Kind::Map { .. }, Value::Object(entries)) if entries.is_empty() => *value = Value::Null,
             (Kind::Slice(inner), Value::Array(items)) => {
-                items.iter_mut().for_each(|item| inner.forget_empty(item));
+                for item in items {
+                    inner.forget_empty(item);
+                }
             }
             (Kind::Map { value: inner, .. }, Value::Object(entries)) => {
-                entries.values_mut().for_each(|value| inner.forget_empty(value));
+                for value in entries.values_mut() {
+                    inner.forget_empty(value);
+                }
             }
             _ => {}
         }

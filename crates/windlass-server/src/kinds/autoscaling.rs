@@ -99,9 +99,8 @@ fn validate_autoscaler(autoscaler: &Value, old: Option<&Value>, errors: &mut Err
     }
     let target = spec.at(&["scaleTargetRef"]).unwrap_or(&nothing);
     let old_target = old.and_then(|old| old.at(&["spec", "scaleTargetRef"]));
-    let known = old_target.is_some_and(|old| {
-        ["apiVersion", "kind"].iter().all(|field| old.text(&[field]) == target.text(&[field]))
-    });
+    let known = old_target
+        .is_some_and(|old| ["apiVersion", "kind"].iter().all(|field| old.text(&[field]) == target.text(&[field])));
     let group = if known {
         GroupRule::Any
     } else if target.text(&["kind"]) == "ReplicationController" {

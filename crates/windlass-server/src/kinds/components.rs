@@ -14,9 +14,8 @@ pub(super) const KINDS: &[Kind] = &[Kind {
 /// What a server says that looks for its companions where they would listen, and finds only its storage.
 fn components() -> Vec<Value> {
     let unreachable = |name: &str, port: u16| {
-        let message = format!(
-            "Get \"https://127.0.0.1:{port}/healthz\": dial tcp 127.0.0.1:{port}: connect: connection refused"
-        );
+        let message =
+            format!("Get \"https://127.0.0.1:{port}/healthz\": dial tcp 127.0.0.1:{port}: connect: connection refused");
         component(name, "False", &message)
     };
     vec![unreachable("controller-manager", 10257), unreachable("scheduler", 10259), component("etcd-0", "True", "ok")]

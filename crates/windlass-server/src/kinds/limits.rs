@@ -156,7 +156,10 @@ fn validate_scope_selector(spec: &Value, selector: &Value, scopes: &Value, error
         for _ in unfit(spec, scope) {
             errors.invalid(&list, &shown, "unsupported scope applied to resource");
         }
-        if !matches!(scope, "PriorityClass" | "VolumeAttributesClass") && SCOPES.contains(&scope) && operator != "Exists" {
+        if !matches!(scope, "PriorityClass" | "VolumeAttributesClass")
+            && SCOPES.contains(&scope)
+            && operator != "Exists"
+        {
             let text = "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, \
                         ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or \
                         ResourceQuotaScopeCrossNamespacePodAffinity";
@@ -249,9 +252,8 @@ fn quota_warnings(quota: &Value, old: Option<&Value>) -> Vec<String> {
         if let (Some(request), Some(limit)) = (request, hard(&limit_name))
             && amount(request) > amount(limit)
         {
-            warnings.push(format!(
-                "ResourceQuota {request_name} ({request}) should be less than {limit_name} ({limit})"
-            ));
+            warnings
+                .push(format!("ResourceQuota {request_name} ({request}) should be less than {limit_name} ({limit})"));
         }
     }
     warnings
@@ -289,7 +291,8 @@ fn validate_range(range: &Value, errors: &mut Errors) {
         let place = list.index(index);
         let kind = limit.text(&["type"]);
         let problems = qualified_name(kind);
-        if problems.is_empty() && !kind.contains('/') && !matches!(kind, "Pod" | "Container" | "PersistentVolumeClaim") {
+        if problems.is_empty() && !kind.contains('/') && !matches!(kind, "Pod" | "Container" | "PersistentVolumeClaim")
+        {
             errors.invalid(&place.child("type"), kind, "must be a standard limit type or fully qualified");
         }
         errors.invalid_each(&place.child("type"), kind, problems);
@@ -380,7 +383,7 @@ fn compare(limit: &Value, kind: &str, name: &str, place: &Path<'_>, errors: &mut
     }
     let overcommitted = !name.contains('/') && !name.starts_with("hugepages-");
     if let (false, Some((a, default)), Some((b, request))) = (overcommitted, &default, &request)
-        && default != request
+        && (default - request).abs() > f64::EPSILON
     {
         complain("defaultRequest", b, format!("default value {a} must equal to defaultRequest value {b} in {name}"));
     }

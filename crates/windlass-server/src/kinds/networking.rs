@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use super::{BASE, Kind, pod_rules::in_port_range, selector::validate_selector};
 use crate::registry::{
-    Errors, Generation, NameRule, Path, Range, Rules, StatusRule, Tree, as_object,
-    default_pointer, dns_label, dns_subdomain, entry_mut, http_path, ip_range, items_mut, parse_address,
-    path_segment, port_name, range_problem, address_problem, same, wildcard_subdomain,
+    Errors, Generation, NameRule, Path, Range, Rules, StatusRule, Tree, address_problem, as_object, default_pointer,
+    dns_label, dns_subdomain, entry_mut, http_path, ip_range, items_mut, parse_address, path_segment, port_name,
+    range_problem, same, wildcard_subdomain,
 };
 
 const SPEC: Path<'static> = Path::new("spec");

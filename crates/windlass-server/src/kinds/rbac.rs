@@ -3,7 +3,9 @@
 use serde_json::{Value, json};
 
 use super::{BASE, Kind, selector::validate_selector};
-use crate::registry::{Errors, NameRule, Path, Rules, Tree, default_to, dns_subdomain, items_mut, object_mut, path_segment};
+use crate::registry::{
+    Errors, NameRule, Path, Rules, Tree, default_to, dns_subdomain, items_mut, object_mut, path_segment,
+};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 const RULES: Rules = Rules { name: NameRule::PathSegment, create_on_update: true, ..Rules::COMMON };
@@ -110,8 +112,11 @@ fn validate_rules(role: &Value, namespaced: bool, errors: &mut Errors) {
 
 fn validate_binding(binding: &Value, kinds: &[&str], errors: &mut Errors) {
     let path = Path::new("roleRef");
-    let (group, kind, name) =
-        (binding.text(&["roleRef", "apiGroup"]), binding.text(&["roleRef", "kind"]), binding.text(&["roleRef", "name"]));
+    let (group, kind, name) = (
+        binding.text(&["roleRef", "apiGroup"]),
+        binding.text(&["roleRef", "kind"]),
+        binding.text(&["roleRef", "name"]),
+    );
     if group != GROUP {
         errors.unsupported(&path.child("apiGroup"), group, &[GROUP]);
     }

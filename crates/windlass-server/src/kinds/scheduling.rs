@@ -8,8 +8,8 @@ use super::{
     selector::{validate_conditions, validate_selector},
 };
 use crate::registry::{
-    Errors, Generation, Path, Rules, StatusRule, Tree, as_object, default_pointer, dns_label, metadata_mut, qualified_name,
-    validate_labels,
+    Errors, Generation, Path, Rules, StatusRule, Tree, as_object, default_pointer, dns_label, metadata_mut,
+    qualified_name, validate_labels,
 };
 
 pub(super) const KINDS: &[Kind] = &[
@@ -42,7 +42,11 @@ pub(super) const KINDS: &[Kind] = &[
             if new.at(&["value"]) != old.at(&["value"]) {
                 errors.forbidden(&Path::new("value"), "may not be changed in an update.");
             }
-            errors.immutable(&Path::new("preemptionPolicy"), new.at(&["preemptionPolicy"]), old.at(&["preemptionPolicy"]));
+            errors.immutable(
+                &Path::new("preemptionPolicy"),
+                new.at(&["preemptionPolicy"]),
+                old.at(&["preemptionPolicy"]),
+            );
         },
         ..BASE
     },
@@ -88,9 +92,8 @@ fn validate_budget(budget: &Value, errors: &mut Errors) {
 fn validate_amount(value: Option<&Value>, path: &Path<'_>, errors: &mut Errors) {
     let Some(value) = value else { return };
     let Some(text) = value.as_str() else { return errors.not_negative(path, value.as_i64()) };
-    let percent = text.strip_suffix('%').filter(|digits| {
-        !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
-    });
+    let percent =
+        text.strip_suffix('%').filter(|digits| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()));
     match percent {
         None => errors.invalid(
             path,

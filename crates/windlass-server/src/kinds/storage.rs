@@ -75,7 +75,9 @@ pub(super) const KINDS: &[Kind] = &[
         prepare_update: count_driver_changes,
         validate: validate_driver,
         validate_update: |new, old, errors| {
-            for (field, shown) in [("attachRequired", "attachedRequired"), ("volumeLifecycleModes", "volumeLifecycleModes")] {
+            for (field, shown) in
+                [("attachRequired", "attachedRequired"), ("volumeLifecycleModes", "volumeLifecycleModes")]
+            {
                 errors.immutable(&SPEC.child(shown), new.at(&["spec", field]), old.at(&["spec", field]));
             }
         },
@@ -178,12 +180,12 @@ fn validate_parameters(class: &Value, errors: &mut Errors) {
 // === attachments ===
 
 fn validate_attachment(attachment: &Value, errors: &mut Errors) {
+    const ONE: &str = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
     let nothing = json!({});
     let spec = attachment.at(&["spec"]).unwrap_or(&nothing);
     validate_driver_name(spec.text(&["attacher"]), &SPEC.child("attacher"), errors);
     let path = SPEC.child("source");
     let (inline, name) = (spec.at(&["source", "inlineVolumeSpec"]), spec.at(&["source", "persistentVolumeName"]));
-    const ONE: &str = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
     match (inline, name) {
         (None, None) => errors.required(&path, ONE),
         (Some(_), Some(_)) => errors.forbidden(&path, ONE),
@@ -253,6 +255,7 @@ fn count_driver_changes(new: &mut Value, old: &Value) {
 }
 
 fn validate_driver(driver: &Value, errors: &mut Errors) {
+    const PERIOD: &str = "nodeAllocatableUpdatePeriodSeconds";
     let nothing = json!({});
     let spec = driver.at(&["spec"]).unwrap_or(&nothing);
     super::pod_rules::one_of(spec, "fsGroupPolicy", &["File", "None", "ReadWriteOnceWithFSType"], &SPEC, errors);
@@ -281,7 +284,6 @@ fn validate_driver(driver: &Value, errors: &mut Errors) {
             errors.unsupported(&SPEC.child("volumeLifecycleModes"), mode, &["Persistent", "Ephemeral"]);
         }
     }
-    const PERIOD: &str = "nodeAllocatableUpdatePeriodSeconds";
     if let Some(period) = spec.int(&[PERIOD]).filter(|period| *period < 10) {
         errors.invalid(&SPEC.child(PERIOD), &period, "must be greater than or equal to 10 seconds");
     }

@@ -95,7 +95,12 @@ fn default_volume(volume: &mut Value) {
         default_pointer(path, "type", "");
     }
     if let Some(Value::Object(disk)) = spec.get_mut("azureDisk") {
-        for (field, value) in [("cachingMode", json!("ReadWrite")), ("fsType", json!("ext4")), ("readOnly", json!(false)), ("kind", json!("Shared"))] {
+        for (field, value) in [
+            ("cachingMode", json!("ReadWrite")),
+            ("fsType", json!("ext4")),
+            ("readOnly", json!(false)),
+            ("kind", json!("Shared")),
+        ] {
             default_pointer(disk, field, value);
         }
     }
@@ -234,9 +239,12 @@ fn validate_source(spec: &Value, errors: &mut Errors) {
             if source.text(&["volumeHandle"]).is_empty() {
                 errors.required(&path.child("volumeHandle"), "");
             }
-            for secret in
-                ["controllerPublishSecretRef", "controllerExpandSecretRef", "nodePublishSecretRef", "nodeExpandSecretRef"]
-            {
+            for secret in [
+                "controllerPublishSecretRef",
+                "controllerExpandSecretRef",
+                "nodePublishSecretRef",
+                "nodeExpandSecretRef",
+            ] {
                 if source.at(&[secret]).is_some() {
                     for field in ["name", "namespace"] {
                         if source.text(&[secret, field]).is_empty() {
@@ -302,6 +310,7 @@ fn validate_positive(quantity: &Value, path: &Path<'_>, errors: &mut Errors) {
 }
 
 fn validate_volume_update(new: &Value, old: &Value, errors: &mut Errors) {
+    const CLASS: &str = "volumeAttributesClassName";
     let source = |volume: &Value| {
         let mut source = json!({});
         for (name, _) in SOURCES {
@@ -313,10 +322,11 @@ fn validate_volume_update(new: &Value, old: &Value, errors: &mut Errors) {
     };
     let (mut new_source, old_source) = (source(new), source(old));
     // A secret for expansion may be added later.
-    if old_source.at(&["csi"]).is_some() && old_source.at(&["csi", "controllerExpandSecretRef"]).is_none() {
-        if let Some(csi) = entry_mut(&mut new_source, "csi") {
-            as_object(csi).shift_remove("controllerExpandSecretRef");
-        }
+    if old_source.at(&["csi"]).is_some()
+        && old_source.at(&["csi", "controllerExpandSecretRef"]).is_none()
+        && let Some(csi) = entry_mut(&mut new_source, "csi")
+    {
+        as_object(csi).shift_remove("controllerExpandSecretRef");
     }
     if !same(Some(&new_source), Some(&old_source)) {
         let path = SPEC.child("persistentvolumesource");
@@ -328,7 +338,6 @@ fn validate_volume_update(new: &Value, old: &Value, errors: &mut Errors) {
         let path = Path::new("nodeAffinity");
         errors.immutable(&path, at(new, "nodeAffinity").as_ref(), at(old, "nodeAffinity").as_ref());
     }
-    const CLASS: &str = "volumeAttributesClassName";
     if at(old, CLASS).is_some() && at(new, CLASS).is_none() {
         errors.forbidden(&SPEC.child(CLASS), "update from non-nil value to nil is forbidden");
     }
@@ -444,15 +453,15 @@ fn validate_claim_update(new: &Value, old: &Value, errors: &mut Errors) {
     if bound {
         for spec in [&mut new_spec, &mut old_spec] {
             as_object(spec).shift_remove("volumeAttributesClassName");
-            if let Some(resources) = entry_mut(spec, "resources") {
-                if let Some(requests) = entry_mut(resources, "requests") {
-                    as_object(requests).shift_remove("storage");
-                }
+            if let Some(requests) = entry_mut(spec, "resources").and_then(|resources| entry_mut(resources, "requests"))
+            {
+                as_object(requests).shift_remove("storage");
             }
         }
     }
     if !same(Some(&new_spec), Some(&old_spec)) {
-        let text = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
+        let text =
+            "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
         errors.forbidden(&SPEC, text);
     }
     let size = |claim: &Value, path: &[&str]| amount(claim.text(path)).unwrap_or_default();
@@ -467,10 +476,8 @@ fn validate_claim_update(new: &Value, old: &Value, errors: &mut Errors) {
     if old.at(&["status", "currentVolumeAttributesClassName"]).is_some() {
         let path = SPEC.child("volumeAttributesClassName");
         match new.at(&["spec", "volumeAttributesClassName"]).and_then(Value::as_str) {
-            None => errors.forbidden(
-                &path,
-                "update to nil is forbidden when status.currentVolumeAttributesClassName is not nil",
-            ),
+            None => errors
+                .forbidden(&path, "update to nil is forbidden when status.currentVolumeAttributesClassName is not nil"),
             Some("") => errors.forbidden(
                 &path,
                 "update to empty string is forbidden when status.currentVolumeAttributesClassName is not nil",

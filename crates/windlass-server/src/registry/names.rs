@@ -127,9 +127,7 @@ pub(crate) fn range_problem(text: &str) -> Option<&'static str> {
     let leading_zero = bits.len() > 1 && bits.starts_with('0');
     match ip.parse::<IpAddr>() {
         Ok(IpAddr::V6(ip)) if ip.to_ipv4_mapped().is_some() => Some("must not have an IPv4-mapped IPv6 address"),
-        Ok(ip) if !leading_zero => {
-            (ip != range.network()).then_some("must not have bits set beyond the prefix length")
-        }
+        Ok(ip) if !leading_zero => (ip != range.network()).then_some("must not have bits set beyond the prefix length"),
         _ => Some("must not have leading 0s in IP or prefix length"),
     }
 }
@@ -141,7 +139,8 @@ pub(crate) fn condition_reason(text: &str) -> Vec<String> {
     let bytes = text.as_bytes();
     let last = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
     let inner = |byte: &u8| last(byte) || b",:".contains(byte);
-    let fits = bytes.first().is_some_and(u8::is_ascii_alphabetic) && bytes.iter().all(inner) && bytes.last().is_some_and(last);
+    let fits =
+        bytes.first().is_some_and(u8::is_ascii_alphabetic) && bytes.iter().all(inner) && bytes.last().is_some_and(last);
     if fits {
         return Vec::new();
     }

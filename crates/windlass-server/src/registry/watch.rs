@@ -85,6 +85,13 @@ impl Registry {
     /// Watches a collection.
     pub(crate) async fn watch(&self, target: &Target, params: WatchParams) -> Result<WatchSession, Status> {
         check(&params)?;
+        if !target.resource.has_verb("watch") {
+            let plural = &target.resource.plural;
+            let mut status = Status::method_not_allowed();
+            status.message = format!("watch is not supported on resources of kind {plural:?}");
+            status.details.get_or_insert_default().kind.clone_from(plural);
+            return Err(status);
+        }
         let selection = Selection::parse(&target.resource, params.labels.as_deref(), params.fields.as_deref())?;
         let topic = selection.topic(target);
         let version = match params.resource_version.as_deref() {

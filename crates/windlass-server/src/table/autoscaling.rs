@@ -27,8 +27,11 @@ fn metrics(specs: &[Value], statuses: &[Value]) -> String {
     if specs.is_empty() {
         return "<none>".to_owned();
     }
-    let mut all: Vec<String> =
-        specs.iter().enumerate().map(|(index, spec)| metric(spec, statuses.get(index).unwrap_or(&Value::Null))).collect();
+    let mut all: Vec<String> = specs
+        .iter()
+        .enumerate()
+        .map(|(index, spec)| metric(spec, statuses.get(index).unwrap_or(&Value::Null)))
+        .collect();
     if all.len() <= SHOWN {
         return all.join(", ");
     }
@@ -49,8 +52,9 @@ fn metric(spec: &Value, status: &Value) -> String {
     };
     let (source, target, current) = (&spec[field], &spec[field]["target"], &status[field]["current"]);
     let known = |value: &Value| value.as_str().unwrap_or("<unknown>").to_owned();
-    let percent =
-        |value: &Value, unknown: &str| value.as_i64().map_or_else(|| unknown.to_owned(), |percent| format!("{percent}%"));
+    let percent = |value: &Value, unknown: &str| {
+        value.as_i64().map_or_else(|| unknown.to_owned(), |percent| format!("{percent}%"))
+    };
     let average = target["averageValue"].as_str();
     let resource = text(&source["name"]);
     match (field, average) {

@@ -413,6 +413,12 @@ fn access_modes(modes: &Value) -> String {
     items(modes).iter().filter_map(short).collect::<Vec<_>>().join(",")
 }
 
+/// The class of a volume or claim: that of the annotation of old, if there is one.
+fn volume_class(object: &Value) -> Value {
+    let annotation = &object["metadata"]["annotations"]["volume.beta.kubernetes.io/storage-class"];
+    annotation.as_str().unwrap_or_else(|| text(&object["spec"]["storageClassName"])).into()
+}
+
 fn persistent_volume_claim(claim: &Value, now: Timestamp) -> Vec<Value> {
     let (spec, status) = (&claim["spec"], &claim["status"]);
     let phase =
@@ -424,7 +430,7 @@ fn persistent_volume_claim(claim: &Value, now: Timestamp) -> Vec<Value> {
         text(&spec["volumeName"]).into(),
         if bound { text(&status["capacity"]["storage"]).into() } else { "".into() },
         if bound { access_modes(&status["accessModes"]).into() } else { "".into() },
-        text(&spec["storageClassName"]).into(),
+        volume_class(claim),
         spec["volumeAttributesClassName"].as_str().unwrap_or("<unset>").into(),
         age(claim, now),
         spec["volumeMode"].as_str().unwrap_or("<unset>").into(),
@@ -446,7 +452,7 @@ fn persistent_volume(volume: &Value, now: Timestamp) -> Vec<Value> {
         text(&spec["persistentVolumeReclaimPolicy"]).into(),
         phase.into(),
         claim.into(),
-        text(&spec["storageClassName"]).into(),
+        volume_class(volume),
         spec["volumeAttributesClassName"].as_str().unwrap_or("<unset>").into(),
         text(&status["reason"]).into(),
         age(volume, now),

@@ -166,9 +166,8 @@ pub(super) fn first_version(mut autoscaler: Value) -> Value {
 
 /// An autoscaler of `autoscaling/v1` as one of `autoscaling/v2`.
 pub(super) fn second_version(mut autoscaler: Value) -> Value {
-    let annotation = |key: &str| -> Option<Value> {
-        serde_json::from_str(autoscaler.text(&["metadata", "annotations", key])).ok()
-    };
+    let annotation =
+        |key: &str| -> Option<Value> { serde_json::from_str(autoscaler.text(&["metadata", "annotations", key])).ok() };
     let list = |key: &str| match annotation(key) {
         Some(Value::Array(items)) => Some(items),
         _ => None,

@@ -39,7 +39,10 @@ async fn a_volume_knows_since_when_it_has_its_phase() {
 #[tokio::test]
 async fn claims_get_the_newest_default_class_and_grow_only_if_it_lets_them() {
     let fixture = Fixture::new().await;
-    assert_eq!(fixture.create("persistentvolumeclaims", claim("before")).await.unwrap()["spec"].get("storageClassName"), None);
+    assert_eq!(
+        fixture.create("persistentvolumeclaims", claim("before")).await.unwrap()["spec"].get("storageClassName"),
+        None
+    );
     for (name, grows) in [("old", false), ("new", true)] {
         fixture.pass(1);
         let annotations = json!({"storageclass.kubernetes.io/is-default-class": "true"});
@@ -116,13 +119,17 @@ async fn an_autoscaler_is_the_same_in_both_versions() {
     assert_eq!(made["spec"]["behavior"]["scaleUp"]["policies"][1]["value"], 100);
 
     let old = fixture.registry.get(&object(&first), GetParams::default()).await.unwrap().value();
-    assert_eq!((old["apiVersion"].clone(), old["spec"]["targetCPUUtilizationPercentage"].clone()), (json!("autoscaling/v1"), json!(50)));
+    assert_eq!(
+        (old["apiVersion"].clone(), old["spec"]["targetCPUUtilizationPercentage"].clone()),
+        (json!("autoscaling/v1"), json!(50))
+    );
     assert_eq!(
         old["metadata"]["annotations"]["autoscaling.alpha.kubernetes.io/metrics"],
         "[{\"type\":\"Pods\",\"pods\":{\"metricName\":\"m\",\"targetAverageValue\":\"10\"}}]"
     );
     // A write through the old version loses nothing of the new one.
-    let written = fixture.merge(&object(&first), json!({"spec": {"targetCPUUtilizationPercentage": 60}})).await.unwrap();
+    let written =
+        fixture.merge(&object(&first), json!({"spec": {"targetCPUUtilizationPercentage": 60}})).await.unwrap();
     assert_eq!(written["spec"]["targetCPUUtilizationPercentage"], 60);
     let new = fixture.registry.get(&object(&second), GetParams::default()).await.unwrap().value();
     assert_eq!(new["spec"]["metrics"][0]["pods"], made["spec"]["metrics"][1]["pods"]);
@@ -183,7 +190,10 @@ async fn pods_have_the_priority_of_their_class() {
     let second = fixture.create("priorityclasses", class("higher", 200)).await.unwrap_err();
     assert!(second.message.contains("PriorityClass high is already marked as default"), "{}", second.message);
     let made = fixture.create("pods", pod("b")).await.unwrap();
-    assert_eq!((made["spec"]["priority"].clone(), made["spec"]["priorityClassName"].clone()), (json!(100), json!("high")));
+    assert_eq!(
+        (made["spec"]["priority"].clone(), made["spec"]["priorityClassName"].clone()),
+        (json!(100), json!("high"))
+    );
     let mut critical = pod("c");
     critical["spec"]["priorityClassName"] = "system-node-critical".into();
     assert_eq!(fixture.create("pods", critical).await.unwrap()["spec"]["priority"], 2_000_001_000);
@@ -196,7 +206,10 @@ async fn a_disruption_budget_counts_its_changes_and_wants_a_version() {
     let fixture = Fixture::new().await;
     let budget = json!({"metadata": {"name": "b"}, "spec": {"minAvailable": 1}});
     let made = fixture.create("poddisruptionbudgets", budget.clone()).await.unwrap();
-    assert_eq!((made["metadata"]["generation"].clone(), made["status"]["disruptionsAllowed"].clone()), (json!(1), json!(0)));
+    assert_eq!(
+        (made["metadata"]["generation"].clone(), made["status"]["disruptionsAllowed"].clone()),
+        (json!(1), json!(0))
+    );
     let blind = fixture.update("poddisruptionbudgets", budget).await.unwrap_err();
     assert!(blind.message.contains("must be specified for an update"), "{}", blind.message);
     let target = fixture.object("poddisruptionbudgets", "b");
