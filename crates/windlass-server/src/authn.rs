@@ -199,7 +199,7 @@ mod tests {
             headers.insert(AUTHORIZATION, header.parse().unwrap());
         }
         let builder = Server::builder();
-        let server = token.map_or_else(|| Server::builder(), |token| builder.token(token)).build();
+        let server = token.map_or_else(Server::builder, |token| builder.token(token)).build();
         let user = server.inner().authenticator().authenticate(server.inner(), &headers, &warnings).await;
         (user.map(|user| user.name.clone()).map_err(|status| status.code), warnings.headers().len())
     }

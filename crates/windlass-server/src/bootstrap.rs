@@ -106,7 +106,8 @@ async fn service_addresses(registry: &Registry, cidr: ServiceCidr) -> Result<(),
     let resources = registry.resources();
     let Some(ranges) = resources.get(GROUP, "v1", "servicecidrs") else { return Ok(()) };
     let target = Target::object(ranges, None, "kubernetes");
-    let ready = registry.peek(&target).await?.is_some_and(|range| range.value().at(&["status", "conditions"]).is_some());
+    let ready =
+        registry.peek(&target).await?.is_some_and(|range| range.value().at(&["status", "conditions"]).is_some());
     if ready {
         return Ok(());
     }

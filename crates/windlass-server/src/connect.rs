@@ -150,8 +150,7 @@ fn unavailable(why: String) -> Status {
 
 /// Why a service cannot be asked.
 async fn service(registry: &Registry, target: &Target, id: &str) -> Result<Status, Status> {
-    let (_, name, port) =
-        parts(id).ok_or_else(|| Status::bad_request(format!("invalid service request {id:?}")))?;
+    let (_, name, port) = parts(id).ok_or_else(|| Status::bad_request(format!("invalid service request {id:?}")))?;
     let mut port_name = port.to_owned();
     if let Ok(number) = port.parse::<i64>() {
         let service = object(registry, target, name).await?;
@@ -171,12 +170,12 @@ async fn service(registry: &Registry, target: &Target, id: &str) -> Result<Statu
     for slice in slices.items.iter().map(Item::value) {
         let named = |port: &&Value| port_name.is_empty() || port.text(&["name"]) == port_name;
         let Some(port) = slice.items(&["ports"]).iter().find(named) else { continue };
-        let ready = |endpoint: &&Value| {
-            endpoint.at(&["conditions", "ready"]).and_then(Value::as_bool).unwrap_or(true)
-        };
-        let address = slice.items(&["endpoints"]).iter().filter(ready).find_map(|endpoint| {
-            endpoint.items(&["addresses"]).first().and_then(Value::as_str).map(str::to_owned)
-        });
+        let ready = |endpoint: &&Value| endpoint.at(&["conditions", "ready"]).and_then(Value::as_bool).unwrap_or(true);
+        let address = slice
+            .items(&["endpoints"])
+            .iter()
+            .filter(ready)
+            .find_map(|endpoint| endpoint.items(&["addresses"]).first().and_then(Value::as_str).map(str::to_owned));
         if let Some(address) = address {
             let port = port.int(&["port"]).unwrap_or_default().to_string();
             return Ok(unreachable_address(&address, &port));

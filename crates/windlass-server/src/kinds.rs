@@ -11,8 +11,9 @@ use windlass_api::{Clock, Entropy, Status};
 use self::service::{Addresses, ServiceCidr};
 pub(crate) use self::{quantity::amount, scheduling::SYSTEM_CLASSES};
 use crate::{
+    apiextensions,
     authn::User,
-    apiextensions, codec,
+    codec,
     discovery::catalog::{CatalogResource, catalog},
     registry::{
         Conversion, Deletion, Dependents, Effect, Errors, FieldRule, Generation, NameRule, Part, ResourceInfo, Rules,
@@ -172,7 +173,15 @@ const KINDS: &[Kind] = &[
         name: "Pod",
         prefix: "/registry/pods/",
         subresources: &[
-            "status", "binding", "eviction", "attach", "exec", "log", "portforward", "proxy", "ephemeralcontainers",
+            "status",
+            "binding",
+            "eviction",
+            "attach",
+            "exec",
+            "log",
+            "portforward",
+            "proxy",
+            "ephemeralcontainers",
             "resize",
         ],
         rules: Rules {

@@ -23,11 +23,11 @@ use super::{
 use crate::{
     codec::go_quote,
     encoded::Encoded,
-    registry::{
-        Body, DeleteParams, GetParams, ListParams, Registry, ResourceInfo, ResourceTable, Shape, Target, Tree, WeakRegistry,
-        WriteParams, as_object, metadata_mut, object_mut,
-    },
     registrations,
+    registry::{
+        Body, DeleteParams, GetParams, ListParams, Registry, ResourceInfo, ResourceTable, Shape, Target, Tree,
+        WeakRegistry, WriteParams, as_object, metadata_mut, object_mut,
+    },
     storage::{RangeQuery, Revision, Storage, StorageError, StorageEvent},
 };
 

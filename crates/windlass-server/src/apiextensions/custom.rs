@@ -15,8 +15,8 @@ use super::{
     validate,
 };
 use crate::{
-    field_manager::{self, Type},
     codec::{CustomKind, Decoded, Format, decode_object_meta, go_numbers, sort_keys, strict_error},
+    field_manager::{self, Type},
     patch,
     registry::{
         Conversion, CustomShape, Effect, Errors, Generation, ResourceInfo, Rules, ScaleRule, Shape, StatusRule,

@@ -70,8 +70,7 @@ pub(crate) fn impersonated(asker: Arc<User>, request: &RequestInfo, headers: &He
 /// As Go prints the user that nobody named.
 fn go_user(uid: &str, groups: &[String], extra: &BTreeMap<String, Vec<String>>) -> String {
     let list = |items: &[String]| items.iter().map(|item| go_quote(item)).collect::<Vec<_>>().join(", ");
-    let groups =
-        if groups.is_empty() { "[]string(nil)".to_owned() } else { format!("[]string{{{}}}", list(groups)) };
+    let groups = if groups.is_empty() { "[]string(nil)".to_owned() } else { format!("[]string{{{}}}", list(groups)) };
     let extra = if extra.is_empty() {
         "map[string][]string(nil)".to_owned()
     } else {

@@ -187,6 +187,7 @@ impl Issuer {
     }
 
     /// The answer to `/.well-known/openid-configuration`. `address`: `host:port` of this server.
+    #[allow(clippy::unused_self, reason = "it speaks for this issuer")]
     pub(crate) fn configuration(&self, address: &str) -> Value {
         json!({
             "issuer": ISSUER,

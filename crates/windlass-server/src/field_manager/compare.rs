@@ -105,11 +105,9 @@ impl Changes {
     }
 
     fn push(&mut self, element: Element, own: Own, below: Self) {
-        if below.removed.is_empty() && below.modified.is_empty() {
-            if !own.removed && !own.modified {
-                self.added.push(element, own.added, below.added);
-                return;
-            }
+        if below.removed.is_empty() && below.modified.is_empty() && !own.removed && !own.modified {
+            self.added.push(element, own.added, below.added);
+            return;
         }
         self.removed.push(element.clone(), own.removed, below.removed);
         self.modified.push(element.clone(), own.modified, below.modified);

@@ -267,9 +267,8 @@ impl Node {
         }
         let atomic = match (&ty.map, &ty.scalar, &ty.list) {
             (Some(map), _, _) => map.atomic,
-            (None, Some(_), _) => return,
             (None, None, Some(list)) => list.is_atomic(),
-            (None, None, None) => return,
+            (None, _, _) => return,
         };
         if !atomic {
             self.below.reconcile(ty);

@@ -95,7 +95,7 @@ pub(super) async fn answer(
 
 /// What a path connects to, if it does.
 fn connection(path: &ResourcePath, resource: &ResourceInfo) -> Option<Connection> {
-    let whole = !path.legacy_watch && !resource.is_namespaced() == path.namespace.is_none();
+    let whole = !path.legacy_watch && resource.is_namespaced() != path.namespace.is_none();
     let connection = Connection::of(&path.resource, &path.subresource);
     let connection = connection.filter(|_| whole && path.group.is_empty() && is_built_in(resource))?;
     let served = resource.subresource(&path.subresource).is_some();
@@ -374,7 +374,11 @@ mod tests {
         let method = Method::from_bytes(method.as_bytes()).unwrap();
         let info = RequestInfo::new(&method, path, &Query::default()).unwrap();
         let path = info.resource.unwrap();
-        let options = KindOptions { service_cidr: ServiceCidr::default(), clock: windlass_api::Clock::default(), entropy: Entropy::seeded(1) };
+        let options = KindOptions {
+            service_cidr: ServiceCidr::default(),
+            clock: windlass_api::Clock::default(),
+            entropy: Entropy::seeded(1),
+        };
         let table = kinds::built_ins(&options);
         let resource = table.iter().find(|resource| resource.group == path.group && resource.plural == path.resource);
         operation(&method, &path, resource.unwrap()).map_err(|failure| match failure {

@@ -21,10 +21,29 @@ const MIN_EXPIRATION: i64 = 600;
 /// Decisions, which only one subresource may make.
 const DECISIONS: [&str; 2] = ["Approved", "Denied"];
 const USAGES: &[&str] = &[
-    "any", "cert sign", "client auth", "code signing", "content commitment", "crl sign", "data encipherment",
-    "decipher only", "digital signature", "email protection", "encipher only", "ipsec end system", "ipsec tunnel",
-    "ipsec user", "key agreement", "key encipherment", "microsoft sgc", "netscape sgc", "ocsp signing", "s/mime",
-    "server auth", "signing", "timestamping",
+    "any",
+    "cert sign",
+    "client auth",
+    "code signing",
+    "content commitment",
+    "crl sign",
+    "data encipherment",
+    "decipher only",
+    "digital signature",
+    "email protection",
+    "encipher only",
+    "ipsec end system",
+    "ipsec tunnel",
+    "ipsec user",
+    "key agreement",
+    "key encipherment",
+    "microsoft sgc",
+    "netscape sgc",
+    "ocsp signing",
+    "s/mime",
+    "server auth",
+    "signing",
+    "timestamping",
 ];
 
 /// Through which door a change comes.
@@ -119,7 +138,8 @@ fn keep_decisions(new: &mut Value, old: &Value) {
 
 fn stamp(new: &mut Value, old: Option<&Value>, now: &str) {
     let Some(old) = old else { return };
-    for condition in object_mut(new, "status").get_mut("conditions").and_then(Value::as_array_mut).into_iter().flatten() {
+    for condition in object_mut(new, "status").get_mut("conditions").and_then(Value::as_array_mut).into_iter().flatten()
+    {
         if condition.text(&["lastUpdateTime"]).is_empty() {
             as_object(condition).insert("lastUpdateTime".to_owned(), now.into());
         }

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use super::pod_rules::one_of;
 use crate::codec::check_json;
 use crate::registry::{
-    Errors, Path, Tree, address_problem, as_object, config_key, copy_key, default_to, dns_label, items_mut, label_value, metadata_mut, object_mut,
-    qualified_name,
+    Errors, Path, Tree, address_problem, as_object, config_key, copy_key, default_to, dns_label, items_mut,
+    label_value, metadata_mut, object_mut, qualified_name,
 };
 
 /// What a config map or secret may hold, in bytes.

@@ -190,9 +190,8 @@ fn validate_claim(spec: Option<&Value>, path: &Path<'_>, errors: &mut Errors) {
     for request in requests {
         let name = request.text(&["name"]);
         names.push(name.to_owned());
-        names.extend(
-            request.items(&["firstAvailable"]).iter().map(|other| format!("{name}/{}", other.text(&["name"]))),
-        );
+        names
+            .extend(request.items(&["firstAvailable"]).iter().map(|other| format!("{name}/{}", other.text(&["name"]))));
     }
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let list = path.child("constraints");
@@ -202,12 +201,11 @@ fn validate_claim(spec: Option<&Value>, path: &Path<'_>, errors: &mut Errors) {
             let place = list.index(index);
             validate_references(constraint, &names, &place.child("requests"), errors);
             let attributes = ["matchAttribute", "distinctAttribute"];
-            match attributes.iter().find(|field| constraint.at(&[field]).is_some()) {
-                Some(field) => validate_attribute(constraint.text(&[field]), &place.child(field), errors),
-                None => {
-                    let text = "exactly one of \"matchAttribute\" or \"distinctAttribute\" is required, but multiple fields are set";
-                    errors.required(&place, text);
-                }
+            if let Some(field) = attributes.iter().find(|field| constraint.at(&[field]).is_some()) {
+                validate_attribute(constraint.text(&[field]), &place.child(field), errors)
+            } else {
+                let text = "exactly one of \"matchAttribute\" or \"distinctAttribute\" is required, but multiple fields are set";
+                errors.required(&place, text);
             }
         }
     }
@@ -237,7 +235,8 @@ fn validate_references(owner: &Value, known: &[&str], path: &Path<'_>, errors: &
             }
         }
         if !known.contains(&name) {
-            let text = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
+            let text =
+                "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
             errors.invalid(&place, name, text);
         }
     }
@@ -312,8 +311,7 @@ fn validate_claim_status(new: &Value, old: &Value, errors: &mut Errors) {
         if after.is_none() {
             errors.forbidden(&list, "may not be specified when `allocated` is not set");
         } else if leaving && consumers.iter().any(|consumer| !earlier.contains(consumer)) {
-            let text =
-                "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set";
+            let text = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set";
             errors.forbidden(&list, text);
         }
     }

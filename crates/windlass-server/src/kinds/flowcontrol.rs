@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::{BASE, Kind};
 use crate::registry::{
-    Errors, Generation, Path, Rules, StatusRule, Tree, default_pointer, default_to, dns_label, dns_subdomain,
-    entry_mut, as_object, object_mut, same,
+    Errors, Generation, Path, Rules, StatusRule, Tree, as_object, default_pointer, default_to, dns_label,
+    dns_subdomain, entry_mut, object_mut, same,
 };
 
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";
@@ -117,7 +117,8 @@ pub(crate) fn levels() -> Vec<Value> {
                 json!({"type": "Queue", "queuing": {"queues": queues, "handSize": hand, "queueLengthLimit": 50}})
             }
         };
-        let limited = json!({"nominalConcurrencyShares": shares, "limitResponse": response, "lendablePercent": lendable});
+        let limited =
+            json!({"nominalConcurrencyShares": shares, "limitResponse": response, "lendablePercent": lendable});
         automatic(name, json!({"type": "Limited", "limited": limited}))
     }));
     all
@@ -135,7 +136,8 @@ pub(crate) fn schemas(now: &str) -> Vec<(Value, Value)> {
         if !flows.is_empty() {
             spec["distinguisherMethod"] = json!({"type": flows});
         }
-        let message = format!("This FlowSchema references the PriorityLevelConfiguration object named {level:?} and it exists");
+        let message =
+            format!("This FlowSchema references the PriorityLevelConfiguration object named {level:?} and it exists");
         let found = json!({"type": "Dangling", "status": "False", "lastTransitionTime": now, "reason": "Found",
             "message": message});
         (automatic(name, spec), json!({"conditions": [found]}))
@@ -158,9 +160,7 @@ fn subject(text: &str) -> Value {
 
 impl Requests {
     fn rule(self) -> Value {
-        let leases = |verbs: &[&str]| {
-            json!({"verbs": verbs, "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "namespaces": ["*"]})
-        };
+        let leases = |verbs: &[&str]| json!({"verbs": verbs, "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "namespaces": ["*"]});
         match self {
             Self::All => json!({
                 "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "clusterScope": true,

@@ -48,12 +48,7 @@ pub(super) const KINDS: &[Kind] = &[
         name: "ValidatingAdmissionPolicy",
         prefix: "/registry/validatingadmissionpolicies/",
         subresources: &["status"],
-        rules: Rules {
-            status: StatusRule::Reset,
-            status_keeps: &["*"],
-            generation: Generation::Spec,
-            ..RULES
-        },
+        rules: Rules { status: StatusRule::Reset, status_keeps: &["*"], generation: Generation::Spec, ..RULES },
         default: policies::default_policy,
         validate: policies::validate_validating,
         ..BASE
@@ -234,12 +229,11 @@ fn validate_service(service: &Value, path: &Path<'_>, errors: &mut Errors) {
     if target == "//" {
         return errors.invalid(&place, target, "segment[0] may not be empty");
     }
-    let steps = match target.strip_prefix('/') {
-        Some(steps) => steps,
-        None => {
-            errors.invalid(&place, target, "must start with a '/'");
-            target.get(1..).unwrap_or_default()
-        }
+    let steps = if let Some(steps) = target.strip_prefix('/') {
+        steps
+    } else {
+        errors.invalid(&place, target, "must start with a '/'");
+        target.get(1..).unwrap_or_default()
     };
     for (index, step) in steps.strip_suffix('/').unwrap_or(steps).split('/').enumerate() {
         if step.is_empty() {

@@ -18,9 +18,7 @@ pub(super) fn prepare(part: Part, new: &mut Value, old: &Value) {
     match part {
         Part::EphemeralContainers => copy_key(object_mut(&mut changed, "spec"), proposed, "ephemeralContainers"),
         Part::Resize => {
-            let same_number = |list: &str| {
-                proposed.items(&[list]).len() == old.items(&["spec", list]).len()
-            };
+            let same_number = |list: &str| proposed.items(&[list]).len() == old.items(&["spec", list]).len();
             // Containers that come or go are for validation to see.
             if !same_number("containers") || !same_number("initContainers") {
                 return;
@@ -76,9 +74,23 @@ pub(super) fn validate(part: Part, new: &Value, old: &Value, errors: &mut Errors
 /// What a container for debugging may not have; `spec` is that of its pod.
 pub(super) fn validate_ephemeral(container: &Value, spec: &Value, place: &Path<'_>, errors: &mut Errors) {
     const ALLOWED: [&str; 17] = [
-        "name", "image", "command", "args", "workingDir", "envFrom", "env", "volumeMounts", "volumeDevices",
-        "terminationMessagePath", "terminationMessagePolicy", "imagePullPolicy", "securityContext", "stdin",
-        "stdinOnce", "tty", "targetContainerName",
+        "name",
+        "image",
+        "command",
+        "args",
+        "workingDir",
+        "envFrom",
+        "env",
+        "volumeMounts",
+        "volumeDevices",
+        "terminationMessagePath",
+        "terminationMessagePolicy",
+        "imagePullPolicy",
+        "securityContext",
+        "stdin",
+        "stdinOnce",
+        "tty",
+        "targetContainerName",
     ];
     const TEXT: &str = "cannot be set for an Ephemeral Container";
     let target = container.text(&["targetContainerName"]);

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::{BASE, Kind};
 use crate::registry::{
-    Errors, NameRule, Path, Rules, StatusRule, Tree, default_pointer, dns_label_1035, dns_subdomain, entry_mut,
-    as_object, object_mut,
+    Errors, NameRule, Path, Rules, StatusRule, Tree, as_object, default_pointer, dns_label_1035, dns_subdomain,
+    entry_mut, object_mut,
 };
 
 const SPEC: Path<'static> = Path::new("spec");

@@ -8,8 +8,8 @@ use windlass_api::{Entropy, GroupKind, Status};
 
 use super::pod_rules::{in_port_range, one_of};
 use crate::registry::{
-    Effect, Errors, Item, Path, Tree, address_problem, as_object, copy_key, default_pointer, default_to, dns_label, dns_subdomain,
-    items_mut, object_mut, validate_labels,
+    Effect, Errors, Item, Path, Tree, address_problem, as_object, copy_key, default_pointer, default_to, dns_label,
+    dns_subdomain, items_mut, object_mut, validate_labels,
 };
 
 const SPEC: Path<'static> = Path::new("spec");

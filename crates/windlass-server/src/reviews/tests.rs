@@ -39,7 +39,14 @@ impl Fixture {
         Self { server, now }
     }
 
-    async fn send(&self, method: Method, path: &str, token: &str, headers: &[(&str, &str)], body: Value) -> (u16, Value) {
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        token: &str,
+        headers: &[(&str, &str)],
+        body: Value,
+    ) -> (u16, Value) {
         let mut request = Request::builder().method(method).uri(path).header(header::CONTENT_TYPE, "application/json");
         if !token.is_empty() {
             request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
@@ -109,10 +116,7 @@ async fn a_service_account_is_known_by_its_token_until_it_or_the_token_ends() {
     assert_eq!(gone.0, 200);
     assert_eq!(fixture.post(SELF, &token, json!({})).await.0, 401);
     let (_, review) = fixture.post(REVIEWS, "TOKEN", json!({"spec": {"token": token}})).await;
-    assert_eq!(
-        review["status"]["error"],
-        "[invalid bearer token, service account default/robot has been deleted]"
-    );
+    assert_eq!(review["status"]["error"], "[invalid bearer token, service account default/robot has been deleted]");
 }
 
 #[tokio::test]

@@ -11,18 +11,25 @@ use super::{
 /// The printer of a kind of these groups.
 pub(super) fn printer(group: &str, plural: &str) -> Option<Printer> {
     Some(match (group, plural) {
-        ("admissionregistration.k8s.io", "validatingadmissionpolicies") => |policy, now| policy_cells(policy, "validations", now),
-        ("admissionregistration.k8s.io", "mutatingadmissionpolicies") => |policy, now| policy_cells(policy, "mutations", now),
-        (
-            "admissionregistration.k8s.io",
-            "validatingadmissionpolicybindings" | "mutatingadmissionpolicybindings",
-        ) => binding,
+        ("admissionregistration.k8s.io", "validatingadmissionpolicies") => {
+            |policy, now| policy_cells(policy, "validations", now)
+        }
+        ("admissionregistration.k8s.io", "mutatingadmissionpolicies") => {
+            |policy, now| policy_cells(policy, "mutations", now)
+        }
+        ("admissionregistration.k8s.io", "validatingadmissionpolicybindings" | "mutatingadmissionpolicybindings") => {
+            binding
+        }
         ("apiregistration.k8s.io", "apiservices") => api_service,
         ("certificates.k8s.io", "certificatesigningrequests") => signing_request,
         ("flowcontrol.apiserver.k8s.io", "flowschemas") => flow_schema,
         ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations") => priority_level,
-        ("resource.k8s.io", "deviceclasses" | "resourceclaimtemplates") => |object, now| vec![name(object), age(object, now)],
-        ("resource.k8s.io", "resourceclaims") => |claim, now| vec![name(claim), claim_state(claim).into(), age(claim, now)],
+        ("resource.k8s.io", "deviceclasses" | "resourceclaimtemplates") => {
+            |object, now| vec![name(object), age(object, now)]
+        }
+        ("resource.k8s.io", "resourceclaims") => {
+            |claim, now| vec![name(claim), claim_state(claim).into(), age(claim, now)]
+        }
         ("resource.k8s.io", "resourceslices") => slice,
         _ => return None,
     })
