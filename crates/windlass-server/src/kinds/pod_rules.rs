@@ -298,7 +298,7 @@ fn validate_resources(container: &Value, path: &Path<'_>, errors: &mut Errors) {
             if list == "requests" {
                 let limit = container.text(&["resources", "limits", name]);
                 match amount(limit) {
-                    Some(most) if !shared && (value < most || value > most) => {
+                    Some(most) if !shared && (value - most).abs() > 0.0 => {
                         errors.invalid(&list_path, shown, &format!("must be equal to {name} limit of {limit}"));
                     }
                     Some(most) if value > most => {
