@@ -202,7 +202,7 @@ fn validate_claim(spec: Option<&Value>, path: &Path<'_>, errors: &mut Errors) {
             validate_references(constraint, &names, &place.child("requests"), errors);
             let attributes = ["matchAttribute", "distinctAttribute"];
             if let Some(field) = attributes.iter().find(|field| constraint.at(&[field]).is_some()) {
-                validate_attribute(constraint.text(&[field]), &place.child(field), errors)
+                validate_attribute(constraint.text(&[field]), &place.child(field), errors);
             } else {
                 let text = "exactly one of \"matchAttribute\" or \"distinctAttribute\" is required, but multiple fields are set";
                 errors.required(&place, text);
