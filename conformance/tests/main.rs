@@ -3,5 +3,6 @@
 
 mod cases;
 mod client;
+mod compaction;
 mod errors;
 mod loops;
