@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response, header};
+use http::{HeaderValue, Request, Response, StatusCode, header};
 use serde::de::DeserializeOwned;
 use tower::{Service, ServiceExt};
 use windlass_api::{BoxError, ListWatchError, ObjectRef, Patch, Resource, k8s_openapi::api::autoscaling::v1::Scale};
@@ -14,7 +14,7 @@ use crate::{
     error::Operation,
     resources::Resources,
     response,
-    transport::{self, Body, Transport},
+    transport::{self, Body, Transport, Upgraded},
     verbs::{Apply, Create, Delete, DeleteCollection, Get, GetOpt, List, PatchOne, Update, Watch},
 };
 
@@ -186,6 +186,36 @@ impl Client {
         };
         let outcome = answer.await;
         outcome.map_err(|error| Error::new(operation, error))
+    }
+
+    /// Sends a request with an `Upgrade` header, and gives the connection once the server has switched to what it asks
+    /// for; the answer's headers say to what. An answer that does not switch is an error.
+    ///
+    /// The connection is one of its own, speaks HTTP/1.1 up to the switch, and is closed when it is dropped.
+    pub async fn upgrade(&self, request: Request<impl Into<Body>>) -> Result<(Response<()>, Upgraded)> {
+        let operation = Operation::request(request.uri().path());
+        let outcome = self.switch(request.map(Into::into), &operation).await;
+        outcome.map_err(|error| Error::new(operation, error))
+    }
+
+    /// [`Self::upgrade`] for an operation of any name.
+    pub(crate) async fn switch(
+        &self,
+        request: Request<Body>,
+        operation: &Operation,
+    ) -> Result<(Response<()>, Upgraded), ListWatchError> {
+        let method = request.method().clone();
+        let mut response = self.send(request).await.map_err(ListWatchError::Transport)?;
+        if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+            let response = response::check(response, &method, operation).await?;
+            let code = response.status();
+            return Err(ListWatchError::Decode(
+                format!("the server answered {code} and did not switch protocols").into(),
+            ));
+        }
+        let connection = hyper::upgrade::on(&mut response).await;
+        let connection = connection.map_err(|error| ListWatchError::Transport(error.into()))?;
+        Ok((response.map(drop), Upgraded::new(connection)))
     }
 
     /// Sends a request; an answer that is no success is an error.

@@ -68,5 +68,5 @@ pub use discovery::{
 pub use error::{Error, Operation, Result, Verb};
 pub use list_watch::ResourceListWatch;
 pub use resources::Resources;
-pub use transport::Body;
+pub use transport::{Body, Upgraded};
 pub use watch_stream::{Bookmark, WatchEvent};

@@ -9,6 +9,7 @@ mod body;
 mod connector;
 mod pools;
 mod tls;
+mod upgrade;
 
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ use tower::{Service, ServiceExt, util::BoxCloneSyncService};
 use windlass_api::BoxError;
 
 pub use body::Body;
+pub use upgrade::Upgraded;
 
 use crate::{Config, ConfigError, auth::Authenticated};
 use address::Addressed;

@@ -65,6 +65,16 @@ impl Connector {
         Ok(Self { tcp, tls, timeout: config.connect_timeout })
     }
 
+    /// The same, but for connections that leave HTTP, which HTTP/2 cannot.
+    pub(super) fn http1_only(&self) -> Self {
+        let tls = self.tls.as_ref().map(|tls| {
+            let mut config = tls.connector.config().as_ref().clone();
+            config.alpn_protocols = vec![b"http/1.1".to_vec()];
+            Tls { connector: TlsConnector::from(Arc::new(config)), server_name: tls.server_name.clone() }
+        });
+        Self { tls, ..self.clone() }
+    }
+
     async fn connect(self, uri: Uri) -> Result<TokioIo<Socket>, BoxError> {
         let tcp = self.tcp.oneshot(uri).await?.into_inner();
         let socket = match self.tls {

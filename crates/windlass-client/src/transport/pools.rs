@@ -3,7 +3,7 @@
 //! A pool has one HTTP/2 connection, and a server lets one connection carry so many streams (a real API server: 100).
 //! hyper lets the next request wait until another ends, which with watches is never: a program with more watches than
 //! that would hang. So a request goes to the first pool with room, or to a new one. With HTTP/1.1, where pools grow by
-//! themselves, this does no harm.
+//! themselves, this does no harm. Requests that ask for another protocol have a pool that speaks HTTP/1.1 only.
 
 use std::{
     future::Future,
@@ -20,7 +20,7 @@ use hyper_util::client::legacy::{self, Builder, Client};
 use parking_lot::Mutex;
 use tower::Service;
 
-use super::{Body, connector::Connector};
+use super::{Body, connector::Connector, upgrade};
 
 /// Less than the 100 of a real API server: a stream that was given up counts there until the server knows.
 const STREAMS_PER_POOL: usize = 90;
@@ -31,6 +31,8 @@ pub(super) struct Pools {
     connector: Connector,
     /// Grows only. Pools beyond the first lose their idle connections with time; what stays is small.
     grown: Arc<Mutex<Vec<Pool>>>,
+    /// For requests that ask for another protocol.
+    http1: Client<Connector, Body>,
 }
 
 struct Pool {
@@ -49,7 +51,8 @@ pub(super) struct Counted {
 
 impl Pools {
     pub(super) fn new(builder: Builder, connector: Connector) -> Self {
-        Self { builder, connector, grown: Arc::default() }
+        let http1 = builder.build(connector.http1_only());
+        Self { builder, connector, grown: Arc::default(), http1 }
     }
 
     fn with_room(&self) -> (Client<Connector, Body>, Stream) {
@@ -74,7 +77,8 @@ impl Service<Request<Body>> for Pools {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let (client, stream) = self.with_room();
+        let (client, stream) =
+            if upgrade::is_asked_for(&request) { (self.http1.clone(), Stream::default()) } else { self.with_room() };
         let response = client.request(request);
         Box::pin(async move { Ok(response.await?.map(|body| Counted { body, _stream: stream })) })
     }

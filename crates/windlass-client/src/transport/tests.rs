@@ -19,7 +19,7 @@ use rustls::{
 };
 use serde_json::Value;
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
     net::TcpListener,
     sync::watch,
     task::JoinHandle,
@@ -91,6 +91,9 @@ async fn serve(socket: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, cer
             let body = StreamBody::new(event.chain(futures::stream::pending()));
             return Ok::<_, Infallible>(Response::new(BoxBody::new(body)));
         }
+        if request.uri().path() == "/echo" {
+            return Ok(echo(request));
+        }
         let header = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let seen = serde_json::json!({
             "version": format!("{:?}", request.version()),
@@ -104,7 +107,19 @@ async fn serve(socket: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, cer
     let mut builder = auto::Builder::new(TokioExecutor::new());
     // As the real API server.
     builder.http2().max_concurrent_streams(100);
-    let _ = builder.serve_connection(TokioIo::new(socket), service).await;
+    let _ = builder.serve_connection_with_upgrades(TokioIo::new(socket), service).await;
+}
+
+/// Switches to a protocol of which every byte comes back.
+fn echo(request: Request<Incoming>) -> Response<BoxBody<Bytes, Infallible>> {
+    let protocol = request.headers()["upgrade"].clone();
+    tokio::spawn(async move {
+        let connection = hyper::upgrade::on(request).await.unwrap();
+        let (mut read, mut write) = tokio::io::split(TokioIo::new(connection));
+        let _ = tokio::io::copy(&mut read, &mut write).await;
+    });
+    let answer = Response::builder().status(101).header("connection", "upgrade").header("upgrade", protocol);
+    answer.body(BoxBody::new(http_body_util::Empty::new())).unwrap()
 }
 
 /// An authority and what it has issued.
@@ -324,4 +339,25 @@ async fn cancelled_requests_leave_nothing_behind() {
     drop(client);
     let closed = server.open.wait_for(|open| *open == 0);
     tokio::time::timeout(Duration::from_secs(10), closed).await.expect("all connections end").unwrap();
+}
+
+#[tokio::test]
+async fn a_connection_can_leave_http_where_others_speak_http2() {
+    let pki = Pki::new();
+    let server = Server::start(Some(pki.server("127.0.0.1", &["h2", "http/1.1"], Clients::Any))).await;
+    let config = Config::new(server.url("https")).with_tls(TlsOptions::trusting(pki.pem()));
+    let client = Client::new(config).unwrap();
+    let asking =
+        |path: &str| Request::get(path).header("connection", "upgrade").header("upgrade", "echo").body(()).unwrap();
+    let (head, mut connection) = client.upgrade(asking("/echo")).await.unwrap();
+    assert_eq!(head.headers()["upgrade"], "echo");
+    connection.write_all(b"there and back").await.unwrap();
+    let mut back = [0; 14];
+    connection.read_exact(&mut back).await.unwrap();
+    assert_eq!(&back, b"there and back");
+    // Other requests are not affected, and a server that does not switch is an error.
+    let seen: Value = client.request_json(Request::get("/x").body(()).unwrap()).await.unwrap();
+    assert_eq!(seen["version"], "HTTP/2.0");
+    let error = client.upgrade(asking("/x")).await.unwrap_err();
+    assert!(error.chain().contains("did not switch protocols"), "{}", error.chain());
 }
