@@ -15,21 +15,32 @@ macro_rules! cases {
 }
 
 cases! {
+    admission
+    certificates
     clients
     core_kinds
     custom
     deletion
+    devices
     discovery
+    flow_control
     formats
+    jobs
     lists
     namespaces
+    networking
     other_kinds
     ownership
     patches
     paths
+    pod_parts
     pods
+    policy
+    rbac
     refusals
+    reviews
     services
+    storage
     subresources
     verbs
     watches
