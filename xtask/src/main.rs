@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 mod features;
 mod graph;
 
+mod clientset;
 mod derived;
 mod record;
 mod upstream;
@@ -44,6 +45,12 @@ enum Task {
     },
     /// Record the server's tables from the answers of the real kube-apiserver (needs Go)
     Record {
+        /// Fail when a file in the repo differs, instead of writing it
+        #[arg(long)]
+        check: bool,
+    },
+    /// Write the accessors of the Clientset from the recorded discovery
+    Clientset {
         /// Fail when a file in the repo differs, instead of writing it
         #[arg(long)]
         check: bool,
@@ -99,6 +106,7 @@ fn main() -> ExitCode {
         Task::Features => features::check(),
         Task::Types { check } => derived::from_go(derived::Mode::of(check)),
         Task::Record { check } => record::run(derived::Mode::of(check)),
+        Task::Clientset { check } => clientset::run(derived::Mode::of(check)),
         Task::Upstream { build: true, .. } => upstream::build().map(|binaries| println!("{}", binaries.display())),
         Task::Upstream { profile, .. } => upstream::serve(profile),
         Task::Long { part } => long::run(part),

@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{ApiResource, GroupVersionKind, Object};
+use crate::{ApiResource, GroupVersionKind, Object, Resource};
 
 /// What an object says of its kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,6 +72,20 @@ impl DynamicObject {
         self.metadata.namespace = Some(namespace.into());
         self
     }
+
+    /// The same object as one of a kind that is known at compile time. Fields that `K` does not have are dropped.
+    ///
+    /// Says which field does not fit, and does not look at what the object says of its kind.
+    pub fn to_typed<K: Object>(&self) -> serde_json::Result<K> {
+        serde_json::from_value(serde_json::to_value(self)?)
+    }
+
+    /// An object of a kind that is known at compile time, as one of any.
+    pub fn from_typed<K: Resource>(object: &K) -> serde_json::Result<Self> {
+        let mut dynamic: Self = serde_json::from_value(serde_json::to_value(object)?)?;
+        dynamic.types.get_or_insert_with(|| TypeMeta::of(&K::api_resource()));
+        Ok(dynamic)
+    }
 }
 
 impl Object for DynamicObject {
@@ -104,6 +118,19 @@ mod tests {
         let object: DynamicObject = serde_json::from_str(json).unwrap();
         assert_eq!(object.types.as_ref().unwrap().gvk().to_string(), "x.io/v1, Kind=Foo");
         assert_eq!(serde_json::to_value(&object).unwrap(), serde_json::from_str::<Value>(json).unwrap());
+    }
+
+    #[test]
+    fn typed_and_dynamic_objects_become_each_other() {
+        use k8s_openapi::api::core::v1::ConfigMap;
+        let json = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"k":"v"}}"#;
+        let typed: ConfigMap = serde_json::from_str(json).unwrap();
+        let mut dynamic = DynamicObject::from_typed(&typed).unwrap();
+        assert_eq!(dynamic, serde_json::from_str(json).unwrap());
+        dynamic.types = None;
+        assert_eq!(dynamic.to_typed::<ConfigMap>().unwrap(), typed);
+        dynamic.data.insert("data".to_owned(), Value::from(3));
+        assert!(dynamic.to_typed::<ConfigMap>().unwrap_err().to_string().contains("invalid type"));
     }
 
     #[test]

@@ -21,6 +21,7 @@ mod dynamic;
 #[cfg(feature = "k8s-openapi")]
 mod list;
 mod meta;
+mod nested;
 #[cfg(feature = "k8s-openapi")]
 mod object;
 
@@ -48,6 +49,7 @@ pub use dynamic::{DynamicObject, PartialObject, TypeMeta};
 #[cfg(feature = "k8s-openapi")]
 pub use list::ObjectList;
 pub use meta::{Labels, Meta, MetaError, OwnerRef};
+pub use nested::{Found, Nested, NestedError};
 #[cfg(feature = "k8s-openapi")]
 pub use object::{KnownScope, Object, ObjectExt, Resource};
 

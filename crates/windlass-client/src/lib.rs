@@ -6,6 +6,7 @@
 //! 2. [`Client`]: the verbs. Each returns a builder of [`verbs`]; required things are arguments, optional things are
 //!    chained, `.await` sends. Typed verbs name the kind (`client.get::<Pod>("p")`); [`Client::dynamic`] and
 //!    [`Client::metadata`] give the same verbs over a resource that is known at run time.
+//!    [`Clientset`] has an accessor for each built-in resource, with the verbs that it serves.
 //! 3. [`request`]: verb, resource and options become an `http::Request`, as a value; nothing is sent there.
 //! 4. `transport` and `auth`: the one boxed `tower` service that carries requests; credentials, TLS, connection pool.
 //!    [`Client::from_service`] puts another service in its place, such as an API server in this process.
@@ -39,7 +40,10 @@ pub mod config;
 mod auth;
 mod transport;
 
+mod accessor;
 mod client;
+#[cfg(feature = "clientset")]
+pub mod clientset;
 mod dynamic;
 mod resources;
 pub mod verbs;
@@ -59,8 +63,11 @@ mod error;
 #[cfg(test)]
 mod testing;
 
+pub use accessor::{Accessor, Custom, Served, can};
 pub use auth::{Auth, AuthError, Secret};
 pub use client::Client;
+#[cfg(feature = "clientset")]
+pub use clientset::Clientset;
 pub use config::{Config, ConfigError, Kubeconfig};
 pub use discovery::{
     DiscoveredGroup, DiscoveredResource, DiscoveredSubresource, DiscoveredVersion, Discovery, FailedVersion,

@@ -3,15 +3,17 @@
 use std::fmt;
 
 use bytes::Bytes;
+use serde::{Deserialize, de::IgnoredAny};
+use serde_json::json;
 use windlass_api::{
     ApiResource, Object, ObjectExt as _, ObjectKey, ObjectRef, Patch, Resource,
-    k8s_openapi::api::autoscaling::v1::Scale,
+    k8s_openapi::api::{authentication::v1::TokenRequest, autoscaling::v1::Scale},
 };
 
 use crate::{
     Client,
     request::{Content, Target},
-    verbs::{Apply, Create, Delete, DeleteCollection, Get, GetOpt, List, PatchOne, Update, Watch},
+    verbs::{Apply, Create, Delete, DeleteCollection, Evict, Get, GetOpt, List, PatchOne, Submit, Update, Watch},
 };
 
 /// The objects of one resource, read as `K`.
@@ -42,8 +44,34 @@ impl<K: Object> Codec<K> {
 
 impl<K: Resource> Resources<K> {
     pub(crate) fn typed(client: Client) -> Self {
-        Self { client, resource: K::api_resource(), codec: Codec::plain(Content::Object) }
+        let codec = Codec { encode: encode_typed, ..Codec::plain(Content::Object) };
+        Self { client, resource: K::api_resource(), codec }
     }
+}
+
+/// The object with its apiVersion and kind, which built-in types write by themselves, and custom ones need not hold.
+fn encode_typed<K: Resource>(resource: &ApiResource, object: &K) -> serde_json::Result<Bytes> {
+    #[derive(Deserialize)]
+    struct Types {
+        #[serde(rename = "apiVersion")]
+        api_version: Option<IgnoredAny>,
+        kind: Option<IgnoredAny>,
+    }
+    let bytes = serde_json::to_vec(object)?;
+    // So begins what a built-in type writes, and it has both.
+    if bytes.starts_with(br#"{"apiVersion":"#) {
+        return Ok(bytes.into());
+    }
+    let types: Types = serde_json::from_slice(&bytes)?;
+    let mut head = String::new();
+    if types.api_version.is_none() {
+        head += &format!("\"apiVersion\":{},", json!(resource.api_version()));
+    }
+    if types.kind.is_none() {
+        head += &format!("\"kind\":{},", json!(resource.kind));
+    }
+    // There is metadata behind the brace, so that a comma is right.
+    Ok([b"{", head.as_bytes(), &bytes[1..]].concat().into())
 }
 
 impl<K: Object> Resources<K> {
@@ -111,17 +139,49 @@ impl<K: Object> Resources<K> {
 
     /// Reads the scale of an object.
     pub fn get_scale(&self, key: impl Into<ObjectRef<K>>) -> Get<Scale> {
-        Get::new(&self.as_scale(), self.target_of(key.into().key()).subresource("scale"))
+        Get::new(&self.cast(), self.target_of(key.into().key()).subresource("scale"))
     }
 
     /// Replaces the scale of an object; `scale` names it.
     pub fn update_scale(&self, scale: &Scale) -> Update<Scale> {
-        Update::new(&self.as_scale(), self.target_of(scale.object_ref().key()).subresource("scale"), scale)
+        Update::new(&self.cast(), self.target_of(scale.object_ref().key()).subresource("scale"), scale)
     }
 
     /// Changes the scale of an object.
     pub fn patch_scale(&self, key: impl Into<ObjectRef<K>>, patch: Patch) -> PatchOne<Scale> {
-        PatchOne::new(&self.as_scale(), self.target_of(key.into().key()).subresource("scale"), patch)
+        PatchOne::new(&self.cast(), self.target_of(key.into().key()).subresource("scale"), patch)
+    }
+
+    /// Server-side apply of the scale of an object; `scale` names it.
+    pub fn apply_scale(&self, scale: &Scale) -> Apply<Scale> {
+        Apply::new(&self.cast(), self.target_of(scale.object_ref().key()).subresource("scale"), scale)
+    }
+
+    /// Posts an object that is not stored, and is answered by a status instead of an object.
+    pub(crate) fn submit(&self, object: &K) -> Submit {
+        let target = self.target().within(object.namespace().unwrap_or_default());
+        Submit::new(&self.cast(), target, serde_json::to_value(object).unwrap_or_default())
+    }
+
+    // === of pods and service accounts, by whatever type they are read ===
+
+    /// Evicts a pod: deletes it if its disruption budget allows.
+    pub fn evict(&self, pod: impl Into<ObjectRef<K>>) -> Evict {
+        Evict::new(&self.cast(), self.target_of(pod.into().key()).subresource("eviction"))
+    }
+
+    /// Puts a pod on a node.
+    pub fn bind(&self, pod: impl Into<ObjectRef<K>>, node: &str) -> Submit {
+        let target = self.target_of(pod.into().key()).subresource("binding");
+        let to = json!({ "apiVersion": "v1", "kind": "Node", "name": node });
+        let body = json!({ "apiVersion": "v1", "kind": "Binding", "metadata": { "name": target.name }, "target": to });
+        Submit::new(&self.cast(), target, body)
+    }
+
+    /// Issues a token for a service account.
+    pub fn create_token(&self, account: impl Into<ObjectRef<K>>, request: &TokenRequest) -> Create<TokenRequest> {
+        let target = self.target_of(account.into().key()).subresource("token");
+        Create::new(&self.cast(), target, request)
     }
 
     fn target(&self) -> Target {
@@ -132,8 +192,8 @@ impl<K: Object> Resources<K> {
         self.target().within(key.namespace.as_deref().unwrap_or_default()).named(&*key.name)
     }
 
-    /// The same resource, its objects read as what their `scale` subresource shows.
-    fn as_scale(&self) -> Resources<Scale> {
+    /// The same resource, its objects read as what a subresource shows.
+    fn cast<L: Object>(&self) -> Resources<L> {
         Resources { client: self.client.clone(), resource: self.resource.clone(), codec: Codec::plain(Content::Object) }
     }
 }

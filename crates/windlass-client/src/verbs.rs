@@ -5,6 +5,7 @@
 
 mod delete;
 mod read;
+mod submit;
 mod watch;
 mod write;
 
@@ -17,6 +18,7 @@ use windlass_api::{Object, Scope};
 
 pub use delete::{Delete, DeleteCollection, Deletion};
 pub use read::{Get, GetOpt, List};
+pub use submit::{Evict, Submit};
 pub use watch::{Watch, WatchStream};
 pub use write::{Apply, Create, PatchOne, Update};
 

@@ -36,7 +36,7 @@
 //!
 //! | feature | default | what it adds |
 //! |---|---|---|
-//! | `v1_36` | yes | the built-in kinds of Kubernetes 1.36 |
+//! | `v1_36` | yes | the built-in kinds of Kubernetes 1.36, and `Clientset` over them |
 //! | `server` | no | `windlass::server`, the embedded API server |
 
 pub mod prelude;
@@ -53,11 +53,13 @@ pub use windlass_server as server;
 pub use k8s_openapi::api as k8s;
 
 pub use windlass_api::{
-    ApiResource, Clock, DynamicObject, Entropy, Object, ObjectExt, ObjectKey, ObjectRef, PartialObject, Patch,
+    ApiResource, Clock, DynamicObject, Entropy, Nested, Object, ObjectExt, ObjectKey, ObjectRef, PartialObject, Patch,
     Resource, Scope, Status,
 };
 
 pub use windlass_client::Client;
+#[cfg(feature = "v1_36")]
+pub use windlass_client::Clientset;
 
 pub use windlass_cache::{Cached, Lister, Notification, SharedInformer};
 

@@ -1,0 +1,327 @@
+//! Fields of objects whose shape is known only at run time, by their path.
+
+use std::{collections::BTreeMap, fmt};
+
+use serde_json::{Map, Value};
+use thiserror::Error;
+
+#[cfg(feature = "k8s-openapi")]
+use crate::DynamicObject;
+
+/// Access to fields by path.
+///
+/// A field that is not there, or null, is `None`; one that is there with another type than was asked for is an error that
+/// names its path and what was found.
+///
+/// ```
+/// use windlass_api::Nested;
+/// use serde_json::json;
+///
+/// let mut object = json!({"spec": {"replicas": 3, "image": "nginx"}}).as_object().unwrap().clone();
+/// assert_eq!(object.nested_i64(&["spec", "replicas"])?, Some(3));
+/// assert_eq!(object.nested_str(&["spec", "none", "deeper"])?, None);
+/// object.set_nested(&["spec", "template", "name"], "a")?;
+/// let error = object.nested_i64(&["spec", "image"]).unwrap_err();
+/// assert_eq!(error.to_string(), "spec.image is a string, expected an integer");
+/// # Ok::<_, windlass_api::NestedError>(())
+/// ```
+pub trait Nested {
+    /// The fields of the whole.
+    fn fields(&self) -> &Map<String, Value>;
+
+    /// The fields of the whole, to be changed.
+    fn fields_mut(&mut self) -> &mut Map<String, Value>;
+
+    /// Why a path cannot be walked in [`Self::fields`], if so.
+    fn refuses(&self, _path: &[&str]) -> Option<NestedError> {
+        None
+    }
+
+    /// Any field.
+    fn nested(&self, path: &[&str]) -> Result<Option<&Value>, NestedError> {
+        if let Some(error) = self.refuses(path) {
+            return Err(error);
+        }
+        let Some((first, rest)) = path.split_first() else { return Ok(None) };
+        let mut current = self.fields().get(*first);
+        for (at, field) in rest.iter().enumerate() {
+            current = match current {
+                None | Some(Value::Null) => return Ok(None),
+                Some(Value::Object(fields)) => fields.get(*field),
+                Some(other) => return Err(NestedError::mismatch(&path[..=at], other, Found::Object)),
+            };
+        }
+        Ok(current.filter(|value| !value.is_null()))
+    }
+
+    /// A text.
+    fn nested_str(&self, path: &[&str]) -> Result<Option<&str>, NestedError> {
+        expect(path, self.nested(path)?, Found::String, Value::as_str)
+    }
+
+    /// A whole number.
+    fn nested_i64(&self, path: &[&str]) -> Result<Option<i64>, NestedError> {
+        expect(path, self.nested(path)?, Found::Integer, Value::as_i64)
+    }
+
+    /// A number.
+    fn nested_f64(&self, path: &[&str]) -> Result<Option<f64>, NestedError> {
+        expect(path, self.nested(path)?, Found::Number, Value::as_f64)
+    }
+
+    /// A truth value.
+    fn nested_bool(&self, path: &[&str]) -> Result<Option<bool>, NestedError> {
+        expect(path, self.nested(path)?, Found::Bool, Value::as_bool)
+    }
+
+    /// A list.
+    fn nested_slice(&self, path: &[&str]) -> Result<Option<&[Value]>, NestedError> {
+        expect(path, self.nested(path)?, Found::Array, |value| value.as_array().map(Vec::as_slice))
+    }
+
+    /// An object.
+    fn nested_map(&self, path: &[&str]) -> Result<Option<&Map<String, Value>>, NestedError> {
+        expect(path, self.nested(path)?, Found::Object, Value::as_object)
+    }
+
+    /// A list of texts.
+    fn nested_str_slice(&self, path: &[&str]) -> Result<Option<Vec<&str>>, NestedError> {
+        let Some(items) = self.nested_slice(path)? else { return Ok(None) };
+        let text = |item| expect(path, Some(item), Found::String, Value::as_str).map(Option::unwrap_or_default);
+        items.iter().map(text).collect::<Result<_, _>>().map(Some)
+    }
+
+    /// A map of texts, such as labels.
+    fn nested_str_map(&self, path: &[&str]) -> Result<Option<BTreeMap<&str, &str>>, NestedError> {
+        let Some(entries) = self.nested_map(path)? else { return Ok(None) };
+        let text = |value, key| {
+            let path = [path, &[key]].concat();
+            expect(&path, Some(value), Found::String, Value::as_str).map(Option::unwrap_or_default)
+        };
+        entries.iter().map(|(key, value)| Ok((key.as_str(), text(value, key)?))).collect::<Result<_, _>>().map(Some)
+    }
+
+    /// Writes a field, and the objects that lead to it. What stands in the way and is no object is an error, and stays.
+    fn set_nested(&mut self, path: &[&str], value: impl Into<Value>) -> Result<(), NestedError>
+    where
+        Self: Sized,
+    {
+        if let Some(error) = self.refuses(path) {
+            return Err(error);
+        }
+        let Some((last, parents)) = path.split_last() else { return Err(NestedError::Empty) };
+        let mut fields = self.fields_mut();
+        for (at, parent) in parents.iter().enumerate() {
+            let next = fields.entry(*parent).or_insert(Value::Null);
+            if next.is_null() {
+                *next = Value::Object(Map::new());
+            }
+            fields = match next {
+                Value::Object(fields) => fields,
+                other => return Err(NestedError::mismatch(&path[..=at], other, Found::Object)),
+            };
+        }
+        fields.insert((*last).to_owned(), value.into());
+        Ok(())
+    }
+
+    /// Takes a field away; what there was of it. The objects that lead to it stay.
+    fn remove_nested(&mut self, path: &[&str]) -> Option<Value> {
+        let (last, parents) = path.split_last()?;
+        let mut fields = self.fields_mut();
+        for parent in parents {
+            fields = fields.get_mut(*parent)?.as_object_mut()?;
+        }
+        fields.shift_remove(*last)
+    }
+}
+
+/// Why a field cannot be had.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum NestedError {
+    /// It, or what leads to it, is of another type.
+    #[error("{path} is {}, expected {}", found.with_article(), expected.with_article())]
+    Type {
+        /// Where, with dots.
+        path: String,
+        /// What is there.
+        found: Found,
+        /// What was asked for.
+        expected: Found,
+    },
+    /// A [`DynamicObject`](crate::DynamicObject) keeps this field in a typed form.
+    #[error("{path} is typed: use the field `{field}` of the object")]
+    Typed {
+        /// Where, with dots.
+        path: String,
+        /// Where it is kept.
+        field: &'static str,
+    },
+    /// The path has no steps.
+    #[error("the path of the field is empty")]
+    Empty,
+}
+
+/// The types of JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each type is its own name")]
+pub enum Found {
+    Null,
+    Bool,
+    Integer,
+    /// Any number, where one is asked for; a fraction, where one is found.
+    Number,
+    String,
+    Array,
+    Object,
+}
+
+impl NestedError {
+    fn mismatch(path: &[&str], found: &Value, expected: Found) -> Self {
+        Self::Type { path: path.join("."), found: Found::of(found), expected }
+    }
+}
+
+impl Found {
+    /// The type of a value.
+    #[must_use]
+    pub fn of(value: &Value) -> Self {
+        match value {
+            Value::Null => Self::Null,
+            Value::Bool(_) => Self::Bool,
+            Value::Number(number) if number.is_f64() => Self::Number,
+            Value::Number(_) => Self::Integer,
+            Value::String(_) => Self::String,
+            Value::Array(_) => Self::Array,
+            Value::Object(_) => Self::Object,
+        }
+    }
+
+    const fn with_article(self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Bool => "a boolean",
+            Self::Integer => "an integer",
+            Self::Number => "a number",
+            Self::String => "a string",
+            Self::Array => "an array",
+            Self::Object => "an object",
+        }
+    }
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.with_article();
+        f.write_str(name.split_once(' ').map_or(name, |(_, name)| name))
+    }
+}
+
+impl Nested for Map<String, Value> {
+    fn fields(&self) -> &Map<String, Value> {
+        self
+    }
+
+    fn fields_mut(&mut self) -> &mut Map<String, Value> {
+        self
+    }
+}
+
+#[cfg(feature = "k8s-openapi")]
+impl Nested for DynamicObject {
+    fn fields(&self) -> &Map<String, Value> {
+        &self.data
+    }
+
+    fn fields_mut(&mut self) -> &mut Map<String, Value> {
+        &mut self.data
+    }
+
+    fn refuses(&self, path: &[&str]) -> Option<NestedError> {
+        let field = match *path.first()? {
+            "metadata" => "metadata",
+            "apiVersion" | "kind" => "types",
+            _ => return None,
+        };
+        Some(NestedError::Typed { path: path.join("."), field })
+    }
+}
+
+fn expect<'v, T>(
+    path: &[&str],
+    value: Option<&'v Value>,
+    expected: Found,
+    read: impl Fn(&'v Value) -> Option<T>,
+) -> Result<Option<T>, NestedError> {
+    match value {
+        None => Ok(None),
+        Some(value) => read(value).map(Some).ok_or_else(|| NestedError::mismatch(path, value, expected)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn pod() -> Map<String, Value> {
+        let pod = json!({"spec": {"n": 3, "f": 1.5, "name": "a", "on": true, "list": ["x", 1], "gone": null, "l": {"a": "b"}}});
+        pod.as_object().unwrap().clone()
+    }
+
+    #[test]
+    fn fields_are_read_as_what_they_are() {
+        let pod = pod();
+        assert_eq!(pod.nested_i64(&["spec", "n"]), Ok(Some(3)));
+        assert_eq!(pod.nested_f64(&["spec", "f"]), Ok(Some(1.5)));
+        assert_eq!(pod.nested_f64(&["spec", "n"]), Ok(Some(3.0)));
+        assert_eq!(pod.nested_bool(&["spec", "on"]), Ok(Some(true)));
+        assert_eq!(pod.nested_slice(&["spec", "list"]).unwrap().unwrap().len(), 2);
+        assert_eq!(pod.nested_str_map(&["spec", "l"]), Ok(Some(BTreeMap::from([("a", "b")]))));
+        assert_eq!(pod.nested_str(&["spec", "gone"]), Ok(None));
+        assert_eq!(pod.nested(&[]), Ok(None));
+    }
+
+    #[test]
+    fn another_type_is_named_with_its_path() {
+        let pod = pod();
+        let message = |error: NestedError| error.to_string();
+        assert_eq!(
+            message(pod.nested_str(&["spec", "name", "more"]).unwrap_err()),
+            "spec.name is a string, expected an object"
+        );
+        assert_eq!(message(pod.nested_i64(&["spec", "f"]).unwrap_err()), "spec.f is a number, expected an integer");
+        assert_eq!(
+            message(pod.nested_str_slice(&["spec", "list"]).unwrap_err()),
+            "spec.list is an integer, expected a string"
+        );
+        assert_eq!(
+            message(pod.nested_str_map(&["spec"]).unwrap_err()),
+            "spec.n is an integer, expected a string",
+            "the first that does not fit"
+        );
+    }
+
+    #[test]
+    fn writing_makes_the_objects_on_the_way_and_breaks_nothing() {
+        let mut pod = pod();
+        pod.set_nested(&["spec", "gone", "deep"], 1).unwrap();
+        assert_eq!(pod.nested_i64(&["spec", "gone", "deep"]), Ok(Some(1)));
+        let before = pod.clone();
+        assert!(pod.set_nested(&["spec", "name", "x"], 1).is_err());
+        assert_eq!(pod, before);
+        assert_eq!(pod.remove_nested(&["spec", "gone", "deep"]), Some(json!(1)));
+        assert_eq!(pod.remove_nested(&["spec", "none", "deep"]), None);
+        assert_eq!(pod.set_nested(&[], 1), Err(NestedError::Empty));
+    }
+
+    #[cfg(feature = "k8s-openapi")]
+    #[test]
+    fn what_a_dynamic_object_keeps_typed_says_where() {
+        let object = DynamicObject::default();
+        let error = object.nested_str(&["metadata", "name"]).unwrap_err().to_string();
+        assert_eq!(error, "metadata.name is typed: use the field `metadata` of the object");
+    }
+}

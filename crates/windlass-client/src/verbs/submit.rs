@@ -1,0 +1,126 @@
+//! Requests that are posted to an object and answered by a status: eviction, binding.
+
+use std::{
+    fmt,
+    future::{Future, IntoFuture},
+};
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+use windlass_api::{DeleteOptions, DryRun, PartialObject, Preconditions, Propagation, Status, WriteOptions};
+
+use super::{Call, Unnamed};
+use crate::{Error, Result, error::Verb, request::Target, resources::Resources, response};
+
+/// Posts a request to an object. The server answers that it has been carried out, or the call fails.
+#[must_use = "nothing is sent before `.await`"]
+pub struct Submit {
+    call: Call<PartialObject>,
+    body: Value,
+    options: WriteOptions,
+}
+
+/// Evicts a pod.
+///
+/// Where the pod's disruption budget allows none, the server answers 429, which is to be tried again later.
+#[must_use = "nothing is sent before `.await`"]
+pub struct Evict {
+    submit: Submit,
+    options: DeleteOptions,
+}
+
+impl Submit {
+    pub(crate) fn new(resources: &Resources<PartialObject>, target: Target, body: Value) -> Self {
+        Self { call: Call::new(resources, target), body, options: WriteOptions::default() }
+    }
+
+    /// Everything but the deed.
+    pub fn dry_run(mut self) -> Self {
+        self.options.dry_run = DryRun::All;
+        self
+    }
+
+    async fn send(self) -> Result<Status> {
+        let (body, options) = (Bytes::from(self.body.to_string()), self.options);
+        let sent =
+            self.call.send(Verb::Create, Unnamed::Default, |call| Ok(call.target.create(body, &options)?)).await?;
+        response::decode(sent.response).await.map_err(|error| Error::new(sent.operation, error))
+    }
+
+    /// In this namespace, whatever was named before.
+    pub fn within(mut self, namespace: impl Into<String>) -> Self {
+        self.call.within(namespace);
+        self
+    }
+}
+
+impl Evict {
+    pub(crate) fn new(resources: &Resources<PartialObject>, target: Target) -> Self {
+        // What is posted names what it is posted to.
+        let body = json!({ "apiVersion": "policy/v1", "kind": "Eviction", "metadata": { "name": target.name } });
+        Self { submit: Submit::new(resources, target, body), options: DeleteOptions::default() }
+    }
+
+    /// In this namespace, whatever was named before.
+    pub fn within(mut self, namespace: impl Into<String>) -> Self {
+        self.submit = self.submit.within(namespace);
+        self
+    }
+
+    /// How long the pod may take to end; whole seconds.
+    pub fn grace_period(mut self, grace_period: std::time::Duration) -> Self {
+        self.options.grace_period = Some(grace_period);
+        self
+    }
+
+    /// What becomes of the objects that the pod owns.
+    pub fn propagation(mut self, propagation: Propagation) -> Self {
+        self.options.propagation = Some(propagation);
+        self
+    }
+
+    /// Only if this holds of the pod.
+    pub fn preconditions(mut self, preconditions: Preconditions) -> Self {
+        self.options.preconditions = Some(preconditions);
+        self
+    }
+
+    /// Everything but the eviction.
+    pub fn dry_run(mut self) -> Self {
+        self.submit = self.submit.dry_run();
+        self.options.dry_run = DryRun::All;
+        self
+    }
+
+    fn send(mut self) -> impl Future<Output = Result<Status>> + Send {
+        // A server counts what it is not told as said: options stand there only if there are any.
+        if self.options != DeleteOptions::default() {
+            let options = serde_json::from_slice::<Value>(&self.options.body());
+            self.submit.body["deleteOptions"] = options.unwrap_or_default();
+        }
+        self.submit.send()
+    }
+}
+
+/// Makes the builders sendable by `.await`.
+macro_rules! answered_by_status {
+    ($($builder:ident)*) => {$(
+        impl IntoFuture for $builder {
+            type Output = Result<Status>;
+            type IntoFuture = BoxFuture<'static, Self::Output>;
+
+            fn into_future(self) -> Self::IntoFuture {
+                Box::pin(self.send())
+            }
+        }
+
+        impl fmt::Debug for $builder {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($builder)).finish_non_exhaustive()
+            }
+        }
+    )*};
+}
+
+answered_by_status!(Submit Evict);

@@ -1,0 +1,289 @@
+//! `cargo xtask clientset`: the accessors of windlass-client's `Clientset`, from the recorded discovery.
+//!
+//! What is written is Rust as rustfmt leaves it: one struct per group and version, one method per resource, and one line
+//! with what each resource can do. The bodies of the verbs are not generated.
+
+use std::{
+    fs,
+    io::Write as _,
+    process::{Command, Stdio},
+};
+
+use crate::{
+    Result,
+    derived::{self, Mode},
+    upstream,
+};
+
+const DISCOVERY: &str = "crates/windlass-server/data/discovery.tsv";
+const GROUPS: &str = "crates/windlass-client/src/clientset/groups.rs";
+
+/// Verbs, and the traits of `windlass_client::can` that stand for them.
+const VERBS: [(&str, &str); 8] = [
+    ("get", "Get"),
+    ("list", "List"),
+    ("watch", "Watch"),
+    ("create", "Create"),
+    ("update", "Update"),
+    ("patch", "Patch"),
+    ("delete", "Delete"),
+    ("deletecollection", "DeleteCollection"),
+];
+
+/// Subresources, and the traits that stand for them; none for those that are streams, whose clients are not accessors.
+const SUBRESOURCES: [(&str, Option<&str>); 14] = [
+    ("approval", Some("Approval")),
+    ("attach", None),
+    ("binding", Some("Bind")),
+    ("ephemeralcontainers", Some("EphemeralContainers")),
+    ("eviction", Some("Evict")),
+    ("exec", None),
+    ("finalize", Some("Finalize")),
+    ("log", None),
+    ("portforward", None),
+    ("proxy", None),
+    ("resize", Some("Resize")),
+    ("scale", Some("Scale")),
+    ("status", Some("Status")),
+    ("token", Some("Token")),
+];
+
+/// Groups whose types k8s-openapi keeps beside those of `api`, with the path of their module.
+const ELSEWHERE: [(&str, &str); 2] = [
+    ("apiextensions.k8s.io", "apiextensions_apiserver::pkg::apis::apiextensions"),
+    ("apiregistration.k8s.io", "kube_aggregator::pkg::apis::apiregistration"),
+];
+
+/// One version of one group.
+#[derive(Debug, PartialEq)]
+struct Group<'t> {
+    name: &'t str,
+    version: &'t str,
+    resources: Vec<Resource<'t>>,
+}
+
+#[derive(Debug, PartialEq)]
+struct Resource<'t> {
+    plural: &'t str,
+    kind: &'t str,
+    is_namespaced: bool,
+    abilities: Vec<&'static str>,
+}
+
+/// Writes the accessors, or with [`Mode::Check`] fails when they would change.
+pub(crate) fn run(mode: Mode) -> Result {
+    let table = fs::read_to_string(upstream::root().join(DISCOVERY))?;
+    let source = formatted(&render(&parse(&table)?))?;
+    derived::settle(&upstream::root().join(GROUPS), source.as_bytes(), mode)
+}
+
+// === reading the table ===
+
+fn parse(table: &str) -> Result<Vec<Group<'_>>> {
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    for line in table.lines().filter(|line| !line.starts_with('#')) {
+        if let Some(name) = line.strip_prefix('@') {
+            let (name, version) = name.split_once('/').ok_or_else(|| format!("no version in {line:?}"))?;
+            groups.push(Group { name, version, resources: Vec::new() });
+            continue;
+        }
+        let group = groups.last_mut().ok_or("a resource before any group")?;
+        let cells: Vec<&str> = line.split('\t').collect();
+        match cells[..] {
+            ["", subresource, ..] => {
+                let resource = group.resources.last_mut().ok_or("a subresource before any resource")?;
+                let known = SUBRESOURCES.iter().find(|(name, _)| *name == subresource);
+                let (_, ability) =
+                    known.ok_or_else(|| format!("{}/{subresource}: an unknown subresource", resource.plural))?;
+                resource.abilities.extend(ability);
+            }
+            [plural, kind, _, scope, verbs, ..] => {
+                let abilities = abilities(kind, verbs)?;
+                group.resources.push(Resource { plural, kind, is_namespaced: scope == "N", abilities });
+            }
+            _ => return Err(format!("{line:?}: too few cells").into()),
+        }
+    }
+    Ok(groups)
+}
+
+fn abilities(kind: &str, verbs: &str) -> Result<Vec<&'static str>> {
+    // What is answered to a binding is a status, not a binding.
+    if kind == "Binding" {
+        return Ok(vec!["Submit"]);
+    }
+    let verbs: Vec<&str> = verbs.split(',').collect();
+    if let Some(unknown) = verbs.iter().find(|verb| !VERBS.iter().any(|(known, _)| known == *verb)) {
+        return Err(format!("{kind}: the unknown verb {unknown:?}").into());
+    }
+    if verbs.len() == VERBS.len() {
+        return Ok(vec!["All"]);
+    }
+    Ok(VERBS.iter().filter(|(verb, _)| verbs.contains(verb)).map(|(_, ability)| *ability).collect())
+}
+
+// === writing the source ===
+
+fn render(groups: &[Group<'_>]) -> String {
+    let mut out = "//! Written by `cargo xtask clientset` from what a real kube-apiserver serves; do not edit.\n\n\
+                   use windlass_api::k8s_openapi::{\n"
+        .to_owned();
+    for group in groups {
+        out += &format!("    {} as {},\n", group.module(), group.method());
+    }
+    out += "};\n\nuse super::Clientset;\nuse crate::{Client, accessor::{Accessor, served}};\n\nimpl Clientset {\n";
+    for (index, group) in groups.iter().enumerate() {
+        let gap = if index == 0 { "" } else { "\n" };
+        out += &format!(
+            "{gap}    /// The resources of `{}`.\n    #[must_use]\n    pub fn {}(&self) -> {} {{\n        {}(self.client.clone())\n    }}\n",
+            group.api_version(),
+            group.method(),
+            group.type_name(),
+            group.type_name(),
+        );
+    }
+    out += "}\n";
+    for group in groups {
+        out += &group.render();
+    }
+    out
+}
+
+impl Group<'_> {
+    fn render(&self) -> String {
+        let mut out = format!(
+            "\n/// The resources of `{}`.\n#[derive(Clone, Debug)]\npub struct {}(Client);\n\nimpl {} {{\n",
+            self.api_version(),
+            self.type_name(),
+            self.type_name(),
+        );
+        for (index, Resource { plural, kind, is_namespaced, .. }) in self.resources.iter().enumerate() {
+            let gap = if index == 0 { "" } else { "\n" };
+            let (parameter, argument) =
+                if *is_namespaced { (", namespace: impl Into<String>", "namespace") } else { ("", "\"\"") };
+            out += &format!(
+                "{gap}    /// `{plural}`\n    pub fn {}(&self{parameter}) -> Accessor<{}::{kind}> {{\n        Accessor::typed(&self.0, {argument})\n    }}\n",
+                plural_method(kind, plural),
+                self.method(),
+            );
+        }
+        out += "}\n\nserved! {\n";
+        for Resource { kind, abilities, .. } in &self.resources {
+            out += &format!("    {}::{kind}: {};\n", self.method(), abilities.join(" "));
+        }
+        out + "}\n"
+    }
+
+    fn api_version(&self) -> String {
+        if self.name.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.name, self.version) }
+    }
+
+    /// The first part of the name, which is what the group is called for short.
+    fn short(&self) -> &str {
+        if self.name.is_empty() { "core" } else { self.name.split('.').next().unwrap_or_default() }
+    }
+
+    fn method(&self) -> String {
+        format!("{}_{}", self.short(), self.version)
+    }
+
+    fn type_name(&self) -> String {
+        capitalized(self.short()) + &capitalized(self.version)
+    }
+
+    fn module(&self) -> String {
+        let elsewhere = ELSEWHERE.iter().find(|(group, _)| *group == self.name);
+        let path = elsewhere.map_or_else(|| format!("api::{}", self.short()), |(_, path)| (*path).to_owned());
+        format!("{path}::{}", self.version)
+    }
+}
+
+/// `HorizontalPodAutoscaler`, `horizontalpodautoscalers` → `horizontal_pod_autoscalers`
+fn plural_method(kind: &str, plural: &str) -> String {
+    let words = words(kind);
+    let (_, first) = words.split_last().unwrap_or((&words[0], &[]));
+    let prefix: String = first.concat();
+    let last = plural.strip_prefix(&prefix).unwrap_or(plural);
+    first.iter().map(String::as_str).chain([last]).collect::<Vec<_>>().join("_")
+}
+
+/// The words of a name in camel case, in lower case. Several capitals in a row are one word, but for the last of them
+/// where a lower-case letter follows: `CSINode` is `csi`, `node`.
+fn words(name: &str) -> Vec<String> {
+    let letters: Vec<char> = name.chars().collect();
+    let mut words: Vec<String> = Vec::new();
+    for (at, letter) in letters.iter().enumerate() {
+        let is_upper = |at: usize| letters.get(at).is_some_and(char::is_ascii_uppercase);
+        let is_lower = |at: usize| letters.get(at).is_some_and(char::is_ascii_lowercase);
+        let begins = is_upper(at) && (at == 0 || is_lower(at - 1) || is_lower(at + 1));
+        match words.last_mut() {
+            Some(word) if !begins => word.push(letter.to_ascii_lowercase()),
+            _ => words.push(letter.to_ascii_lowercase().to_string()),
+        }
+    }
+    words
+}
+
+fn capitalized(word: &str) -> String {
+    let mut letters = word.chars();
+    letters.next().map(|first| first.to_ascii_uppercase().to_string()).unwrap_or_default() + letters.as_str()
+}
+
+/// The source as rustfmt leaves it, by the rules of this workspace.
+fn formatted(source: &str) -> Result<String> {
+    let mut rustfmt = Command::new("rustfmt")
+        .args(["--edition=2024", "--config-path"])
+        .arg(upstream::root().join("rustfmt.toml"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("start rustfmt: {error}"))?;
+    rustfmt.stdin.take().ok_or("rustfmt has no input")?.write_all(source.as_bytes())?;
+    let output = rustfmt.wait_with_output()?;
+    if !output.status.success() {
+        return Err("rustfmt refuses the source that was generated".into());
+    }
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = "# comment\n@/v1\nbindings\tBinding\tbinding\tN\tcreate\n\
+                         componentstatuses\tComponentStatus\tcomponentstatus\tC\tget,list\tcs\n\
+                         pods\tPod\tpod\tN\tcreate,delete,deletecollection,get,list,patch,update,watch\tpo\n\
+                         \tlog\t\tPod\tget\n\tstatus\t\tPod\tget,patch,update\n";
+
+    #[test]
+    fn a_resource_can_what_its_verbs_and_subresources_say() {
+        let groups = parse(TABLE).unwrap();
+        let abilities: Vec<_> = groups[0].resources.iter().map(|resource| resource.abilities.join(" ")).collect();
+        assert_eq!(abilities, ["Submit", "Get List", "All Status"]);
+        let source = render(&groups);
+        assert!(source.contains("pub fn core_v1(&self) -> CoreV1"), "{source}");
+        assert!(source.contains("pub fn pods(&self, namespace: impl Into<String>) -> Accessor<core_v1::Pod>"));
+        assert!(source.contains("pub fn component_statuses(&self) -> Accessor<core_v1::ComponentStatus>"));
+    }
+
+    #[test]
+    fn what_is_not_known_is_an_error() {
+        let error = |table: &str| parse(table).unwrap_err().to_string();
+        assert_eq!(error("@/v1\na\tA\ta\tN\tget\n\todd\t\tA\tget"), "a/odd: an unknown subresource");
+        assert_eq!(error("@/v1\na\tA\ta\tN\tget,juggle"), "A: the unknown verb \"juggle\"");
+    }
+
+    #[test]
+    fn methods_are_the_words_of_the_kind_in_the_plural() {
+        for (kind, plural, method) in [
+            ("Pod", "pods", "pods"),
+            ("Endpoints", "endpoints", "endpoints"),
+            ("NetworkPolicy", "networkpolicies", "network_policies"),
+            ("CSIStorageCapacity", "csistoragecapacities", "csi_storage_capacities"),
+            ("IPAddress", "ipaddresses", "ip_addresses"),
+            ("ServiceCIDR", "servicecidrs", "service_cidrs"),
+        ] {
+            assert_eq!(plural_method(kind, plural), method);
+        }
+    }
+}
