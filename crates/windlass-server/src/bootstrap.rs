@@ -1,4 +1,8 @@
 //! The objects that are there from the start.
+//!
+//! They are made in two steps, as the real server makes them: what every request may need before the first request is
+//! answered; the roles, and what the server says of itself, when somebody first asks for something of those groups. So
+//! nobody can tell that they were not there, and nobody else waits for them.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -24,6 +28,9 @@ struct Endpoint {
     address: IpAddr,
     port: u16,
 }
+
+/// The groups whose objects are made when one of them is first asked for.
+const FURNISHED: [&str; 3] = ["apiregistration.k8s.io", "flowcontrol.apiserver.k8s.io", roles::GROUP];
 
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
@@ -81,8 +88,18 @@ async fn bootstrap(registry: &Registry, cidr: ServiceCidr, endpoint: Endpoint) -
         let class = json!({"metadata": {"name": name}, "value": value, "description": description});
         ensure(registry, "scheduling.k8s.io", "priorityclasses", None, class).await?;
     }
+    Ok(())
+}
+
+/// Whether a group has objects that [`furnish`] makes.
+pub(crate) fn is_furnished(group: &str) -> bool {
+    FURNISHED.contains(&group)
+}
+
+/// Creates what is missing of the groups of [`is_furnished`].
+pub(crate) async fn furnish(registry: &Registry) -> Result<(), Status> {
     for role in roles::recorded() {
-        ensure(registry, "rbac.authorization.k8s.io", role.plural, role.namespace, role.object).await?;
+        ensure(registry, roles::GROUP, role.plural, role.namespace, role.object).await?;
     }
     extensions::ensure_all(registry).await
 }

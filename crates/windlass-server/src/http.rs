@@ -18,6 +18,7 @@ use windlass_api::Status;
 
 use crate::{
     authn::{self, User},
+    bootstrap,
     codec::go_quote,
     discovery,
     encoded::Style,
@@ -240,6 +241,9 @@ async fn answer(server: &Arc<Inner>, exchange: Exchange, body: RequestBody) -> R
         return Err(Status::unknown_resource().into());
     }
     if let Some(resource) = &exchange.info.resource {
+        if bootstrap::is_furnished(&resource.group) {
+            server.furnish().await?;
+        }
         return resource::answer(server, registry, &exchange, resource, body).await;
     }
     let table = registry.resources();

@@ -70,6 +70,8 @@ pub(crate) struct Inner {
     service_cidr: ServiceCidr,
     /// Made with the first request that needs it.
     registry: OnceCell<Registry>,
+    /// Set once the objects of [`bootstrap::furnish`] are there.
+    furnished: OnceCell<()>,
     /// True once answers that go on are to end.
     stopping: watch::Sender<bool>,
     /// Where clients are told that the server is.
@@ -120,6 +122,7 @@ impl ServerBuilder {
             storage: self.storage.unwrap_or_else(|| Arc::new(MemoryStorage::default())),
             service_cidr: self.service_cidr,
             registry: OnceCell::new(),
+            furnished: OnceCell::new(),
             stopping,
             address: Mutex::new(SocketAddr::from(([127, 0, 0, 1], 443))),
         }))
@@ -148,7 +151,7 @@ impl Server {
 
     /// Makes the objects that every cluster has, if nobody has asked for anything yet.
     pub async fn start(&self) -> Result<(), Status> {
-        self.0.registry().await.map(drop)
+        self.0.furnish().await
     }
 
     /// Serves HTTPS, versions 1.1 and 2, until `shutdown` is ready: then watches end, requests that are under way get most
@@ -201,6 +204,12 @@ impl Inner {
             bootstrap::start(self.storage.clone(), clock, entropy, self.service_cidr, self.address())
         };
         self.registry.get_or_try_init(start).await
+    }
+
+    /// Makes the objects that only few ask for, if they are not there.
+    pub(crate) async fn furnish(&self) -> Result<(), Status> {
+        let registry = self.registry().await?;
+        self.furnished.get_or_try_init(|| bootstrap::furnish(registry)).await.copied()
     }
 
     pub(crate) fn authenticator(&self) -> &Authenticator {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-const GROUP: &str = "rbac.authorization.k8s.io";
+pub(super) const GROUP: &str = "rbac.authorization.k8s.io";
 
 /// An object of the file.
 pub(super) struct Recorded {

@@ -95,6 +95,24 @@ async fn frame(body: &mut Body) -> Option<String> {
 }
 
 #[tokio::test]
+async fn roles_and_what_the_server_says_of_itself_are_there_when_they_are_asked_for() {
+    for (path, count, name) in [
+        ("/apis/rbac.authorization.k8s.io/v1/clusterroles", 69, "cluster-admin"),
+        ("/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas", 11, "exempt"),
+        ("/apis/apiregistration.k8s.io/v1/apiservices", 21, "v1."),
+    ] {
+        let server = server();
+        let answer = get(&server.service(), path).await;
+        let items = answer.json()["items"].as_array().unwrap().clone();
+        assert_eq!(items.len(), count, "{path}");
+        assert!(items.iter().any(|item| item["metadata"]["name"] == name), "{path}");
+        let version = |answer: &Answer| answer.json()["metadata"]["resourceVersion"].clone();
+        let again = get(&server.service(), path).await;
+        assert_eq!(version(&answer), version(&again), "{path}: they are made once");
+    }
+}
+
+#[tokio::test]
 async fn objects_are_created_read_updated_patched_and_deleted() {
     let service = server().service();
     let created = post(&service, CONFIG_MAPS, config_map("a")).await;
