@@ -57,6 +57,35 @@ pub use windlass_api::{
     Resource, Scope, Status,
 };
 
+/// The identity of a custom kind: `#[derive(Resource)]`.
+///
+/// ```
+/// use windlass::{ObjectExt, Resource, Scope, api::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta};
+///
+/// #[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize, Resource)]
+/// #[resource(group = "example.com", version = "v1")]
+/// struct Website {
+///     metadata: ObjectMeta,
+///     spec: WebsiteSpec,
+/// }
+///
+/// #[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
+/// struct WebsiteSpec {
+///     image: String,
+/// }
+///
+/// let resource = Website::api_resource();
+/// assert_eq!((resource.path(Some("shop")), resource.scope), (
+///     "/apis/example.com/v1/namespaces/shop/websites".to_owned(), Scope::Namespaced));
+/// # async fn example(client: windlass::Client) -> Result<(), windlass::client::Error> {
+/// for website in client.list::<Website>().within("shop").await? {
+///     println!("{}: {}", website.name(), website.spec.image);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub use windlass_derive::Resource;
+
 pub use windlass_client::Client;
 #[cfg(feature = "v1_36")]
 pub use windlass_client::Clientset;

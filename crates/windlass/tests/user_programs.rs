@@ -2,36 +2,18 @@
 
 #![allow(dead_code, unused_variables, reason = "nothing here is run")]
 
-/// What a user has beside the controller: a custom resource (written by hand here), and functions of it.
+/// What a user has beside the controller: a custom resource, and functions of it.
 mod theirs {
     use serde::{Deserialize, Serialize};
-    use windlass::k8s::apps::v1::Deployment;
     pub(crate) use windlass::k8s::core::v1::ConfigMap;
+    use windlass::{
+        Resource, api::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta, k8s::apps::v1::Deployment,
+    };
 
-    #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+    #[derive(Clone, Debug, Default, Serialize, Deserialize, Resource)]
+    #[resource(group = "example.com", version = "v1")]
     pub(crate) struct Website {
-        metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
-    }
-
-    impl k8s_openapi::Resource for Website {
-        const API_VERSION: &'static str = "example.com/v1";
-        const GROUP: &'static str = "example.com";
-        const KIND: &'static str = "Website";
-        const VERSION: &'static str = "v1";
-        const URL_PATH_SEGMENT: &'static str = "websites";
-        type Scope = k8s_openapi::NamespaceResourceScope;
-    }
-
-    impl k8s_openapi::Metadata for Website {
-        type Ty = k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-
-        fn metadata(&self) -> &Self::Ty {
-            &self.metadata
-        }
-
-        fn metadata_mut(&mut self) -> &mut Self::Ty {
-            &mut self.metadata
-        }
+        metadata: ObjectMeta,
     }
 
     pub(crate) fn deployment_for(_: &Website) -> Deployment {

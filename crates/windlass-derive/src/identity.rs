@@ -1,0 +1,220 @@
+//! From attributes to the identity of a kind. Everything that can be wrong with the input is found here.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::{
+    Data, DeriveInput, Error, Fields, LitStr, Path, Result, Token, meta::ParseNestedMeta, parenthesized,
+    punctuated::Punctuated, spanned::Spanned,
+};
+
+/// What a kind is called, and where its objects live.
+#[derive(Debug)]
+pub(crate) struct Identity {
+    pub(crate) group: String,
+    pub(crate) version: String,
+    pub(crate) kind: String,
+    /// As in URLs: lower case.
+    pub(crate) plural: String,
+    pub(crate) scope: Scope,
+    pub(crate) short_names: Vec<String>,
+    /// The path of the crate.
+    pub(crate) k8s_openapi: TokenStream,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    Namespaced,
+    Cluster,
+}
+
+/// The attributes as they are met.
+#[derive(Default)]
+struct Given {
+    group: Option<String>,
+    version: Option<String>,
+    kind: Option<String>,
+    plural: Option<String>,
+    scope: Option<Scope>,
+    short_names: Vec<String>,
+    k8s_openapi: Option<Path>,
+}
+
+impl Identity {
+    pub(crate) fn read(input: &DeriveInput) -> Result<Self> {
+        check_shape(input)?;
+        let mut given = Given::default();
+        for attribute in input.attrs.iter().filter(|attribute| attribute.path().is_ident("resource")) {
+            attribute.parse_nested_meta(|meta| given.take(&meta))?;
+        }
+        let missing = |what: &str| {
+            let example = "#[resource(group = \"example.com\", version = \"v1\")]";
+            Error::new(input.ident.span(), format!("the {what} of the kind is not given: {example}"))
+        };
+        let kind = given.kind.unwrap_or_else(|| input.ident.to_string());
+        Ok(Self {
+            group: given.group.ok_or_else(|| missing("group"))?,
+            version: given.version.ok_or_else(|| missing("version"))?,
+            plural: given.plural.unwrap_or_else(|| plural_of(&kind)),
+            kind,
+            scope: given.scope.unwrap_or(Scope::Namespaced),
+            short_names: given.short_names,
+            k8s_openapi: given.k8s_openapi.map_or_else(|| quote!(::windlass::api::k8s_openapi), |path| quote!(#path)),
+        })
+    }
+}
+
+impl Given {
+    fn take(&mut self, meta: &ParseNestedMeta<'_>) -> Result<()> {
+        let name = meta.path.get_ident().map(ToString::to_string).unwrap_or_default();
+        match name.as_str() {
+            "group" => once(&mut self.group, meta, |text| {
+                // The core group has no name.
+                text.is_empty() || text.split('.').all(is_label)
+            }),
+            "version" => once(&mut self.version, meta, is_label),
+            "kind" => once(&mut self.kind, meta, |text| is_label(&text.to_ascii_lowercase())),
+            "plural" => once(&mut self.plural, meta, is_label),
+            "scope" => {
+                let text: LitStr = meta.value()?.parse()?;
+                self.scope = Some(match text.value().as_str() {
+                    "Namespaced" => Scope::Namespaced,
+                    "Cluster" => Scope::Cluster,
+                    _ => return Err(Error::new(text.span(), "the scope is \"Namespaced\" or \"Cluster\"")),
+                });
+                Ok(())
+            }
+            "short_names" => {
+                let list;
+                parenthesized!(list in meta.input);
+                for text in Punctuated::<LitStr, Token![,]>::parse_terminated(&list)? {
+                    self.short_names.push(checked(&text, is_label)?);
+                }
+                Ok(())
+            }
+            "k8s_openapi" => {
+                self.k8s_openapi = Some(meta.value()?.call(Path::parse_mod_style)?);
+                Ok(())
+            }
+            _ => Err(meta.error("expected group, version, kind, plural, scope, short_names or k8s_openapi")),
+        }
+    }
+}
+
+fn once(slot: &mut Option<String>, meta: &ParseNestedMeta<'_>, is_valid: impl Fn(&str) -> bool) -> Result<()> {
+    if slot.is_some() {
+        return Err(meta.error("given twice"));
+    }
+    *slot = Some(checked(&meta.value()?.parse()?, is_valid)?);
+    Ok(())
+}
+
+fn checked(text: &LitStr, is_valid: impl Fn(&str) -> bool) -> Result<String> {
+    let value = text.value();
+    if is_valid(&value) {
+        return Ok(value);
+    }
+    let rule = "names consist of lower-case letters, digits and '-', and begin and end with a letter or digit";
+    Err(Error::new(text.span(), format!("{value:?} is no name that the API takes: {rule}")))
+}
+
+/// A struct of its own, with metadata.
+fn check_shape(input: &DeriveInput) -> Result<()> {
+    if !input.generics.params.is_empty() {
+        return Err(Error::new(input.generics.span(), "a kind is one type: it has no parameters"));
+    }
+    let Data::Struct(data) = &input.data else {
+        return Err(Error::new(input.ident.span(), "the objects of a kind are structs"));
+    };
+    let has_metadata = match &data.fields {
+        Fields::Named(fields) => fields.named.iter().any(|field| field.ident.as_ref().is_some_and(|i| i == "metadata")),
+        Fields::Unnamed(_) | Fields::Unit => false,
+    };
+    if has_metadata {
+        return Ok(());
+    }
+    Err(Error::new(input.ident.span(), "objects have metadata: give the struct a field `metadata: ObjectMeta`"))
+}
+
+/// Lower-case letters, digits and dashes, no dash at the edges, at most 63: one part of a host name.
+fn is_label(text: &str) -> bool {
+    let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let edges = [text.bytes().next(), text.bytes().next_back()];
+    text.len() <= 63
+        && edges.into_iter().all(|edge| edge.is_some_and(is_word))
+        && text.bytes().all(|byte| is_word(byte) || byte == b'-')
+}
+
+/// The plural that Kubernetes guesses: `Policy` → `policies`, `Class` → `classes`.
+fn plural_of(kind: &str) -> String {
+    let singular = kind.to_lowercase();
+    match singular.as_bytes().last() {
+        _ if singular.ends_with("endpoints") => singular,
+        Some(b's') => singular + "es",
+        Some(b'y') => format!("{}ies", &singular[..singular.len() - 1]),
+        _ => singular + "s",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(attributes: &str) -> std::result::Result<Identity, String> {
+        let source = format!("#[resource({attributes})] struct Policy {{ metadata: ObjectMeta }}");
+        Identity::read(&syn::parse_str(&source).unwrap()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_is_not_given_follows_from_the_struct() {
+        let identity = read(r#"group = "x.io", version = "v1""#).unwrap();
+        assert_eq!((identity.kind.as_str(), identity.plural.as_str()), ("Policy", "policies"));
+        assert_eq!((identity.scope, identity.short_names.len()), (Scope::Namespaced, 0));
+    }
+
+    #[test]
+    fn what_is_given_is_taken() {
+        let given =
+            r#"group = "", version = "v1", kind = "Odd", plural = "odds", scope = "Cluster", short_names("o", "od")"#;
+        let identity = read(given).unwrap();
+        assert_eq!((identity.group.as_str(), identity.plural.as_str(), identity.scope), ("", "odds", Scope::Cluster));
+        assert_eq!(identity.short_names, ["o", "od"]);
+    }
+
+    #[test]
+    fn each_mistake_is_named() {
+        for (attributes, message) in [
+            (r#"version = "v1""#, "the group of the kind is not given"),
+            (r#"group = "x.io""#, "the version of the kind is not given"),
+            (r#"group = "X", version = "v1""#, "\"X\" is no name that the API takes"),
+            (r#"group = "x", group = "y""#, "given twice"),
+            (r#"scope = "Galaxy""#, "the scope is"),
+            (r#"colour = "red""#, "expected group, version"),
+            (r#"short_names("A")"#, "\"A\" is no name"),
+        ] {
+            let error = read(attributes).unwrap_err();
+            assert!(error.starts_with(message), "{attributes}: {error}");
+        }
+    }
+
+    #[test]
+    fn only_structs_with_metadata_are_kinds() {
+        for (source, message) in [
+            ("struct A { name: String }", "objects have metadata"),
+            ("struct A(ObjectMeta);", "objects have metadata"),
+            ("enum A { B }", "the objects of a kind are structs"),
+            ("struct A<T> { metadata: T }", "a kind is one type"),
+        ] {
+            let error = Identity::read(&syn::parse_str(source).unwrap()).unwrap_err().to_string();
+            assert!(error.starts_with(message), "{source}: {error}");
+        }
+    }
+
+    #[test]
+    fn plurals_are_guessed_as_kubernetes_does() {
+        for (kind, plural) in
+            [("Pod", "pods"), ("Policy", "policies"), ("Class", "classes"), ("MyEndpoints", "myendpoints")]
+        {
+            assert_eq!(plural_of(kind), plural);
+        }
+    }
+}
