@@ -37,6 +37,7 @@ use self::{decode::Strictness, types::StructRef};
 
 pub(crate) use self::{
     json::{MAX_DEPTH, check as check_json},
+    protobuf::{ProtobufList, protobuf_frame, to_protobuf},
     quote::quote as go_quote,
     time::check_duration,
     types::{Field, Struct},

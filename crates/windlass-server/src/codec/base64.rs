@@ -6,6 +6,11 @@ pub(super) fn encode(bytes: &[u8]) -> String {
     BASE64_STANDARD.encode(bytes)
 }
 
+/// The bytes of a text that was written by [`encode`]; none of anything else.
+pub(super) fn decode(text: &str) -> Vec<u8> {
+    BASE64_STANDARD.decode(text).unwrap_or_default()
+}
+
 /// The text as Go would write back what it read from it; line breaks are skipped. The error is Go's.
 pub(super) fn normalise(text: &str) -> Result<String, String> {
     let corrupt = |at: usize| Err(format!("illegal base64 data at input byte {at}"));

@@ -1,24 +1,31 @@
-//! Protobuf request bodies: `k8s\0`, a `runtime.Unknown`, and in it the message of a type of the table.
+//! Protobuf, as Kubernetes has it: `k8s\0`, a `runtime.Unknown`, and in it the message of a type of the table.
 //!
-//! The reader is driven by the table's field numbers and yields what the JSON decoder yields, so that both go through
-//! the same encoding rules. Unknown fields are skipped, as protobuf wants it. Broken input is an error with the text of
-//! Go's generated code; nesting and the number of elements are bounded. A singular message that comes twice replaces
-//! the first one, where Go would merge them; no encoder writes that.
+//! Reader and writer are driven by the table's field numbers. What is read are the values that the JSON decoder gives, so
+//! that both go through the same encoding rules; what is written are the bytes that Go writes for the same object: fields in
+//! the order of their numbers, zero values written unless they are behind a pointer.
+//!
+//! Unknown fields are skipped, as protobuf wants it. Broken input is an error with the text of Go's generated code; nesting
+//! and the number of elements are bounded. A singular message that comes twice replaces the first one, where Go would
+//! merge them; no encoder writes that.
 
-use serde_json::{Map, Value};
+mod read;
+mod wire;
+mod write;
 
+use serde_json::Value;
+
+pub(super) use self::read::decode;
+use self::wire::{Reader, Writer};
 use super::{
-    MAX_ELEMENTS, base64, check_json, go_numbers,
-    json::MAX_DEPTH,
-    quantity, shape, sort_keys,
-    time::{self, Precision},
-    types::{self, Kind, MessageTarget, Special, Struct, Type},
+    Plan,
+    types::{Kind, MessageTarget, Struct, Type},
 };
 
 /// What every body begins with.
 const PREFIX: &[u8] = b"k8s\0";
 
-const UNEXPECTED_END: &str = "unexpected EOF";
+/// What every body that we write ends with: two fields of the outer message that are always empty.
+const SUFFIX: &[u8] = b"\x1a\0\"\0";
 
 /// The outer message.
 #[derive(Debug, Default)]
@@ -61,361 +68,96 @@ impl<'a> Envelope<'a> {
     }
 }
 
-/// Decodes a message into the values of the struct's fields; `None` is the Go zero value.
-pub(super) fn decode(data: &[u8], shape: &'static Struct) -> Result<Vec<Option<Value>>, String> {
-    Decoder { elements: 0 }.message(data, shape, 0)
-}
-
-struct Decoder {
-    elements: usize,
-}
-
-impl Decoder {
-    fn message(&mut self, data: &[u8], shape: &'static Struct, depth: usize) -> Result<Vec<Option<Value>>, String> {
-        let mut values = vec![None; shape.fields.len()];
-        self.fill(data, shape, &mut values, depth)?;
-        for (field, value) in shape.fields.iter().zip(&mut values) {
-            if let (Kind::Map { .. }, Some(Value::Object(entries))) = (&field.ty.kind, value) {
-                entries.sort_keys();
-            }
-        }
-        Ok(values)
-    }
-
-    fn fill(
-        &mut self,
-        data: &[u8],
-        shape: &'static Struct,
-        values: &mut [Option<Value>],
-        depth: usize,
-    ) -> Result<(), String> {
-        if depth > MAX_DEPTH {
-            return Err("exceeded max depth".into());
-        }
-        let mut reader = Reader { data, owner: shape.name };
-        while let Some((number, wire)) = reader.tag()? {
-            let Some(field) = shape.messages.iter().find(|field| field.number == number) else {
-                reader.skip(wire)?;
-                continue;
-            };
-            match field.target {
-                MessageTarget::Field(index) => {
-                    let field = &shape.fields[index];
-                    self.field(&mut reader, wire, field.name, &field.ty, &mut values[index], depth)?;
-                }
-                MessageTarget::Embedded { first, inner } => {
-                    let inner = inner.get();
-                    let data = reader.bytes(wire, inner.name)?;
-                    let count = inner.fields.len();
-                    self.fill(data, inner, &mut values[first..first + count], depth)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// One occurrence of a field.
-    fn field(
-        &mut self,
-        reader: &mut Reader<'_>,
-        wire: u8,
-        name: &str,
-        ty: &Type,
-        slot: &mut Option<Value>,
-        depth: usize,
-    ) -> Result<(), String> {
-        match &ty.kind {
-            Kind::Slice(element) if !ty.wrapped => {
-                let items = slot.get_or_insert_with(|| Value::Array(Vec::new()));
-                let Value::Array(items) = items else { return Ok(()) };
-                if wire == 2 && element.wire() == 0 {
-                    let mut packed = Reader { data: reader.bytes(wire, name)?, owner: reader.owner };
-                    while !packed.data.is_empty() {
-                        self.count()?;
-                        items.push(self.single(&mut packed, 0, name, element, depth + 1)?.unwrap_or_default());
-                    }
-                } else {
-                    self.count()?;
-                    let item = self.single(reader, wire, name, element, depth + 1)?;
-                    items.push(item.unwrap_or_else(|| shape::zero(element)));
-                }
-            }
-            Kind::Map { value, .. } => {
-                self.count()?;
-                let (key, entry) = self.entry(reader.bytes(wire, name)?, name, value, depth + 1)?;
-                let entries = slot.get_or_insert_with(|| Value::Object(Map::new()));
-                if let Value::Object(entries) = entries {
-                    entries.insert(key, entry);
-                }
-            }
-            Kind::Pointer(inner) if matches!(inner.kind, Kind::Slice(_) | Kind::Map { .. }) => {
-                self.field(reader, wire, name, inner, slot, depth)?;
-            }
-            Kind::Pointer(inner) => {
-                let value = self.single(reader, wire, name, inner, depth)?;
-                *slot = Some(value.unwrap_or_else(|| shape::zero(inner)));
-            }
-            _ => *slot = self.single(reader, wire, name, ty, depth)?,
-        }
-        Ok(())
-    }
-
-    fn entry(&mut self, data: &[u8], name: &str, ty: &Type, depth: usize) -> Result<(String, Value), String> {
-        let mut reader = Reader { data, owner: "MapEntry" };
-        let (mut key, mut value) = (String::new(), None);
-        while let Some((number, wire)) = reader.tag()? {
-            match number {
-                1 => key = text(reader.bytes(wire, name)?),
-                2 => value = self.single(&mut reader, wire, name, ty, depth)?,
-                _ => reader.skip(wire)?,
-            }
-        }
-        Ok((key, value.unwrap_or_else(|| shape::zero(ty))))
-    }
-
-    /// A single value; `None` is the zero value.
-    fn single(
-        &mut self,
-        reader: &mut Reader<'_>,
-        wire: u8,
-        name: &str,
-        ty: &Type,
-        depth: usize,
-    ) -> Result<Option<Value>, String> {
-        #[allow(clippy::cast_possible_truncation)] // Go's generated code keeps the low bits too
-        let int32 = |number: u64| number as i32;
-        Ok(match &ty.kind {
-            Kind::String => Some(Value::String(text(reader.bytes(wire, name)?))),
-            Kind::Bool => Some(Value::Bool(reader.number(wire, name)? != 0)),
-            Kind::Int32 => Some(Value::from(int32(reader.number(wire, name)?))),
-            Kind::Uint8 => Some(Value::from(reader.number(wire, name)? & 0xFF)),
-            Kind::Int64 => Some(Value::from(reader.number(wire, name)?.cast_signed())),
-            Kind::Float64 => {
-                let number = reader.float(wire, name)?;
-                Some(super::decode::go_float(number).map_or(Value::Null, Value::Number))
-            }
-            Kind::Bytes => Some(Value::String(base64::encode(reader.bytes(wire, name)?))),
-            Kind::Struct(inner) => {
-                let inner = inner.get();
-                let values = self.message(reader.bytes(wire, name)?, inner, depth + 1)?;
-                Some(shape::object(inner, values))
-            }
-            Kind::Special(special) => self.special(reader.bytes(wire, name)?, *special, depth)?,
-            Kind::Pointer(inner) => {
-                Some(self.single(reader, wire, name, inner, depth)?.unwrap_or_else(|| shape::zero(inner)))
-            }
-            // What is left is a list in a message of its own: `items` is field 1.
-            Kind::Slice(element) => {
-                let mut list = Reader { data: reader.bytes(wire, name)?, owner: reader.owner };
-                let mut items = Vec::new();
-                while let Some((number, wire)) = list.tag()? {
-                    if number == 1 {
-                        self.count()?;
-                        let item = self.single(&mut list, wire, name, element, depth + 1)?;
-                        items.push(item.unwrap_or_else(|| shape::zero(element)));
-                    } else {
-                        list.skip(wire)?;
-                    }
-                }
-                if items.is_empty() { None } else { Some(Value::Array(items)) }
-            }
-            Kind::Map { .. } => return Err(format!("proto: {}: {name} is a map within a map", reader.owner)),
-        })
-    }
-
-    fn special(&mut self, data: &[u8], special: Special, depth: usize) -> Result<Option<Value>, String> {
-        let mut reader = Reader { data, owner: "special" };
-        // The fields that any of these types has; what a type does not have is skipped.
-        let mut bytes: Option<&[u8]> = None;
-        let mut second: Vec<&[u8]> = Vec::new();
-        let mut third: Option<&[u8]> = None;
-        let mut numbers = [0u64; 2];
-        while let Some((number, wire)) = reader.tag()? {
-            match (number, wire) {
-                (1, 2) => bytes = Some(reader.bytes(wire, "Raw")?),
-                (2, 2) => {
-                    self.count()?;
-                    second.push(reader.bytes(wire, "Items")?);
-                }
-                (3, 2) => third = Some(reader.bytes(wire, "StrVal")?),
-                (1, 0) => numbers[0] = reader.number(wire, "Type")?,
-                (2, 0) => numbers[1] = reader.number(wire, "IntVal")?,
-                _ => reader.skip(wire)?,
-            }
-        }
-        #[allow(clippy::cast_possible_truncation)] // Go's generated code keeps the low bits too
-        let low = |number: u64| number as i32;
-        let mut schema = |data: &[u8]| {
-            let shape = types::json_schema().get();
-            self.message(data, shape, depth + 1).map(|values| shape::object(shape, values))
-        };
-        Ok(match special {
-            Special::Quantity => match bytes {
-                Some(bytes) => Some(Value::from(quantity::canonical(&text(bytes))?)),
-                None => None,
-            },
-            Special::IntOrString if numbers[0] == 1 => Some(Value::String(text(third.unwrap_or_default()))),
-            Special::IntOrString => Some(Value::from(low(numbers[1]))),
-            Special::Time | Special::MicroTime if data.is_empty() => None,
-            Special::Time => time::from_unix(numbers[0].cast_signed(), 0, Precision::Seconds)?.map(Value::String),
-            Special::MicroTime => {
-                time::from_unix(numbers[0].cast_signed(), low(numbers[1]), Precision::Micros)?.map(Value::String)
-            }
-            Special::Duration => Some(Value::String(time::format_duration(numbers[0].cast_signed()))),
-            Special::FieldsV1 | Special::RawExtension => match bytes {
-                Some(raw) if !raw.is_empty() => Some(untyped(raw, depth)?).filter(|value| !value.is_null()),
-                _ => None,
-            },
-            Special::Json => match bytes {
-                Some(raw) if !raw.is_empty() => {
-                    let mut value = untyped(raw, depth)?;
-                    go_numbers(&mut value);
-                    sort_keys(&mut value);
-                    Some(value).filter(|value| !value.is_null())
-                }
-                _ => None,
-            },
-            Special::SchemaOrBool => match second.last() {
-                Some(data) => Some(schema(data)?),
-                None => Some(Value::Bool(numbers[0] != 0)),
-            },
-            Special::SchemaOrArray if !second.is_empty() => {
-                Some(Value::Array(second.into_iter().map(schema).collect::<Result<_, _>>()?))
-            }
-            Special::SchemaOrStringArray if !second.is_empty() => {
-                Some(Value::Array(second.into_iter().map(|item| Value::String(text(item))).collect()))
-            }
-            Special::SchemaOrArray | Special::SchemaOrStringArray => bytes.map(schema).transpose()?,
-        })
-    }
-
-    fn count(&mut self) -> Result<(), String> {
-        self.elements += 1;
-        if self.elements > MAX_ELEMENTS { Err(format!("more than {MAX_ELEMENTS} elements")) } else { Ok(()) }
-    }
-}
-
-/// JSON that travels in a bytes field.
-fn untyped(raw: &[u8], depth: usize) -> Result<Value, String> {
-    check_json(raw)?;
-    let (value, _) = super::decode::decode_any(raw, super::Strictness::Lenient)?;
-    if depth + depth_of(&value) > MAX_DEPTH { Err("exceeded max depth".into()) } else { Ok(value) }
-}
-
-fn depth_of(value: &Value) -> usize {
-    match value {
-        Value::Array(items) => 1 + items.iter().map(depth_of).max().unwrap_or_default(),
-        Value::Object(entries) => 1 + entries.values().map(depth_of).max().unwrap_or_default(),
-        _ => 0,
-    }
-}
-
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-impl Type {
-    /// The wire type of one value.
-    fn wire(&self) -> u8 {
-        match &self.kind {
-            Kind::Bool | Kind::Int32 | Kind::Int64 | Kind::Uint8 => 0,
-            Kind::Float64 => 1,
-            _ => 2,
+// === writing ===
+
+/// A document in protobuf, if there is a message for its kind.
+pub(crate) fn to_protobuf(document: &Value) -> Option<Vec<u8>> {
+    let shape = plan_of(document)?.shape();
+    if shape.messages.is_empty() {
+        return None;
+    }
+    let mut writer = Writer::before(SUFFIX.len());
+    writer.document(shape, document, SUFFIX.len());
+    let mut bytes = writer.finish();
+    bytes.extend_from_slice(SUFFIX);
+    Some(bytes)
+}
+
+/// A watch event in a frame of its own: the length in four bytes, then the message. `object` is a whole document.
+pub(crate) fn protobuf_frame(kind: &str, object: &[u8]) -> Vec<u8> {
+    let mut writer = Writer::default();
+    writer.bytes(1, object);
+    writer.close(2, 0);
+    writer.bytes(1, kind.as_bytes());
+    let length = u32::try_from(writer.end()).unwrap_or(u32::MAX);
+    writer.raw(&length.to_be_bytes());
+    writer.finish()
+}
+
+/// A list in protobuf, item by item. The length of the whole stands at its beginning, so the items are written before it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ProtobufList {
+    list: &'static Struct,
+    item: &'static Struct,
+    /// Of the field with the items: the last one.
+    number: u32,
+}
+
+impl ProtobufList {
+    /// The list of that kind, if it has a Go type with items that have one.
+    pub(crate) fn new(plan: &Plan) -> Option<Self> {
+        let list = plan.shape();
+        let last = list.messages.last()?;
+        let MessageTarget::Field(index) = last.target else { return None };
+        match &list.fields[index] {
+            super::Field { name: "items", ty: Type { kind: Kind::Slice(element), .. }, .. } => {
+                Some(Self { list, item: element.as_struct()?, number: last.number })
+            }
+            _ => None,
         }
+    }
+
+    /// Appends an item.
+    pub(crate) fn push(&self, item: &Value, out: &mut Vec<u8>) {
+        let mut writer = Writer::default();
+        writer.message(self.item, item);
+        writer.close(self.number, 0);
+        out.append(&mut writer.finish());
+    }
+
+    /// What stands in front of items that take `length` bytes, and behind them. `list` is the document without them.
+    pub(crate) fn frame(&self, list: &Value, length: usize) -> (Vec<u8>, &'static [u8]) {
+        let mut writer = Writer::before(length + SUFFIX.len());
+        writer.document(self.list, list, SUFFIX.len());
+        (writer.finish(), SUFFIX)
     }
 }
 
-struct Reader<'a> {
-    /// What is left of the message.
-    data: &'a [u8],
-    /// The message's name, for errors.
-    owner: &'static str,
-}
-
-impl<'a> Reader<'a> {
-    fn tag(&mut self) -> Result<Option<(u32, u8)>, String> {
-        if self.data.is_empty() {
-            return Ok(None);
-        }
-        let tag = self.varint()?;
-        #[allow(clippy::cast_possible_truncation)] // as Go does: the number is what fits, and then it must be positive
-        let (number, wire) = ((tag >> 3) as i32, (tag & 7) as u8);
-        if wire == 4 {
-            return Err(format!("proto: {}: wiretype end group for non-group", self.owner));
-        }
-        match u32::try_from(number) {
-            Ok(number @ 1..) => Ok(Some((number, wire))),
-            _ => Err(format!("proto: {}: illegal tag {number} (wire type {tag})", self.owner)),
-        }
-    }
-
-    fn varint(&mut self) -> Result<u64, String> {
-        let mut number = 0;
-        for shift in (0..64).step_by(7) {
-            let byte = self.take(1)?[0];
-            number |= u64::from(byte & 0x7F) << shift;
-            if byte < 0x80 {
-                return Ok(number);
-            }
-        }
-        Err("proto: integer overflow".into())
-    }
-
-    fn take(&mut self, count: usize) -> Result<&'a [u8], String> {
-        let (head, rest) = self.data.split_at_checked(count).ok_or(UNEXPECTED_END)?;
-        self.data = rest;
-        Ok(head)
-    }
-
-    fn number(&mut self, wire: u8, name: &str) -> Result<u64, String> {
-        expect(wire, 0, name)?;
-        self.varint()
-    }
-
-    fn float(&mut self, wire: u8, name: &str) -> Result<f64, String> {
-        expect(wire, 1, name)?;
-        let bytes = self.take(8)?;
-        Ok(f64::from_le_bytes(bytes.try_into().map_err(|_| UNEXPECTED_END)?))
-    }
-
-    fn bytes(&mut self, wire: u8, name: &str) -> Result<&'a [u8], String> {
-        expect(wire, 2, name)?;
-        let length = self.varint()?;
-        if length > i64::MAX.cast_unsigned() {
-            return Err("proto: negative length found during unmarshaling".into());
-        }
-        self.take(usize::try_from(length).map_err(|_| UNEXPECTED_END)?)
-    }
-
-    /// Moves over a field. Groups, which nobody writes any more, count their depth instead of recursing.
-    fn skip(&mut self, wire: u8) -> Result<(), String> {
-        let mut wire = wire;
-        let mut groups = 0usize;
-        loop {
-            match wire {
-                0 => drop(self.varint()?),
-                1 => drop(self.take(8)?),
-                2 => drop(self.bytes(2, "")?),
-                3 => groups += 1,
-                4 if groups > 0 => groups -= 1,
-                4 => return Err("proto: unexpected end of group".into()),
-                5 => drop(self.take(4)?),
-                other => return Err(format!("proto: illegal wireType {other}")),
-            }
-            if groups == 0 {
-                return Ok(());
-            }
-            wire = (self.varint()? & 7) as u8;
-        }
+/// What describes a document: the plan of its kind. Kinds of `meta/v1` go by several names.
+fn plan_of(document: &Value) -> Option<&'static Plan> {
+    let kind = document["kind"].as_str()?;
+    match document["apiVersion"].as_str()?.rsplit_once('/') {
+        None if kind == "Status" => super::plan("meta.k8s.io", "v1", kind),
+        None => super::plan("", document["apiVersion"].as_str()?, kind),
+        Some(("meta.k8s.io", _)) => super::plan("meta.k8s.io", "v1", kind),
+        Some((group, version)) => super::plan(group, version, kind),
     }
 }
 
-fn expect(wire: u8, expected: u8, name: &str) -> Result<(), String> {
-    if wire == expected {
-        return Ok(());
+impl Writer {
+    /// A document in its envelope, up to `end`.
+    fn document(&mut self, shape: &'static Struct, document: &Value, end: usize) {
+        self.message(shape, document);
+        self.close(2, end);
+        let end = self.end();
+        for (number, name) in [(2, "kind"), (1, "apiVersion")] {
+            self.bytes(number, document[name].as_str().unwrap_or_default().as_bytes());
+        }
+        self.close(1, end);
+        self.raw(PREFIX);
     }
-    let name = if name == "metadata" { "objectMeta" } else { name };
-    let mut letters = name.chars();
-    let field: String = letters.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(letters).collect();
-    Err(format!("proto: wrong wireType = {wire} for field {field}"))
 }

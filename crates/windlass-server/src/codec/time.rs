@@ -3,11 +3,14 @@
 use std::fmt::Write;
 
 use jiff::{
-    ToSpan,
+    SignedDuration, ToSpan,
     civil::{Date, DateTime, Time},
 };
 
 use super::quote::quote;
+
+/// Where times are counted from.
+const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
 
 /// The precision that a time is written with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,8 +36,17 @@ pub(super) fn normalise_time(text: &str, precision: Precision) -> Result<Option<
 /// A time as seconds since 1970 and nanoseconds, as protobuf has it; `None` for Go's zero time.
 pub(super) fn from_unix(seconds: i64, nanos: i32, precision: Precision) -> Result<Option<String>, String> {
     let nanos = if precision == Precision::Seconds { 0 } else { nanos };
-    let at = jiff::Timestamp::new(seconds, nanos).map_err(|error| error.to_string())?;
-    Ok(format(jiff::tz::Offset::UTC.to_datetime(at), precision))
+    let since = SignedDuration::from_secs(seconds).checked_add(SignedDuration::from_nanos(nanos.into()));
+    let at = since.and_then(|since| EPOCH.checked_add(since).ok()).ok_or("a time out of range")?;
+    Ok(format(at, precision))
+}
+
+/// Seconds since 1970 and nanoseconds of a time as it was written; `None` for anything else.
+pub(super) fn to_unix(text: &str, precision: Precision) -> Option<(i64, u32)> {
+    let since = parse(text, precision).ok()?.duration_since(EPOCH);
+    let nanos = i128::rem_euclid(since.as_nanos(), 1_000_000_000);
+    let seconds = since.as_secs() - i64::from(since.subsec_nanos() < 0);
+    Some((seconds, u32::try_from(nanos).unwrap_or_default()))
 }
 
 fn format(at: DateTime, precision: Precision) -> Option<String> {
@@ -170,9 +182,7 @@ impl Parser<'_> {
             return Ok(());
         }
         let zone = self.rest.get(..6).ok_or(Refused::Bad)?;
-        let (Some((hours, minutes)), true) = (zone[1..].split_once(':'), zone.is_char_boundary(1)) else {
-            return Err(Refused::Bad);
-        };
+        let (hours, minutes) = zone.get(1..).and_then(|zone| zone.split_once(':')).ok_or(Refused::Bad)?;
         let read = |text: &str| {
             let digits = text.len() == 2 && text.bytes().all(|digit| digit.is_ascii_digit());
             if digits { text.parse::<i64>().ok() } else { None }
@@ -221,7 +231,7 @@ pub(crate) fn check_duration(text: &str) -> Result<(), String> {
 }
 
 /// Nanoseconds of a text like `1h15m30.918s`.
-fn parse_duration(text: &str) -> Result<i64, String> {
+pub(super) fn parse_duration(text: &str) -> Result<i64, String> {
     let invalid = || format!("time: invalid duration {}", quote(text));
     let negative = text.starts_with('-');
     let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);

@@ -67,6 +67,7 @@ pub(crate) struct Struct {
     pub(super) name: &'static str,
     /// In Go's order, which is the order of the encoding.
     pub(super) fields: Vec<Field>,
+    /// In the order of their numbers, which is that of protobuf.
     pub(super) messages: Vec<MessageField>,
 }
 
@@ -154,6 +155,19 @@ pub(super) fn all_kinds() -> impl Iterator<Item = (&'static str, &'static str, &
     table().kinds.keys().copied()
 }
 
+/// The structs that documents of some kind may hold: not those that others embed.
+#[cfg(test)]
+pub(super) fn all_structs() -> Vec<&'static Struct> {
+    let mut ids = std::collections::BTreeMap::new();
+    let mut ahead: Vec<StructRef> = table().kinds.values().copied().chain([json_schema()]).collect();
+    while let Some(next) = ahead.pop() {
+        if ids.insert(next.0.id, next).is_none() {
+            ahead.extend(next.get().fields.iter().filter_map(|field| field.ty.innermost()));
+        }
+    }
+    ids.into_values().map(StructRef::get).collect()
+}
+
 impl StructRef {
     pub(crate) fn get(self) -> &'static Struct {
         self.0.parsed.get_or_init(|| Struct::parse(self.0))
@@ -199,6 +213,7 @@ impl Struct {
                 patch_merge_key: next(),
             });
         }
+        messages.sort_unstable_by_key(|message: &MessageField| message.number);
         Self { name: StructRef(entry).name(), fields, messages }
     }
 
@@ -314,6 +329,16 @@ impl Type {
                 _ => Some(inner),
             },
             Kind::Slice(element) => Some(element),
+            _ => None,
+        }
+    }
+
+    /// The struct behind all pointers, slices and maps.
+    #[cfg(test)]
+    fn innermost(&self) -> Option<StructRef> {
+        match &self.kind {
+            Kind::Pointer(inner) | Kind::Slice(inner) | Kind::Map { value: inner, .. } => inner.innermost(),
+            Kind::Struct(inner) => Some(*inner),
             _ => None,
         }
     }

@@ -1,0 +1,208 @@
+//! The wire format: tags, varints and lengths, read from the front and written from the end.
+
+const UNEXPECTED_END: &str = "unexpected EOF";
+
+/// How a field's value stands behind its tag.
+pub(super) const VARINT: u8 = 0;
+pub(super) const FIXED64: u8 = 1;
+pub(super) const BYTES: u8 = 2;
+const START_GROUP: u8 = 3;
+const END_GROUP: u8 = 4;
+const FIXED32: u8 = 5;
+
+/// A message that is read from its front.
+pub(super) struct Reader<'a> {
+    /// What is left of the message.
+    pub(super) data: &'a [u8],
+    /// The message's name, for errors.
+    pub(super) owner: &'static str,
+}
+
+/// A message that is written from its end, as Go's generated code does: when a length is due, it is known.
+#[derive(Default)]
+pub(super) struct Writer {
+    /// The message's end, back to front.
+    reversed: Vec<u8>,
+    /// How many bytes come behind those; somebody else writes them.
+    behind: usize,
+}
+
+// === impl Reader ===
+
+impl<'a> Reader<'a> {
+    /// The next field's number and wire type; none at the end.
+    pub(super) fn tag(&mut self) -> Result<Option<(u32, u8)>, String> {
+        if self.data.is_empty() {
+            return Ok(None);
+        }
+        let tag = self.varint()?;
+        #[allow(clippy::cast_possible_truncation)] // as Go does: the number is what fits, and then it must be positive
+        let (number, wire) = ((tag >> 3) as i32, (tag & 7) as u8);
+        if wire == END_GROUP {
+            return Err(format!("proto: {}: wiretype end group for non-group", self.owner));
+        }
+        match u32::try_from(number) {
+            Ok(number @ 1..) => Ok(Some((number, wire))),
+            _ => Err(format!("proto: {}: illegal tag {number} (wire type {tag})", self.owner)),
+        }
+    }
+
+    pub(super) fn varint(&mut self) -> Result<u64, String> {
+        let mut number = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.take(1)?[0];
+            number |= u64::from(byte & 0x7F) << shift;
+            if byte < 0x80 {
+                return Ok(number);
+            }
+        }
+        Err("proto: integer overflow".into())
+    }
+
+    fn take(&mut self, count: usize) -> Result<&'a [u8], String> {
+        let (head, rest) = self.data.split_at_checked(count).ok_or(UNEXPECTED_END)?;
+        self.data = rest;
+        Ok(head)
+    }
+
+    pub(super) fn number(&mut self, wire: u8, name: &str) -> Result<u64, String> {
+        expect(wire, VARINT, name)?;
+        self.varint()
+    }
+
+    pub(super) fn float(&mut self, wire: u8, name: &str) -> Result<f64, String> {
+        expect(wire, FIXED64, name)?;
+        let bytes = self.take(8)?;
+        Ok(f64::from_le_bytes(bytes.try_into().map_err(|_| UNEXPECTED_END)?))
+    }
+
+    pub(super) fn bytes(&mut self, wire: u8, name: &str) -> Result<&'a [u8], String> {
+        expect(wire, BYTES, name)?;
+        let length = self.varint()?;
+        if length > i64::MAX.cast_unsigned() {
+            return Err("proto: negative length found during unmarshaling".into());
+        }
+        self.take(usize::try_from(length).map_err(|_| UNEXPECTED_END)?)
+    }
+
+    /// Moves over a field. Groups, which nobody writes any more, count their depth instead of recursing.
+    pub(super) fn skip(&mut self, wire: u8) -> Result<(), String> {
+        let mut wire = wire;
+        let mut groups = 0usize;
+        loop {
+            match wire {
+                VARINT => drop(self.varint()?),
+                FIXED64 => drop(self.take(8)?),
+                BYTES => drop(self.bytes(BYTES, "")?),
+                START_GROUP => groups += 1,
+                END_GROUP if groups > 0 => groups -= 1,
+                END_GROUP => return Err("proto: unexpected end of group".into()),
+                FIXED32 => drop(self.take(4)?),
+                other => return Err(format!("proto: illegal wireType {other}")),
+            }
+            if groups == 0 {
+                return Ok(());
+            }
+            wire = (self.varint()? & 7) as u8;
+        }
+    }
+}
+
+fn expect(wire: u8, expected: u8, name: &str) -> Result<(), String> {
+    if wire == expected {
+        return Ok(());
+    }
+    let name = if name == "metadata" { "objectMeta" } else { name };
+    let mut letters = name.chars();
+    let field: String = letters.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(letters).collect();
+    Err(format!("proto: wrong wireType = {wire} for field {field}"))
+}
+
+// === impl Writer ===
+
+impl Writer {
+    /// Writes what comes before `behind` bytes of the same message.
+    pub(super) fn before(behind: usize) -> Self {
+        Self { behind, ..Self::default() }
+    }
+
+    /// What was written, from its front.
+    pub(super) fn finish(mut self) -> Vec<u8> {
+        self.reversed.reverse();
+        self.reversed
+    }
+
+    /// Where the message that is written next ends, counted from the end of all; for [`Self::close`].
+    pub(super) fn end(&self) -> usize {
+        self.behind + self.reversed.len()
+    }
+
+    /// Puts the length and the tag in front of a message that was written since `end`.
+    pub(super) fn close(&mut self, number: u32, end: usize) {
+        self.varint((self.end() - end) as u64);
+        self.tag(number, BYTES);
+    }
+
+    pub(super) fn bytes(&mut self, number: u32, bytes: &[u8]) {
+        let end = self.end();
+        self.raw(bytes);
+        self.close(number, end);
+    }
+
+    pub(super) fn number(&mut self, number: u32, value: u64) {
+        self.varint(value);
+        self.tag(number, VARINT);
+    }
+
+    pub(super) fn float(&mut self, number: u32, value: f64) {
+        self.raw(&value.to_le_bytes());
+        self.tag(number, FIXED64);
+    }
+
+    /// Bytes without a tag.
+    pub(super) fn raw(&mut self, bytes: &[u8]) {
+        self.reversed.extend(bytes.iter().rev());
+    }
+
+    fn tag(&mut self, number: u32, wire: u8) {
+        self.varint(u64::from(number) << 3 | u64::from(wire));
+    }
+
+    fn varint(&mut self, value: u64) {
+        let start = self.reversed.len();
+        let mut rest = value;
+        while rest >= 0x80 {
+            self.reversed.push((rest & 0x7F) as u8 | 0x80);
+            rest >>= 7;
+        }
+        self.reversed.push(rest as u8);
+        self.reversed[start..].reverse();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_from_the_end_is_read_from_the_front() {
+        let mut writer = Writer::default();
+        writer.float(4, -0.5);
+        let end = writer.end();
+        writer.number(1, 300);
+        writer.close(3, end);
+        writer.bytes(2, b"abc");
+        writer.number(1, u64::MAX);
+        let bytes = writer.finish();
+        let mut reader = Reader { data: &bytes, owner: "T" };
+        assert_eq!(reader.tag().unwrap(), Some((1, VARINT)));
+        assert_eq!(reader.varint().unwrap(), u64::MAX);
+        assert_eq!(reader.tag().unwrap(), Some((2, BYTES)));
+        assert_eq!(reader.bytes(BYTES, "").unwrap(), b"abc");
+        assert_eq!(reader.tag().unwrap(), Some((3, BYTES)));
+        assert_eq!(reader.bytes(BYTES, "").unwrap(), b"\x08\xac\x02");
+        assert_eq!(reader.tag().unwrap(), Some((4, FIXED64)));
+        assert!((reader.float(FIXED64, "").unwrap() + 0.5).abs() < f64::EPSILON);
+        assert_eq!(reader.tag().unwrap(), None);
+    }
+}
