@@ -7,7 +7,7 @@
 //! Nothing here knows whether there is a socket. A request is answered by the future that [`handle`] returns and by the
 //! body that it answers with; there is no task behind either, so dropping them ends the request.
 //!
-//! Not here: answers in protobuf and compression (no client insists on them), priority and fairness headers.
+//! Not here: compression (no client insists on it), priority and fairness headers.
 
 use std::{panic::AssertUnwindSafe, sync::Arc};
 

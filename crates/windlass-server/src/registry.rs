@@ -73,7 +73,7 @@ pub(crate) use self::{
     tree::{
         Tree, as_object, copy_key, default_pointer, default_to, entry_mut, items_mut, metadata_mut, object_mut, same,
     },
-    watch::{WatchItem, WatchParams, WatchSession},
+    watch::{WatchItem, WatchParams, WatchSession, type_name},
 };
 pub(crate) use self::{patch::PatchType, select::Selection};
 

@@ -18,7 +18,7 @@ pub(super) use self::read::decode;
 use self::wire::{Reader, Writer};
 use super::{
     Plan,
-    types::{Kind, MessageTarget, Struct, Type},
+    types::{Field, Kind, MessageTarget, Struct, Type},
 };
 
 /// What every body begins with.
@@ -108,13 +108,13 @@ pub(crate) struct ProtobufList {
 }
 
 impl ProtobufList {
-    /// The list of that kind, if it has a Go type with items that have one.
-    pub(crate) fn new(plan: &Plan) -> Option<Self> {
-        let list = plan.shape();
+    /// The kind of a list, if there are messages for it and for its items. `list` is the document without them.
+    pub(crate) fn of(list: &Value) -> Option<Self> {
+        let list = plan_of(list)?.shape();
         let last = list.messages.last()?;
         let MessageTarget::Field(index) = last.target else { return None };
         match &list.fields[index] {
-            super::Field { name: "items", ty: Type { kind: Kind::Slice(element), .. }, .. } => {
+            Field { name: "items", ty: Type { kind: Kind::Slice(element), .. }, .. } => {
                 Some(Self { list, item: element.as_struct()?, number: last.number })
             }
             _ => None,

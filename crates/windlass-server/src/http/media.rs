@@ -12,8 +12,7 @@ const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const JSON_WATCH: &str = "application/json;stream=watch";
 const PROTOBUF_WATCH: &str = "application/vnd.kubernetes.protobuf;stream=watch";
 
-/// What the real server offers for objects, in its order. We never answer in protobuf: each client that asks for it lists
-/// JSON as well, and one that does not is refused.
+/// What is offered for objects, in the order of the real server.
 const OFFERED: [&str; 3] = [JSON, YAML, PROTOBUF];
 const OFFERED_LISTS: [&str; 5] = [JSON, YAML, PROTOBUF, JSON_WATCH, PROTOBUF_WATCH];
 const OFFERED_WATCHES: [&str; 2] = [JSON_WATCH, PROTOBUF_WATCH];
@@ -25,6 +24,8 @@ pub(crate) enum Encoding {
     /// On lines of its own.
     PrettyJson,
     Yaml,
+    /// Of what has a Go type.
+    Protobuf,
 }
 
 /// The version of `meta.k8s.io` that a view is asked for in.
@@ -86,6 +87,15 @@ impl Encoding {
         match self {
             Self::Json | Self::PrettyJson => JSON,
             Self::Yaml => YAML,
+            Self::Protobuf => PROTOBUF,
+        }
+    }
+
+    /// The Content-Type of a watch whose events are so encoded.
+    pub(crate) const fn stream_type(self) -> &'static str {
+        match self {
+            Self::Protobuf => PROTOBUF_WATCH,
+            _ => self.media_type(),
         }
     }
 }
@@ -107,15 +117,20 @@ pub(crate) fn negotiate(headers: &HeaderMap, query: &Query, endpoint: Endpoint) 
     let pretty = wants_lines(headers, query);
     clauses(accept)
         .iter()
-        .find_map(|clause| clause.representation(pretty))
+        .find_map(|clause| clause.representation(pretty, endpoint))
         .ok_or_else(|| Status::not_acceptable(&OFFERED))
 }
 
-/// Agrees on the form of a watch: JSON, whatever view of the objects.
-pub(crate) fn negotiate_watch(headers: &HeaderMap, query: &Query, endpoint: Endpoint) -> Result<View, Status> {
-    let representation = negotiate(headers, query, endpoint)?;
-    match representation.encoding {
-        Encoding::Json | Encoding::PrettyJson => Ok(representation.view),
+/// Agrees on the form of a watch: JSON, never on lines of its own, or protobuf; whatever view of the objects.
+pub(crate) fn negotiate_watch(
+    headers: &HeaderMap,
+    query: &Query,
+    endpoint: Endpoint,
+) -> Result<Representation, Status> {
+    let Representation { encoding, view } = negotiate(headers, query, endpoint)?;
+    match encoding {
+        Encoding::Json | Encoding::PrettyJson => Ok(Representation { encoding: Encoding::Json, view }),
+        Encoding::Protobuf => Ok(Representation { encoding, view }),
         Encoding::Yaml => Err(Status::not_acceptable(&OFFERED_WATCHES)),
     }
 }
@@ -123,10 +138,9 @@ pub(crate) fn negotiate_watch(headers: &HeaderMap, query: &Query, endpoint: Endp
 /// Agrees on the form of an error, which is never refused.
 pub(crate) fn negotiate_error(headers: &HeaderMap, query: &Query) -> ErrorEncoding {
     let pretty = wants_lines(headers, query);
-    let whole = |clause: &Clause<'_>| match clause.representation(pretty) {
+    // A status has a Go type, whatever it is about.
+    let whole = |clause: &Clause<'_>| match clause.representation(pretty, Endpoint::Object) {
         Some(Representation { encoding, view: View::Whole }) => Some(encoding),
-        // Clients tell by the answer's Content-Type how to read it.
-        None if (clause.main, clause.sub) == ("application", "vnd.kubernetes.protobuf") => Some(Encoding::Json),
         _ => None,
     };
     clauses(accept(headers)).iter().find_map(whole).map_or(ErrorEncoding::Forced, ErrorEncoding::As)
@@ -250,10 +264,11 @@ impl<'h> Clause<'h> {
     }
 
     /// How we would answer this clause, if we can.
-    fn representation(&self, pretty: bool) -> Option<Representation> {
-        let yaml = match (self.main, self.sub) {
-            ("*", "*") | ("application", "json" | "*") => false,
-            ("application", "yaml") => true,
+    fn representation(&self, pretty: bool, endpoint: Endpoint) -> Option<Representation> {
+        let encoding = match (self.main, self.sub) {
+            ("*", "*") | ("application", "json" | "*") => Encoding::Json,
+            ("application", "yaml") => Encoding::Yaml,
+            ("application", "vnd.kubernetes.protobuf") => Encoding::Protobuf,
             _ => return None,
         };
         let (mut kind, mut group, mut version, mut pretty) = ("", "", "", pretty);
@@ -262,7 +277,7 @@ impl<'h> Clause<'h> {
                 "as" => kind = value,
                 "g" => group = value,
                 "v" => version = value,
-                "stream" if !matches!(*value, "" | "watch") || yaml => return None,
+                "stream" if !matches!(*value, "" | "watch") || encoding == Encoding::Yaml => return None,
                 "pretty" => pretty |= *value == "1",
                 _ => {}
             }
@@ -280,12 +295,13 @@ impl<'h> Clause<'h> {
             ("PartialObjectMetadataList", Some(version)) => View::PartialList(version),
             _ => return None,
         };
-        let encoding = match (yaml, pretty) {
-            (true, _) => Encoding::Yaml,
-            (false, true) => Encoding::PrettyJson,
-            (false, false) => Encoding::Json,
-        };
-        Some(Representation { encoding, view })
+        match (encoding, view) {
+            // There is no message for it.
+            (Encoding::Protobuf, View::Table(_)) => None,
+            (Encoding::Protobuf, View::Whole) if endpoint == Endpoint::Custom => None,
+            (Encoding::Json, _) if pretty => Some(Representation { encoding: Encoding::PrettyJson, view }),
+            _ => Some(Representation { encoding, view }),
+        }
     }
 }
 
@@ -309,14 +325,15 @@ mod tests {
 
     #[test]
     fn the_first_clause_that_can_be_met_decides() {
-        use Encoding::{Json, PrettyJson, Yaml};
+        use Encoding::{Json, PrettyJson, Protobuf, Yaml};
         let table = View::Table(MetaVersion::V1);
         for (accept, expected) in [
             ("", (Json, View::Whole)),
             ("*/*", (Json, View::Whole)),
             ("application/yaml", (Yaml, View::Whole)),
             ("application/json;q=0.1, application/yaml", (Yaml, View::Whole)),
-            ("application/vnd.kubernetes.protobuf,application/json", (Json, View::Whole)),
+            ("application/vnd.kubernetes.protobuf,application/json", (Protobuf, View::Whole)),
+            ("application/json,application/vnd.kubernetes.protobuf", (Json, View::Whole)),
             ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", (Json, table)),
             ("application/json;g=meta.k8s.io;v=v1;as=Table", (Json, table)),
             ("application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io,application/json", (Json, View::Whole)),
@@ -329,6 +346,10 @@ mod tests {
             assert_eq!(agreed(accept, Endpoint::Object), Ok(expected), "{accept}");
         }
         assert_eq!(agreed("application/*", Endpoint::Custom), Ok((Json, View::Whole)));
+        let protobuf = "application/vnd.kubernetes.protobuf";
+        assert_eq!(agreed(&format!("{protobuf},application/json"), Endpoint::Custom), Ok((Json, View::Whole)));
+        let metadata = format!("{protobuf};as=PartialObjectMetadata;g=meta.k8s.io;v=v1");
+        assert_eq!(agreed(&metadata, Endpoint::Custom), Ok((Protobuf, View::Partial(MetaVersion::V1))));
     }
 
     #[test]
@@ -339,6 +360,7 @@ mod tests {
             assert_eq!(agreed(accept, Endpoint::Object), Err(router.to_owned()), "{accept}");
         }
         assert_eq!(agreed("text/html", Endpoint::Custom), Err(negotiation.to_owned()));
+        assert_eq!(agreed("application/vnd.kubernetes.protobuf", Endpoint::Custom), Err(negotiation.to_owned()));
         assert_eq!(agreed("application/json;as=Foo;v=v1;g=meta.k8s.io", Endpoint::Object), Err(negotiation.to_owned()));
         let list = agreed("text/html", Endpoint::Collection).unwrap_err();
         assert!(
@@ -368,13 +390,15 @@ mod tests {
         assert_eq!(error(table), ErrorEncoding::Forced);
         assert_eq!(error(&format!("{table},application/json")), ErrorEncoding::As(Encoding::Json));
         assert_eq!(error("application/yaml"), ErrorEncoding::As(Encoding::Yaml));
-        assert_eq!(error("application/vnd.kubernetes.protobuf"), ErrorEncoding::As(Encoding::Json));
+        assert_eq!(error("application/vnd.kubernetes.protobuf"), ErrorEncoding::As(Encoding::Protobuf));
     }
 
     #[test]
-    fn a_watch_is_json_or_nothing() {
+    fn a_watch_is_json_or_protobuf() {
         let watch = |accept: &str| negotiate_watch(&headers(accept), &Query::default(), Endpoint::Collection);
-        assert_eq!(watch("application/json;stream=watch").unwrap(), View::Whole);
+        let encoding = |accept: &str| watch(accept).unwrap().encoding;
+        assert_eq!(encoding("application/json;stream=watch;pretty=1"), Encoding::Json);
+        assert_eq!(encoding("application/vnd.kubernetes.protobuf;stream=watch"), Encoding::Protobuf);
         assert_eq!(
             watch("application/yaml").unwrap_err().message,
             "only the following media types are accepted: application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"

@@ -10,7 +10,7 @@ use super::{
     Exchange, Failure,
     body::Body,
     delete_options,
-    media::{self, Encoding, Endpoint, Representation, View},
+    media::{self, Endpoint, View},
     options::{WriteOptions, delete_params, delete_params_of, list_params, watch_params},
     read::{self, RequestBody},
     respond::{self, Showing},
@@ -205,14 +205,13 @@ impl Request<'_> {
     async fn watch(self, name: &str) -> Result<Response<Body>, Failure> {
         let Exchange { headers, query, .. } = self.exchange;
         let params = watch_params(query, name)?;
-        let view = media::negotiate_watch(headers, query, self.endpoint)?;
-        let include = self.include(view)?;
+        let representation = media::negotiate_watch(headers, query, self.endpoint)?;
+        let include = self.include(representation.view)?;
         let session = self.registry.watch(&self.target, params).await?;
-        let representation = Representation { encoding: Encoding::Json, view };
         let clock = self.registry.clock().clone();
         let frames = watch::frames(session, representation, include, clock, self.exchange.stopping.clone());
-        let json = HeaderValue::from_static(Encoding::Json.media_type());
-        Ok(respond::respond(StatusCode::OK, json, Body::frames(frames)))
+        let content_type = HeaderValue::from_static(representation.encoding.stream_type());
+        Ok(respond::respond(StatusCode::OK, content_type, Body::frames(frames)))
     }
 
     async fn create(self, body: RequestBody) -> Result<Response<Body>, Failure> {

@@ -13,7 +13,7 @@ use super::{
     media::{Encoding, ErrorEncoding, MetaVersion, Representation, Shown, View, wrong_view},
 };
 use crate::{
-    codec::to_yaml,
+    codec::{ProtobufList, to_protobuf, to_yaml},
     discovery::Document,
     encoded::{Style, push_json},
     registry::{Item, ItemList, ResourceInfo},
@@ -48,12 +48,6 @@ impl Showing<'_> {
                 item.render(&mut out);
                 out
             }
-            View::Partial(version) => json::encode(&partial(item.value(), version)),
-            View::Table(version) => {
-                let value = item.value();
-                let metadata = json!({"resourceVersion": value["metadata"]["resourceVersion"]});
-                json::encode(&self.table(metadata, std::iter::once(value), Header::Columns, version))
-            }
             View::PartialList(_) => {
                 return Err(wrong_view(
                     "PartialObjectMetadataList",
@@ -61,8 +55,21 @@ impl Showing<'_> {
                     Shown::Object,
                 ));
             }
+            View::Partial(_) | View::Table(_) => json::encode(&self.shown(item.value(), Header::Columns)),
         };
         Ok(document(code, compact, self.representation.encoding))
+    }
+
+    /// What is shown of an object. Of the tables in a watch only the first says what its columns are.
+    pub(super) fn shown(&self, object: Value, header: Header) -> Value {
+        match self.representation.view {
+            View::Whole => object,
+            View::Partial(version) | View::PartialList(version) => partial(object, version),
+            View::Table(version) => {
+                let metadata = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
+                self.table(metadata, std::iter::once(object), header, version)
+            }
+        }
     }
 
     /// A list, in pieces if it is long.
@@ -80,13 +87,22 @@ impl Showing<'_> {
             }
             View::PartialList(version) => {
                 let kind = "PartialObjectMetadataList";
-                let frame =
-                    Frame::new(kind, version.api_version(), &list_metadata(&list, Style::BuiltIn), Style::BuiltIn);
+                let metadata = list_metadata(&list, Style::BuiltIn);
+                if self.representation.encoding == Encoding::Protobuf {
+                    let head = json!({"kind": kind, "apiVersion": version.api_version(), "metadata": metadata});
+                    return binary(&head, list, |item| partial(item.value(), version));
+                }
+                let frame = Frame::new(kind, version.api_version(), &metadata, Style::BuiltIn);
                 Ok(self.concatenate(frame, list, move |item, out| push_json(&partial(item.value(), version), out)))
             }
             View::Whole => {
+                let (kind, api_version) = (&self.resource.list_kind, self.resource.api_version());
                 let metadata = list_metadata(&list, style);
-                let frame = Frame::new(&self.resource.list_kind, &self.resource.api_version(), &metadata, style);
+                if self.representation.encoding == Encoding::Protobuf {
+                    let head = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata});
+                    return binary(&head, list, Item::value);
+                }
+                let frame = Frame::new(kind, &api_version, &metadata, style);
                 Ok(self.concatenate(frame, list, Item::render_item))
             }
         }
@@ -112,31 +128,6 @@ impl Showing<'_> {
         table
     }
 
-    /// The object of a watch event, as compact JSON without a newline. Of tables only the first says what its columns are.
-    pub(super) fn event(&self, item: &Item, header: Header, out: &mut Vec<u8>) {
-        match self.representation.view {
-            View::Whole => item.render(out),
-            View::Partial(version) | View::PartialList(version) => push_json(&partial(item.value(), version), out),
-            View::Table(version) => {
-                let value = item.value();
-                let metadata = json!({"resourceVersion": value["metadata"]["resourceVersion"]});
-                push_json(&self.table(metadata, std::iter::once(value), header, version), out);
-            }
-        }
-    }
-
-    /// The object of a bookmark. `object` has kind, apiVersion and metadata.
-    pub(super) fn bookmark(&self, object: &Value, header: Header, out: &mut Vec<u8>) {
-        match self.representation.view {
-            View::Whole => push_json(object, out),
-            View::Partial(version) | View::PartialList(version) => push_json(&partial(object.clone(), version), out),
-            View::Table(version) => {
-                let metadata = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
-                push_json(&self.table(metadata, std::iter::once(object.clone()), header, version), out);
-            }
-        }
-    }
-
     fn concatenate(
         &self,
         frame: Frame,
@@ -158,6 +149,25 @@ impl Showing<'_> {
         };
         respond(StatusCode::OK, HeaderValue::from_static(encoding.media_type()), body)
     }
+}
+
+/// A list in protobuf. Its length stands at its beginning, so all of it is encoded before the first piece goes out.
+fn binary(head: &Value, list: ItemList, show: impl Fn(&Item) -> Value) -> Result<Response<Body>, Status> {
+    let kind = ProtobufList::of(head).ok_or_else(|| Status::internal("there is no message for the list"))?;
+    let (mut pieces, mut last, mut length) = (Vec::new(), Vec::new(), 0);
+    for item in list.items {
+        kind.push(&show(&item), &mut last);
+        if last.len() >= PIECE {
+            length += last.len();
+            pieces.push(Bytes::from(std::mem::take(&mut last)));
+        }
+    }
+    length += last.len();
+    let (first, end) = kind.frame(head, length);
+    last.extend_from_slice(end);
+    let pieces = std::iter::once(Bytes::from(first)).chain(pieces).chain(std::iter::once(Bytes::from(last)));
+    let body = Body::frames(stream::iter(pieces.collect::<Vec<_>>()));
+    Ok(respond(StatusCode::OK, HeaderValue::from_static(Encoding::Protobuf.media_type()), body))
 }
 
 /// What stands around the items of a list.
@@ -276,17 +286,16 @@ fn go_type(resource: &ResourceInfo, shown: Shown) -> String {
 
 // === documents, statuses, texts ===
 
-/// A document that is complete.
+/// A document that is complete. What there is no message for stays JSON.
 pub(super) fn document(code: StatusCode, mut compact: Vec<u8>, encoding: Encoding) -> Response<Body> {
-    let body: Bytes = match encoding {
-        Encoding::Json => {
+    let tree = || serde_json::from_slice::<Value>(&compact).expect("the JSON was written by us");
+    let (body, encoding) = match encoding {
+        Encoding::PrettyJson => (json::indent(&compact), encoding),
+        Encoding::Yaml => (to_yaml(&tree()).into_bytes(), encoding),
+        Encoding::Protobuf if let Some(message) = to_protobuf(&tree()) => (message, encoding),
+        Encoding::Json | Encoding::Protobuf => {
             compact.push(b'\n');
-            compact.into()
-        }
-        Encoding::PrettyJson => json::indent(&compact).into(),
-        Encoding::Yaml => {
-            let tree: Value = serde_json::from_slice(&compact).expect("the JSON was written by us");
-            to_yaml(&tree).into()
+            (compact, Encoding::Json)
         }
     };
     respond(code, HeaderValue::from_static(encoding.media_type()), Body::whole(body))

@@ -10,15 +10,17 @@ use windlass_api::{Clock, EventType, FieldValidation};
 
 use super::{
     Stopping,
-    media::{Representation, View},
+    media::{Encoding, Representation, View},
     respond::Showing,
 };
 use crate::{
+    codec::{protobuf_frame, to_protobuf},
     encoded::{Style, push_json},
-    registry::{ResourceInfo, Shape, WatchItem, WatchSession},
+    registry::{ResourceInfo, Shape, WatchItem, WatchSession, type_name},
     storage::Revision,
     table::{Header, IncludeObject},
 };
+
 struct Watch {
     session: WatchSession,
     representation: Representation,
@@ -29,7 +31,7 @@ struct Watch {
     stopping: Stopping,
 }
 
-/// The frames of a watch, as JSON with a line feed each.
+/// The frames of a watch: JSON with a line feed each, or messages with their length.
 pub(super) fn frames(
     session: WatchSession,
     representation: Representation,
@@ -51,39 +53,43 @@ impl Watch {
             () = self.stopping.requested() => return None,
             item = self.session.next() => item?,
         };
-        let mut out = Vec::with_capacity(256);
         match item {
-            WatchItem::Event(event) => {
-                if self.representation.view == View::Whole {
-                    return Some(event.frame());
-                }
-                begin(event.kind, &mut out);
-                self.show(|showing, header, out| showing.event(&event.item, header, out), &mut out);
-            }
+            WatchItem::Event(event) if self.representation.view == View::Whole => match self.representation.encoding {
+                Encoding::Protobuf => event.protobuf_frame(),
+                _ => Some(event.frame()),
+            },
+            WatchItem::Event(event) => self.show(event.kind, event.item.value()),
             WatchItem::Bookmark { revision, initial_end } => {
-                let resource = self.session.resource();
-                let object = bookmark(resource, revision, initial_end);
-                begin(EventType::Bookmark, &mut out);
-                self.show(|showing, header, out| showing.bookmark(&object, header, out), &mut out);
+                self.show(EventType::Bookmark, bookmark(self.session.resource(), revision, initial_end))
             }
-            WatchItem::Error(status) => {
-                begin(EventType::Error, &mut out);
-                push_json(&status, &mut out);
-            }
+            WatchItem::Error(status) => self.frame(EventType::Error, &json!(status)),
         }
-        out.extend_from_slice(b"}\n");
-        Some(out.into())
     }
 
-    fn show(&mut self, show: impl FnOnce(&Showing<'_>, Header, &mut Vec<u8>), out: &mut Vec<u8>) {
+    fn show(&mut self, kind: EventType, object: Value) -> Option<Bytes> {
         let showing = Showing {
             resource: self.session.resource(),
             representation: self.representation,
             include: self.include,
             now: self.clock.now(),
         };
-        show(&showing, self.header, out);
+        let object = showing.shown(object, self.header);
         self.header = Header::Omitted;
+        self.frame(kind, &object)
+    }
+
+    /// None if there is no way to say it; the watch ends then.
+    fn frame(&self, kind: EventType, object: &Value) -> Option<Bytes> {
+        if self.representation.encoding == Encoding::Protobuf {
+            return Some(protobuf_frame(type_name(kind), &to_protobuf(object)?).into());
+        }
+        let mut out = Vec::with_capacity(256);
+        out.extend_from_slice(b"{\"type\":");
+        push_json(type_name(kind), &mut out);
+        out.extend_from_slice(b",\"object\":");
+        push_json(object, &mut out);
+        out.extend_from_slice(b"}\n");
+        Some(out.into())
     }
 }
 
@@ -112,10 +118,4 @@ fn bookmark(resource: &ResourceInfo, revision: Revision, initial_end: bool) -> V
         }
         Shape::Custom(_) => json!({"apiVersion": api_version, "kind": kind, "metadata": metadata}),
     }
-}
-
-fn begin(kind: EventType, out: &mut Vec<u8>) {
-    out.extend_from_slice(b"{\"type\":");
-    push_json(&kind, out);
-    out.extend_from_slice(b",\"object\":");
 }

@@ -20,6 +20,8 @@ pub(crate) struct Selection {
 pub(crate) struct Derived {
     /// The event as a JSON frame, for watchers without selectors.
     pub(super) frame: OnceLock<Bytes>,
+    /// The same as a protobuf frame; none if there is no message for the object.
+    pub(super) protobuf_frame: OnceLock<Option<Bytes>>,
     /// The state after it.
     pub(super) current: OnceLock<Result<Facts, Status>>,
     /// The state before it.

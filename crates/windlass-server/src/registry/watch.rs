@@ -14,6 +14,7 @@ use super::{
     storage_failure,
 };
 use crate::{
+    codec::{protobuf_frame, to_protobuf},
     storage::{RangeQuery, Revision, StorageError, StoredValue},
     watch_cache::{SharedEvent, Subscription},
 };
@@ -263,6 +264,18 @@ impl WatchEvent {
         match &self.shared {
             Some(shared) => shared.derived.frame.get_or_init(|| self.render()).clone(),
             None => self.render(),
+        }
+    }
+
+    /// The event as a message behind its length, made once as well; none if there is no message for the object.
+    pub(crate) fn protobuf_frame(&self) -> Option<Bytes> {
+        let encode = || {
+            let object = to_protobuf(&self.item.value())?;
+            Some(protobuf_frame(type_name(self.kind), &object).into())
+        };
+        match &self.shared {
+            Some(shared) => shared.derived.protobuf_frame.get_or_init(encode).clone(),
+            None => encode(),
         }
     }
 

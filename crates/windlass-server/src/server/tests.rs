@@ -20,6 +20,7 @@ use super::{Server, Service};
 use crate::{http::Body, tls::TlsIdentity};
 
 mod extensions;
+mod protobuf;
 mod sockets;
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -452,6 +453,8 @@ async fn custom_resources_are_served_from_their_definition_on() {
     for path in ["/apis/ex.io/v2", "/apis/ex.io/v1/bars", "/apis/ex.io/v1/foos/x"] {
         assert_eq!(get(&service, path).await.body, "404 page not found\n", "{path}");
     }
+    let protobuf = "application/vnd.kubernetes.protobuf,application/json";
+    assert_eq!(accepting(&service, foos, protobuf).await.header("content-type"), "application/json");
     let html = accepting(&service, foos, "text/html").await;
     assert!(html.json()["message"].as_str().unwrap().starts_with("only the following media types are accepted: "));
 }

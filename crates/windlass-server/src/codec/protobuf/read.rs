@@ -87,7 +87,9 @@ impl Decoder {
                     let mut packed = Reader { data: reader.bytes(wire, name)?, owner: reader.owner };
                     while !packed.data.is_empty() {
                         self.count()?;
-                        items.push(self.single(&mut packed, wire::VARINT, name, element, depth + 1)?.unwrap_or_default());
+                        items.push(
+                            self.single(&mut packed, wire::VARINT, name, element, depth + 1)?.unwrap_or_default(),
+                        );
                     }
                 } else {
                     self.count()?;

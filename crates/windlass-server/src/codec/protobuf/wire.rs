@@ -171,11 +171,14 @@ impl Writer {
     fn varint(&mut self, value: u64) {
         let start = self.reversed.len();
         let mut rest = value;
-        while rest >= 0x80 {
-            self.reversed.push((rest & 0x7F) as u8 | 0x80);
+        loop {
+            let low = (rest & 0x7F) as u8;
             rest >>= 7;
+            self.reversed.push(if rest > 0 { low | 0x80 } else { low });
+            if rest == 0 {
+                break;
+            }
         }
-        self.reversed.push(rest as u8);
         self.reversed[start..].reverse();
     }
 }

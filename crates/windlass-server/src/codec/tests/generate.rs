@@ -1,4 +1,5 @@
 //! Documents of any kind of the table, made up from a seed: what clients may send, not only what Go would write.
+#![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "any number will do")]
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -72,8 +73,22 @@ const TEXTS: &[&str] = &[
     "<&>",
     "a long text that has so many words in it that whoever writes it on lines of eighty letters has to break it: does he?",
 ];
-const QUANTITIES: &[&str] =
-    &["0", "1", "100m", "0.5", "1.5Gi", "1e3", "1E6", "-1Ki", "1000000n", ".5", "5.", "+3", "12345678901234567890", "0.0000000001"];
+const QUANTITIES: &[&str] = &[
+    "0",
+    "1",
+    "100m",
+    "0.5",
+    "1.5Gi",
+    "1e3",
+    "1E6",
+    "-1Ki",
+    "1000000n",
+    ".5",
+    "5.",
+    "+3",
+    "12345678901234567890",
+    "0.0000000001",
+];
 /// Without Go's zero time, which is written as null, and null is read as no pointer.
 const TIMES: &[&str] = &[
     "2023-11-14T22:13:31Z",
@@ -82,11 +97,8 @@ const TIMES: &[&str] = &[
     "1969-12-31T23:59:59Z",
     "9999-12-31T23:59:59Z",
 ];
-const MICRO_TIMES: &[&str] = &[
-    "2023-11-14T22:13:31.000001Z",
-    "2023-11-14T22:13:31.500000-07:30",
-    "1969-12-31T23:59:59.999999Z",
-];
+const MICRO_TIMES: &[&str] =
+    &["2023-11-14T22:13:31.000001Z", "2023-11-14T22:13:31.500000-07:30", "1969-12-31T23:59:59.999999Z"];
 const DURATIONS: &[&str] = &["0", "1h2m3.5s", "-1ns", "1.000001s", "100us", "2562047h47m16.854775807s"];
 const KEYS: &[&str] = &["a", "b", "10", "é", "a.b/c", "", "yes", "<", "\n"];
 
@@ -192,7 +204,8 @@ impl Generator {
             4 => Value::from(self.one_of(TEXTS)),
             5 => (0..self.entropy.below(3)).map(|_| self.anything(depth - 1)).collect(),
             _ => {
-                let entries = (0..self.entropy.below(4)).map(|_| (self.one_of(KEYS).to_owned(), self.anything(depth - 1)));
+                let entries =
+                    (0..self.entropy.below(4)).map(|_| (self.one_of(KEYS).to_owned(), self.anything(depth - 1)));
                 Value::Object(entries.collect())
             }
         }
