@@ -184,7 +184,7 @@ async fn discovery_knows_the_built_in_kinds() {
         let deployments = discovery.find_kind("apps", "v1", "Deployment").unwrap();
         assert_eq!(deployments.resource, Deployment::api_resource());
         assert!(deployments.supports("watch") && deployments.short_names.contains(&"deploy".to_owned()));
-        assert!(deployments.subresources.iter().any(|part| part.name == "scale" && part.kind == "Scale"));
+        assert!(deployments.subresources.iter().any(|part| part.name == "scale" && part.kind.kind == "Scale"));
         assert_eq!(discovery.groups[0].name, "");
         let preferred = discovery.preferred_resources().filter(|found| found.resource.plural == "events").count();
         assert_eq!(preferred, 2, "one in the core group, one in events.k8s.io");

@@ -89,6 +89,8 @@ pub enum Verb {
     Apply,
     Delete,
     DeleteCollection,
+    /// Opening a way to what stands behind an object: its log, its containers, its ports.
+    Connect,
     /// A request that the caller has built.
     Request,
 }
@@ -226,6 +228,7 @@ impl fmt::Display for Verb {
             Self::Apply => "apply",
             Self::Delete => "delete",
             Self::DeleteCollection => "delete all",
+            Self::Connect => "connect to",
             Self::Request => "request",
         })
     }

@@ -13,7 +13,9 @@
 //! 5. `response`, `frame`: what comes back becomes an object, an [`Error`], or a stream that is cut into objects while it
 //!    arrives.
 //!
-//! Beside the verbs stand [`Discovery`] (what a server serves) and [`ResourceListWatch`] (the seam to the caches).
+//! Beside the verbs stand what is behind an object ([`Client::logs`], [`Client::exec`], [`Client::attach`],
+//! [`Client::port_forward`]), what a server serves ([`Discovery`], [`RestMapper`], [`OpenApi`]) and
+//! [`ResourceListWatch`], the seam to the caches.
 //!
 //! # What is not guaranteed
 //! Nothing is retried, with one exception: a request whose pooled connection turns out closed before a byte of it was
@@ -55,8 +57,16 @@ mod list_stream;
 mod response;
 mod watch_stream;
 
+mod behind;
+mod logs;
+mod port_forward;
+mod remote_command;
+mod websocket;
+
 mod discovery;
 mod list_watch;
+mod openapi;
+mod rest_mapper;
 
 mod error;
 
@@ -70,10 +80,18 @@ pub use client::Client;
 pub use clientset::Clientset;
 pub use config::{Config, ConfigError, Kubeconfig};
 pub use discovery::{
-    DiscoveredGroup, DiscoveredResource, DiscoveredSubresource, DiscoveredVersion, Discovery, FailedVersion,
+    CachedDiscovery, DiscoveredGroup, DiscoveredResource, DiscoveredSubresource, DiscoveredVersion, Discovery,
+    FailedVersion, Peers, ServerVersion, cache_folder,
 };
 pub use error::{Error, Operation, Result, Verb};
 pub use list_watch::ResourceListWatch;
+pub use logs::{LINE_LIMIT, LogSource, LogStream, Logs};
+pub use openapi::{OpenApi, OpenApiPath, OpenApiRoot};
+pub use port_forward::{
+    CONNECTION_LIMIT, ForwardedPort, LINGER, PortForward, PortForwarder, PortPair, PortPairError, PortStream,
+};
+pub use remote_command::{CommandOutput, Exec, ExitStatus, RemoteCommand, Stdin, Stdout, TerminalSize};
 pub use resources::Resources;
+pub use rest_mapper::{DeferredRestMapper, MappingError, RestMapper, guess_plural};
 pub use transport::{Body, Upgraded};
 pub use watch_stream::{Bookmark, WatchEvent};

@@ -194,6 +194,19 @@ impl Target {
         self.on_collection(Method::DELETE, which.query_pairs(), options.body().into())
     }
 
+    /// Asks for what stands behind the object, and behind `path` there, in any way. `path` is encoded by whoever gives it,
+    /// and is empty or starts with a slash.
+    pub fn connect(
+        &self,
+        method: Method,
+        path: &str,
+        query: impl IntoIterator<Item = (&'static str, String)>,
+        body: Bytes,
+    ) -> Result<Request<Bytes>> {
+        let media_type = (!body.is_empty()).then_some(JSON);
+        build(method, self.object_path()? + path, query, media_type, body)
+    }
+
     fn on_object(
         &self,
         method: Method,

@@ -1,5 +1,7 @@
 //! A server made of a closure, for tests of this crate.
 
+pub(crate) mod kubelet;
+
 use std::{
     convert::Infallible,
     future::Future,

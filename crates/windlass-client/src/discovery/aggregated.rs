@@ -6,12 +6,19 @@ use serde::Deserialize;
 use windlass_api::{ApiResource, GroupVersion, GroupVersionKind, ListWatchError};
 
 use super::{
-    DiscoveredGroup, DiscoveredResource, DiscoveredSubresource, DiscoveredVersion, Discovery, FailedVersion, list,
+    DiscoveredGroup, DiscoveredResource, DiscoveredSubresource, DiscoveredVersion, Discovery, FailedVersion, Peers,
+    list,
 };
 use crate::{Client, Error, Result, error::Operation, response, transport::Body};
 
 const ACCEPT: HeaderValue = HeaderValue::from_static(
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
+     application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,\
+     application/json",
+);
+const ACCEPT_WITHOUT_PEERS: HeaderValue = HeaderValue::from_static(
+    "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer,\
+     application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
      application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,\
      application/json",
 );
@@ -24,11 +31,17 @@ pub(super) enum Answer {
     Legacy(Bytes),
 }
 
-pub(super) async fn ask(client: &Client, path: &'static str) -> Result<Answer> {
+pub(super) async fn ask(client: &Client, path: &'static str, peers: Peers) -> Result<Answer> {
     let operation = Operation::request(path);
     let mut request = Request::new(Body::empty());
     *request.uri_mut() = path.parse().expect("a constant path");
-    request.headers_mut().insert(header::ACCEPT, ACCEPT);
+    request.headers_mut().insert(
+        header::ACCEPT,
+        match peers {
+            Peers::Included => ACCEPT,
+            Peers::Excluded => ACCEPT_WITHOUT_PEERS,
+        },
+    );
     let answer = async {
         let response = client.execute(request, &operation).await?;
         let body = response::collect(response.into_body(), response::OBJECT_LIMIT).await?;
@@ -121,6 +134,10 @@ struct Subresource {
 #[derive(Deserialize)]
 struct Kind {
     #[serde(default)]
+    group: String,
+    #[serde(default)]
+    version: String,
+    #[serde(default)]
     kind: String,
 }
 
@@ -140,6 +157,17 @@ impl Group {
     }
 }
 
+impl Kind {
+    /// Of the group and version of the resource, where it names none.
+    fn within(self, group: &str, version: &str) -> GroupVersionKind {
+        if self.version.is_empty() {
+            GroupVersionKind::new(group.to_owned(), version.to_owned(), self.kind)
+        } else {
+            GroupVersionKind::new(self.group, self.version, self.kind)
+        }
+    }
+}
+
 impl Resource {
     /// `None` for what has no objects of its own, only subresources.
     fn of(self, group: &str, version: &str) -> Option<DiscoveredResource> {
@@ -148,7 +176,7 @@ impl Resource {
         let resource = ApiResource::namespaced(gvk, self.resource);
         let subresources = self.subresources.into_iter().map(|part| DiscoveredSubresource {
             name: part.subresource,
-            kind: part.response_kind.map(|kind| kind.kind).unwrap_or_default(),
+            kind: part.response_kind.map_or_else(GroupVersionKind::default, |kind| kind.within(group, version)),
             verbs: part.verbs,
         });
         Some(DiscoveredResource {

@@ -106,3 +106,48 @@ async fn without_the_core_group_there_is_nothing() {
     let error = Fake::failure(403, "no").client().discovery().await.unwrap_err();
     assert!(error.is_forbidden());
 }
+
+#[tokio::test]
+async fn what_only_peers_serve_can_be_left_out() {
+    let fake = Fake::new(|request| {
+        Response::new(if request.uri().path() == "/api" { AGGREGATED_CORE } else { AGGREGATED_GROUPS }.into())
+    });
+    check(&fake.client().discovery_of(Peers::Excluded).await.unwrap());
+    let accept = fake.last().headers()["accept"].to_str().unwrap().to_owned();
+    let first = accept.split(',').next().unwrap();
+    assert_eq!(first, "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer");
+}
+
+#[tokio::test]
+async fn one_resource_can_be_asked_for_with_one_request() {
+    let fake = Fake::new(|request| match request.uri().path() {
+        "/apis/x.io/v1" => Response::new(r#"{"resources":[{"name":"foos","kind":"Foo"}]}"#.into()),
+        "/apis/down.io/v1" => Response::builder().status(503).body(Body::empty()).unwrap(),
+        _ => Response::builder().status(404).body(Body::empty()).unwrap(),
+    });
+    let client = fake.client();
+    let resource = |group: &'static str, plural: &'static str| GroupVersionResource::new(group, "v1", plural);
+    assert!(client.is_enabled(&resource("x.io", "foos")).await.unwrap());
+    assert!(!client.is_enabled(&resource("x.io", "bars")).await.unwrap());
+    assert!(!client.is_enabled(&resource("y.io", "foos")).await.unwrap());
+    assert!(client.is_enabled(&resource("down.io", "foos")).await.is_err());
+    assert_eq!(fake.seen().len(), 4);
+}
+
+#[tokio::test]
+async fn an_answer_can_be_narrowed_to_what_can_be_watched() {
+    let fake = Fake::new(|request| {
+        Response::new(if request.uri().path() == "/api" { AGGREGATED_CORE } else { AGGREGATED_GROUPS }.into())
+    });
+    let discovery = fake.client().discovery().await.unwrap();
+    assert!(
+        discovery.supports(&GroupVersion::new("x.io", "v2")) && !discovery.supports(&GroupVersion::new("x.io", "v3"))
+    );
+    assert!(discovery.is_enabled(&GroupVersionResource::new("", "v1", "pods")));
+    assert!(!discovery.is_enabled(&GroupVersionResource::new("", "v2", "pods")));
+    let namespaced: Vec<_> = discovery.preferred_namespaced_resources().map(|found| &*found.resource.plural).collect();
+    assert_eq!(namespaced, ["pods", "foos", "bars"]);
+    let watched = discovery.filtered_by(|resource| resource.supports("watch"));
+    let left: Vec<_> = watched.resources().map(|found| &*found.resource.plural).collect();
+    assert_eq!((left, watched.groups.len()), (vec!["pods"], 1));
+}

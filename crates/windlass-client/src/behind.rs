@@ -1,0 +1,86 @@
+//! Requests to what stands behind an object: its log, its containers, its ports, its proxies.
+
+use bytes::Bytes;
+use http::{Method, Request, Response};
+use windlass_api::{ObjectRef, Resource, Scope};
+
+use crate::{
+    Body, Client, Error, Result,
+    error::{Operation, Verb},
+    request::Target,
+};
+
+/// A part of one object that is no object itself.
+#[derive(Clone, Debug)]
+pub(crate) struct Behind {
+    client: Client,
+    target: Target,
+}
+
+/// An answer that has begun, and what it is the answer to.
+pub(crate) struct Answer {
+    pub(crate) response: Response<Body>,
+    pub(crate) operation: Operation,
+}
+
+impl Behind {
+    pub(crate) fn new<K: Resource>(client: &Client, key: ObjectRef<K>, subresource: &'static str) -> Self {
+        let target = Target::new(K::api_resource())
+            .within(key.namespace().unwrap_or_default())
+            .named(key.name())
+            .subresource(subresource);
+        Self { client: client.clone(), target }
+    }
+
+    /// In this namespace, whatever was named before.
+    pub(crate) fn within(&mut self, namespace: impl Into<String>) {
+        self.target.namespace = Some(namespace.into()).filter(|namespace| !namespace.is_empty());
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub(crate) fn operation(&self) -> Operation {
+        let mut target = self.target.clone();
+        self.fill_namespace(&mut target);
+        target.operation(Verb::Connect)
+    }
+
+    /// The request, for paths behind the part.
+    pub(crate) fn request(
+        &self,
+        method: Method,
+        path: &str,
+        query: Vec<(&'static str, String)>,
+        body: Bytes,
+    ) -> Result<Request<Bytes>> {
+        let mut target = self.target.clone();
+        self.fill_namespace(&mut target);
+        target
+            .connect(method, path, query, body)
+            .map_err(|source| Error::Request { operation: Box::new(target.operation(Verb::Connect)), source })
+    }
+
+    /// Sends the request; the answer is a success.
+    pub(crate) async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        query: Vec<(&'static str, String)>,
+        body: Bytes,
+    ) -> Result<Answer> {
+        let operation = self.operation();
+        let request = self.request(method, path, query, body)?;
+        match self.client.execute(request, &operation).await {
+            Ok(response) => Ok(Answer { response, operation }),
+            Err(error) => Err(Error::new(operation, error)),
+        }
+    }
+
+    fn fill_namespace(&self, target: &mut Target) {
+        if target.namespace.is_none() && target.resource.scope == Scope::Namespaced {
+            target.namespace = Some(self.client.default_namespace().to_owned());
+        }
+    }
+}
