@@ -10,7 +10,10 @@ use windlass_api::{ApiResource, Clock, Entropy, ListWatch, Object};
 use windlass_cache::{InformerFactory, InformerOptions, SharedInformer};
 use windlass_client::Client;
 
-use crate::Watch;
+use crate::{
+    Watch,
+    events::{Outlet, Recorder},
+};
 
 /// Makes the source of a cache: of a resource, in one namespace or in all.
 pub(crate) type ListWatches = Box<dyn Fn(&ApiResource, Option<&str>) -> Arc<dyn ListWatch> + Send + Sync>;
@@ -25,10 +28,17 @@ pub struct Cluster {
     informers: InformerFactory,
     clock: Clock,
     entropy: Entropy,
+    events: Outlet,
 }
 
 impl Cluster {
-    pub(crate) fn new(client: Client, list_watches: Option<ListWatches>, clock: Clock, entropy: Entropy) -> Self {
+    pub(crate) fn new(
+        client: Client,
+        list_watches: Option<ListWatches>,
+        clock: Clock,
+        entropy: Entropy,
+        events: Outlet,
+    ) -> Self {
         let list_watches = list_watches.unwrap_or_else(|| {
             let client = client.clone();
             Box::new(move |resource: &ApiResource, namespace: Option<&str>| {
@@ -36,7 +46,7 @@ impl Cluster {
             })
         });
         let options = InformerOptions::default().entropy(entropy.clone());
-        Self { client, informers: InformerFactory::new(list_watches, options), clock, entropy }
+        Self { client, informers: InformerFactory::new(list_watches, options), clock, entropy, events }
     }
 
     /// The client.
@@ -52,6 +62,12 @@ impl Cluster {
     /// The source of randomness.
     pub fn entropy(&self) -> &Entropy {
         &self.entropy
+    }
+
+    /// Tells people what `component` does. What is recorded is written while the manager runs.
+    #[must_use]
+    pub fn recorder(&self, component: impl Into<Arc<str>>) -> Recorder {
+        self.events.recorder(component)
     }
 
     /// The informer of a watch (its predicate does not matter here), started if this is the first to ask. It may not be

@@ -305,6 +305,7 @@ where
             client: running.cluster().client_for(&name),
             clock: running.cluster().clock().clone(),
             entropy: running.cluster().entropy().clone(),
+            recorder: running.cluster().recorder(Arc::clone(&name)),
             controller: Arc::clone(&name),
             stores,
         }),

@@ -11,7 +11,7 @@
 //!    what is next: an [`Action`]; after an error, a [`Retry`].
 //! 6. The [`manager`] runs controllers and what else belongs to them until the [`shutdown`].
 //!
-//! What happens can be counted ([`metrics`]) and watched ([`observer`]).
+//! What people should know of it is told by [`events`]. What happens can be counted ([`metrics`]) and watched ([`observer`]).
 //!
 //! # What is guaranteed
 //!
@@ -37,6 +37,8 @@ pub mod predicate;
 
 pub mod controller;
 pub mod reconcile;
+
+pub mod events;
 
 pub mod manager;
 pub mod shutdown;

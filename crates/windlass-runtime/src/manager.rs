@@ -14,6 +14,7 @@ use std::{
     time::Duration,
 };
 
+use tokio::task::JoinSet;
 use windlass_api::ErrorChain;
 use windlass_client::Client;
 
@@ -23,7 +24,13 @@ pub use self::{
     builder::ManagerBuilder,
     runnable::{Group, Runnable, Running, Task},
 };
-use crate::{Error, ReconcileObserver, Result, cluster::Cluster, metrics::ControllerMetrics};
+use crate::{
+    Error, ReconcileObserver, Result,
+    cluster::Cluster,
+    events::{Queue, Writer},
+    metrics::ControllerMetrics,
+    shutdown::Stopper,
+};
 
 /// Runs controllers over one cluster. They share its client and its caches: two controllers that watch the same kind
 /// cost one watch and one copy of the objects.
@@ -42,6 +49,8 @@ use crate::{Error, ReconcileObserver, Result, cluster::Cluster, metrics::Control
 #[must_use = "a manager does nothing until it is run"]
 pub struct Manager {
     cluster: Cluster,
+    /// What the recorders of the cluster say.
+    events: Queue,
     runnables: Vec<Box<dyn Runnable>>,
     grace: Duration,
     observers: Vec<Arc<dyn ReconcileObserver>>,
@@ -89,7 +98,7 @@ impl Manager {
     ///
     /// Returns the first error, if any: a runnable that failed or panicked, or had to be aborted at the end.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<()> {
-        let Self { cluster, mut runnables, grace, observers, metrics } = self;
+        let Self { cluster, events, mut runnables, grace, observers, metrics } = self;
         let mut names = HashSet::new();
         for runnable in &runnables {
             let name = runnable.name();
@@ -99,6 +108,10 @@ impl Manager {
             names.insert(name);
         }
 
+        // Its own set: dropped with this future, it is aborted.
+        let (mut writer, writer_stop) = (JoinSet::new(), Stopper::new());
+        let events = Writer::new(cluster.client().clone(), events, cluster.entropy().clone());
+        writer.spawn(events.run(writer_stop.handle()));
         let mut groups = Groups::new(cluster, Reporter::new(observers, metrics));
         let mut shutdown = pin!(shutdown);
 
@@ -125,8 +138,14 @@ impl Manager {
 
         // 3. Stop, in the opposite order: controllers write until their last reconcile, which may need caches, webhooks
         //    and probes. One grace period for all of it.
-        let stopped = tokio::time::timeout(grace, groups.stop(&mut first_error)).await;
-        if stopped.is_err() {
+        //    The events come last: until then there may be something to say.
+        let stop = async {
+            groups.stop(&mut first_error).await;
+            writer_stop.stop();
+            writer.join_next().await
+        };
+        if tokio::time::timeout(grace, stop).await.is_err() {
+            writer.shutdown().await;
             let names = groups.abort().await;
             tracing::error!(?names, ?grace, "aborted what was still running after the grace period");
             first_error.get_or_insert(Error::GraceExceeded { names, grace });

@@ -12,6 +12,8 @@ use windlass_api::{ApiResource, Clock, Entropy, Object};
 use windlass_cache::Lister;
 use windlass_client::Client;
 
+use crate::events::Recorder;
+
 /// What is to happen after a reconcile that succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Action {
@@ -100,6 +102,7 @@ pub(crate) struct Shared {
     pub(crate) client: Client,
     pub(crate) clock: Clock,
     pub(crate) entropy: Entropy,
+    pub(crate) recorder: Recorder,
     pub(crate) stores: Stores,
 }
 
@@ -167,6 +170,12 @@ impl Context {
     #[must_use]
     pub fn entropy(&self) -> &Entropy {
         &self.shared.entropy
+    }
+
+    /// Tells people what the controller does, in its name.
+    #[must_use]
+    pub fn recorder(&self) -> &Recorder {
+        &self.shared.recorder
     }
 
     /// The name of the controller.

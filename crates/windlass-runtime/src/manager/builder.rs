@@ -13,6 +13,7 @@ use super::Manager;
 use crate::{
     ControllerMetrics,
     cluster::{Cluster, ListWatches},
+    events::Outlet,
     metrics::NoMetrics,
 };
 
@@ -80,8 +81,9 @@ impl ManagerBuilder {
     /// The manager, with nothing to run yet.
     pub fn build(self) -> Manager {
         let Self { client, list_watches, clock, entropy, grace, metrics } = self;
-        let cluster = Cluster::new(client, list_watches, clock, entropy);
-        Manager { cluster, runnables: Vec::new(), grace, observers: Vec::new(), metrics }
+        let (outlet, events) = Outlet::new(clock.clone(), entropy.clone());
+        let cluster = Cluster::new(client, list_watches, clock, entropy, outlet);
+        Manager { cluster, events, runnables: Vec::new(), grace, observers: Vec::new(), metrics }
     }
 }
 

@@ -5,4 +5,5 @@
 mod fake;
 
 mod controllers;
+mod events;
 mod managers;

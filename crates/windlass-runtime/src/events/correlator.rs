@@ -1,0 +1,206 @@
+//! What becomes of an event, given those before it: it is new, it is another one of the same, it joins a crowd, or it is
+//! one too many. Values only; the caller brings the time.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use tokio::time::Instant;
+use windlass_api::k8s_openapi::{
+    api::core::v1::{Event, ObjectReference},
+    apimachinery::pkg::apis::meta::v1::Time,
+};
+
+use super::recent::Recent;
+
+/// So many different messages of one kind are told one by one.
+const DISTINCT: usize = 10;
+/// After so long without one, they are told one by one again.
+const QUIET: Duration = Duration::from_mins(10);
+/// What stands before the message of an event that stands for several.
+const COMBINED: &str = "(combined from similar events): ";
+/// How many events of one source about one object are let through at once.
+const BURST: u32 = 25;
+/// How long it takes to earn another one.
+const EARNED: Duration = Duration::from_mins(5);
+
+/// Remembers what was told.
+#[derive(Debug, Default)]
+pub(super) struct Correlator {
+    crowds: Recent<Crowd>,
+    told: Recent<Told>,
+    budgets: Recent<Budget>,
+}
+
+/// Events that differ in their messages only.
+#[derive(Debug)]
+struct Crowd {
+    messages: BTreeSet<String>,
+    last: Instant,
+}
+
+/// An event that was told.
+#[derive(Debug)]
+struct Told {
+    count: i32,
+    name: Option<String>,
+    first: Option<Time>,
+}
+
+/// What one source may still say of one object.
+#[derive(Debug)]
+struct Budget {
+    /// When all of it is there again, if no more is spent. In the past: it is.
+    full_at: Instant,
+}
+
+// === impl Correlator ===
+
+impl Correlator {
+    /// Takes note of an event, and gives back what is to be stored: a new event where its count is 1; else the one of that
+    /// name, counted up. Nothing if it is one too many.
+    pub(super) fn correlate(&mut self, event: Event, now: Instant) -> Option<Event> {
+        let source = source_key(&event);
+        let (event, key) = self.crowd(event, &source, now);
+        let event = self.count(event, &key);
+        let budget = self.budgets.entry(&source, || Budget { full_at: now });
+        budget.spend(now).then_some(event)
+    }
+
+    /// The event, or that of the crowd which it joins; and the key under which its like are counted.
+    fn crowd(&mut self, mut event: Event, source: &str, now: Instant) -> (Event, String) {
+        let kind = joined(&[source, text(event.type_.as_ref()), text(event.reason.as_ref())]);
+        let message = event.message.clone().unwrap_or_default();
+        let fresh = || Crowd { messages: BTreeSet::new(), last: now };
+        let crowd = self.crowds.entry(&kind, fresh);
+        if now.duration_since(crowd.last) > QUIET {
+            *crowd = fresh();
+        }
+        crowd.last = now;
+        crowd.messages.insert(message.clone());
+        if crowd.messages.len() < DISTINCT {
+            return (event, joined(&[&kind, &message]));
+        }
+        crowd.messages.pop_first();
+        event.message = Some(format!("{COMBINED}{message}"));
+        event.metadata.annotations = None;
+        (event, kind)
+    }
+
+    /// The event with the number of times that it was told, and the name that it had the first time.
+    fn count(&mut self, mut event: Event, key: &str) -> Event {
+        let told = self.told.entry(key, || Told {
+            count: 0,
+            name: event.metadata.name.clone(),
+            first: event.first_timestamp.clone(),
+        });
+        told.count = told.count.saturating_add(1);
+        event.count = Some(told.count);
+        event.metadata.name.clone_from(&told.name);
+        event.first_timestamp.clone_from(&told.first);
+        event
+    }
+}
+
+// === impl Budget ===
+
+impl Budget {
+    /// Spends one, if there is one.
+    fn spend(&mut self, now: Instant) -> bool {
+        let full_at = self.full_at.max(now) + EARNED;
+        let enough = full_at.duration_since(now) <= EARNED * BURST;
+        if enough {
+            self.full_at = full_at;
+        }
+        enough
+    }
+}
+
+/// Who says it, of what.
+fn source_key(event: &Event) -> String {
+    let source = event.source.as_ref();
+    let ObjectReference { api_version, kind, name, namespace, uid, field_path, resource_version: _ } =
+        &event.involved_object;
+    joined(&[
+        text(source.and_then(|source| source.component.as_ref())),
+        text(source.and_then(|source| source.host.as_ref())),
+        text(kind.as_ref()),
+        text(namespace.as_ref()),
+        text(name.as_ref()),
+        text(uid.as_ref()),
+        text(api_version.as_ref()),
+        text(field_path.as_ref()),
+    ])
+}
+
+fn text(value: Option<&String>) -> &str {
+    value.map(String::as_str).unwrap_or_default()
+}
+
+/// One text of several, none of which holds a zero byte.
+fn joined(parts: &[&str]) -> String {
+    parts.join("\0")
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass_api::k8s_openapi::api::core::v1::EventSource;
+
+    use super::*;
+
+    fn event(object: &str, reason: &str, message: &str) -> Event {
+        let mut event = Event {
+            involved_object: ObjectReference { name: Some(object.to_owned()), ..ObjectReference::default() },
+            source: Some(EventSource { component: Some("c".to_owned()), host: None }),
+            reason: Some(reason.to_owned()),
+            message: Some(message.to_owned()),
+            ..Event::default()
+        };
+        event.metadata.name = Some(format!("{object}.{reason}.{message}"));
+        event
+    }
+
+    fn counted(event: Option<Event>) -> (String, i32) {
+        let event = event.expect("it is not dropped");
+        (event.message.unwrap(), event.count.unwrap())
+    }
+
+    #[test]
+    fn the_same_again_counts_up_under_its_first_name() {
+        let (mut correlator, now) = (Correlator::default(), Instant::now());
+        let first = event("pod", "Failed", "no image");
+        assert_eq!(correlator.correlate(first.clone(), now).unwrap().count, Some(1));
+        let mut later = first.clone();
+        later.metadata.name = Some("pod.later".to_owned());
+        let again = correlator.correlate(later, now).unwrap();
+        assert_eq!((again.metadata.name, again.count), (first.metadata.name, Some(2)));
+        assert_eq!(counted(correlator.correlate(event("other", "Failed", "no image"), now)).1, 1);
+    }
+
+    #[test]
+    fn the_tenth_message_of_a_kind_stands_for_those_that_follow() {
+        let (mut correlator, now) = (Correlator::default(), Instant::now());
+        for number in 0..9 {
+            let message = number.to_string();
+            assert_eq!(counted(correlator.correlate(event("pod", "Failed", &message), now)), (message, 1));
+        }
+        let tenth = counted(correlator.correlate(event("pod", "Failed", "9"), now));
+        assert_eq!(tenth, (format!("{COMBINED}9"), 1));
+        let eleventh = counted(correlator.correlate(event("pod", "Failed", "10"), now));
+        assert_eq!(eleventh, (format!("{COMBINED}10"), 2));
+        assert_eq!(counted(correlator.correlate(event("pod", "Other", "11"), now)), ("11".to_owned(), 1));
+        let quiet = now + QUIET + Duration::from_secs(1);
+        assert_eq!(counted(correlator.correlate(event("pod", "Failed", "12"), quiet)), ("12".to_owned(), 1));
+    }
+
+    #[test]
+    fn who_talks_too_much_of_one_object_is_cut_short() {
+        let (mut correlator, now) = (Correlator::default(), Instant::now());
+        for _ in 0..BURST {
+            counted(correlator.correlate(event("pod", "Failed", "x"), now));
+        }
+        assert_eq!(correlator.correlate(event("pod", "Other", "y"), now), None);
+        counted(correlator.correlate(event("other", "Failed", "x"), now));
+        assert_eq!(correlator.correlate(event("pod", "Failed", "x"), now + EARNED / 2), None);
+        counted(correlator.correlate(event("pod", "Failed", "x"), now + EARNED));
+        assert_eq!(correlator.correlate(event("pod", "Failed", "x"), now + EARNED), None);
+    }
+}

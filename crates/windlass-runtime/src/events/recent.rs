@@ -1,0 +1,57 @@
+//! A map that forgets.
+
+use std::collections::HashMap;
+
+/// How many entries there are at most: as many as client-go keeps.
+const CAPACITY: usize = 4096;
+
+/// A map that forgets what has not been used for longest, half of its entries at a time.
+#[derive(Debug)]
+pub(super) struct Recent<V> {
+    /// With the number of the last use.
+    entries: HashMap<String, (u64, V)>,
+    uses: u64,
+}
+
+impl<V> Recent<V> {
+    /// The entry of a key, made if it is missing.
+    pub(super) fn entry(&mut self, key: &str, make: impl FnOnce() -> V) -> &mut V {
+        self.uses += 1;
+        if self.entries.len() >= CAPACITY && !self.entries.contains_key(key) {
+            self.forget_half();
+        }
+        let (used, value) = self.entries.entry(key.to_owned()).or_insert_with(|| (0, make()));
+        *used = self.uses;
+        value
+    }
+
+    fn forget_half(&mut self) {
+        let mut uses: Vec<u64> = self.entries.values().map(|(used, _)| *used).collect();
+        let (_, median, _) = uses.select_nth_unstable(CAPACITY / 2);
+        let median = *median;
+        self.entries.retain(|_, (used, _)| *used > median);
+    }
+}
+
+impl<V> Default for Recent<V> {
+    fn default() -> Self {
+        Self { entries: HashMap::new(), uses: 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_used_is_forgotten_and_the_number_is_limited() {
+        let mut recent = Recent::default();
+        for number in 0..3 * CAPACITY {
+            recent.entry("kept", || 0);
+            recent.entry(&number.to_string(), || number);
+            assert!(recent.entries.len() <= CAPACITY);
+        }
+        assert_eq!(*recent.entry("kept", || 1), 0, "what is used stays");
+        assert_eq!(*recent.entry("0", || 7), 7, "what was not is gone");
+    }
+}

@@ -1,0 +1,249 @@
+//! Who says it, and the way to whom it is written by.
+
+use std::{
+    fmt::{self, Debug},
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+};
+
+use tokio::sync::mpsc::{self, error::TrySendError};
+use windlass_api::{
+    Clock, Entropy, Resource,
+    k8s_openapi::{
+        api::core::v1::{Event, EventSource, ObjectReference},
+        apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
+    },
+};
+
+use super::Note;
+
+/// How many events may wait to be written.
+const QUEUE: usize = 1000;
+/// The most characters of an object's name.
+const NAME_LIMIT: usize = 253;
+
+/// Tells people what one component does. Clones are the same component.
+///
+/// A controller's is [`Context::recorder`](crate::Context::recorder); for other work, and under other names, there is
+/// [`Cluster::recorder`](crate::Cluster::recorder).
+///
+/// ```
+/// use windlass_api::k8s_openapi::api::core::v1::ConfigMap;
+/// use windlass_runtime::events::{Note, Recorder};
+///
+/// let (recorder, mut recorded) = Recorder::captured("painter");
+/// recorder.record(&ConfigMap::default(), Note::normal("Painted", "painted it blue"));
+/// assert_eq!(recorded.lines(), ["Normal Painted painted it blue"]);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Recorder {
+    component: Arc<str>,
+    host: Option<Arc<str>>,
+    outlet: Outlet,
+}
+
+/// What a recorder for tests was given.
+#[derive(Debug)]
+pub struct Recorded(Queue);
+
+/// Where the recorders of a manager put their events. Clones are the same place.
+#[derive(Clone)]
+pub(crate) struct Outlet {
+    queue: mpsc::Sender<Event>,
+    clock: Clock,
+    entropy: Entropy,
+    /// The number in the name of the last event.
+    last: Arc<AtomicI64>,
+}
+
+/// Events that wait to be written.
+pub(crate) type Queue = mpsc::Receiver<Event>;
+
+/// A reference to an object, for [`Recorder::record_about`]. A part of it can be named by the `field_path`.
+pub fn reference<K: Resource>(object: &K) -> ObjectReference {
+    let resource = K::api_resource();
+    let ObjectMeta { name, namespace, uid, resource_version, .. } = object.metadata().clone();
+    ObjectReference {
+        api_version: Some(resource.api_version()),
+        kind: Some(resource.kind.into_owned()),
+        name,
+        namespace,
+        uid,
+        resource_version,
+        field_path: None,
+    }
+}
+
+// === impl Recorder ===
+
+impl Recorder {
+    /// A recorder whose events go to a test.
+    #[must_use]
+    pub fn captured(component: impl Into<Arc<str>>) -> (Self, Recorded) {
+        let (outlet, queue) = Outlet::new(Clock::system(), Entropy::seeded(0));
+        (outlet.recorder(component), Recorded(queue))
+    }
+
+    /// The same component on a certain machine.
+    #[must_use]
+    pub fn on_host(mut self, host: impl Into<Arc<str>>) -> Self {
+        self.host = Some(host.into());
+        self
+    }
+
+    /// Says something of an object. Returns at once; what cannot be written is logged.
+    pub fn record<K: Resource>(&self, about: &K, note: Note) {
+        self.record_about(reference(about), note);
+    }
+
+    /// Says something of an object, or of a part of one, that is known by a reference only.
+    pub fn record_about(&self, about: ObjectReference, note: Note) {
+        let event = self.event(about, note);
+        match self.outlet.queue.try_send(event) {
+            Ok(()) => {}
+            Err(TrySendError::Full(event)) => {
+                tracing::warn!(component = &*self.component, message = event.message, "dropped: too many events wait");
+            }
+            Err(TrySendError::Closed(event)) => {
+                tracing::debug!(component = &*self.component, message = event.message, "dropped: nobody writes events");
+            }
+        }
+    }
+
+    fn event(&self, about: ObjectReference, note: Note) -> Event {
+        let now = self.outlet.clock.now();
+        // Events of objects without a namespace are in the default one.
+        let namespace = about.namespace.clone().unwrap_or_else(|| "default".to_owned());
+        Event {
+            metadata: ObjectMeta {
+                name: Some(self.outlet.name(about.name.as_deref().unwrap_or_default())),
+                namespace: Some(namespace),
+                annotations: Some(note.annotations).filter(|annotations| !annotations.is_empty()),
+                ..ObjectMeta::default()
+            },
+            involved_object: about,
+            reason: Some(note.reason.into_owned()),
+            message: Some(note.message),
+            type_: Some(note.severity.as_str().to_owned()),
+            count: Some(1),
+            first_timestamp: Some(Time(now)),
+            last_timestamp: Some(Time(now)),
+            source: Some(EventSource {
+                component: Some(self.component.to_string()),
+                host: self.host.as_deref().map(str::to_owned),
+            }),
+            reporting_component: Some(self.component.to_string()),
+            reporting_instance: Some(self.host.as_deref().unwrap_or_default().to_owned()),
+            ..Event::default()
+        }
+    }
+}
+
+// === impl Outlet ===
+
+impl Outlet {
+    pub(crate) fn new(clock: Clock, entropy: Entropy) -> (Self, Queue) {
+        let (sender, queue) = mpsc::channel(QUEUE);
+        (Self { queue: sender, clock, entropy, last: Arc::default() }, queue)
+    }
+
+    pub(crate) fn recorder(&self, component: impl Into<Arc<str>>) -> Recorder {
+        Recorder { component: component.into(), host: None, outlet: self.clone() }
+    }
+
+    /// A name for an event about an object of that name: the time in nanoseconds makes it new, and puts the events of one
+    /// object in order.
+    fn name(&self, object: &str) -> String {
+        let now = i64::try_from(self.clock.now().as_nanosecond()).unwrap_or(i64::MAX);
+        // A clock that stands still, or goes back, makes no name twice.
+        let after = |last: i64| Some(now.max(last.saturating_add(1)));
+        let last = self.last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, after).unwrap_or_default();
+        let name = format!("{object}.{:x}", now.max(last.saturating_add(1)));
+        if is_subdomain(&name) { name } else { self.entropy.uuid() }
+    }
+}
+
+impl Debug for Outlet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outlet").finish_non_exhaustive()
+    }
+}
+
+/// Whether an object that is no role and the like can have this name.
+fn is_subdomain(name: &str) -> bool {
+    let is_edge = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    let is_label = |label: &str| {
+        let bytes = label.as_bytes();
+        is_edge(bytes.first()) && is_edge(bytes.last()) && bytes.iter().all(|byte| *byte == b'-' || is_edge(Some(byte)))
+    };
+    name.len() <= NAME_LIMIT && name.split('.').all(is_label)
+}
+
+// === impl Recorded ===
+
+impl Recorded {
+    /// What has come since the last call.
+    pub fn take(&mut self) -> Vec<Event> {
+        std::iter::from_fn(|| self.0.try_recv().ok()).collect()
+    }
+
+    /// What has come since the last call, each as `Type Reason message`.
+    pub fn lines(&mut self) -> Vec<String> {
+        let text = |part: Option<String>| part.unwrap_or_default();
+        let line = |event: Event| format!("{} {} {}", text(event.type_), text(event.reason), text(event.message));
+        self.take().into_iter().map(line).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass_api::k8s_openapi::{
+        api::{apps::v1::Deployment, core::v1::Node},
+        jiff::Timestamp,
+    };
+
+    use super::*;
+
+    #[test]
+    fn an_event_says_who_what_and_of_which_object() {
+        let (recorder, mut recorded) = Recorder::captured("kubelet");
+        let mut deployment = Deployment::default();
+        deployment.metadata.name = Some("web".to_owned());
+        deployment.metadata.namespace = Some("shop".to_owned());
+        deployment.metadata.uid = Some("1".to_owned());
+        recorder.clone().on_host("node-0").record(&deployment, Note::warning("Stuck", "no way").annotated("a", "b"));
+        let events = recorded.take();
+        let [event] = events.as_slice() else { panic!("one was recorded: {events:?}") };
+        assert_eq!(event.involved_object, reference(&deployment));
+        assert_eq!(event.involved_object.api_version.as_deref(), Some("apps/v1"));
+        assert_eq!(event.metadata.namespace.as_deref(), Some("shop"));
+        assert_eq!(event.metadata.annotations.as_ref().unwrap()["a"], "b");
+        assert_eq!(event.reporting_instance.as_deref(), Some("node-0"));
+
+        recorder.record(&Node::default(), Note::normal("Seen", "it is there"));
+        let of_node = recorded.take().remove(0);
+        assert_eq!(of_node.metadata.namespace.as_deref(), Some("default"), "nodes have none");
+    }
+
+    #[test]
+    fn the_name_of_an_event_is_new_and_can_be_one() {
+        let clock = Clock::from_fn(|| Timestamp::from_nanosecond(0x1234_5678).unwrap());
+        let (outlet, _queue) = Outlet::new(clock, Entropy::seeded(1));
+        assert_eq!([outlet.name("web"), outlet.name("web")], ["web.12345678", "web.12345679"]);
+        assert_eq!(outlet.name("system:node").len(), 36, "a role's name can be no event's");
+        assert_eq!(outlet.name(&"x".repeat(250)).len(), 36);
+    }
+
+    #[tokio::test]
+    async fn who_records_never_waits() {
+        let (recorder, mut recorded) = Recorder::captured("c");
+        for _ in 0..QUEUE + 5 {
+            recorder.record(&Node::default(), Note::normal("Seen", "again"));
+        }
+        assert_eq!(recorded.take().len(), QUEUE);
+        drop(recorded);
+        recorder.record(&Node::default(), Note::normal("Seen", "by nobody"));
+    }
+}

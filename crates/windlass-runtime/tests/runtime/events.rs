@@ -1,0 +1,120 @@
+//! What becomes of what a controller says.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::time::{Duration, Instant};
+use windlass_api::BoxError;
+use windlass_client::Client;
+use windlass_runtime::{
+    Manager,
+    events::{Note, Recorder},
+};
+
+use crate::fake::{Run, config, eventually};
+
+/// A server that takes every event, but for the first answers, which are given. Clones are the same server.
+#[derive(Clone, Default)]
+struct Server {
+    requests: Arc<Mutex<Vec<(String, Value)>>>,
+    answers: Arc<Mutex<VecDeque<Result<u16, &'static str>>>>,
+}
+
+impl Server {
+    fn answering(answers: impl IntoIterator<Item = Result<u16, &'static str>>) -> Self {
+        Self { answers: Arc::new(Mutex::new(answers.into_iter().collect())), ..Self::default() }
+    }
+
+    fn manager(&self) -> (Manager, Recorder) {
+        let server = self.clone();
+        let service = tower::service_fn(move |request: http::Request<windlass_client::Body>| {
+            let server = server.clone();
+            async move {
+                let (head, body) = request.into_parts();
+                server.answer(&head, BodyExt::collect(body).await?.to_bytes())
+            }
+        });
+        let manager = Manager::new(Client::from_service(service, "default"));
+        let recorder = manager.cluster().recorder("painter");
+        (manager, recorder)
+    }
+
+    fn answer(&self, head: &http::request::Parts, body: Bytes) -> Result<http::Response<Full<Bytes>>, BoxError> {
+        let request = format!("{} {}", head.method, head.uri.path());
+        self.requests.lock().push((request, serde_json::from_slice(&body)?));
+        let status = self.answers.lock().pop_front().unwrap_or(Ok(200))?;
+        Ok(http::Response::builder().status(status).body(Full::new(body))?)
+    }
+
+    /// Method and path of what has come, and how often the event was counted.
+    fn seen(&self) -> Vec<(String, i64)> {
+        let requests = self.requests.lock();
+        requests.iter().map(|(request, body)| (request.clone(), body["count"].as_i64().unwrap())).collect()
+    }
+}
+
+fn blue() -> Note {
+    Note::normal("Painted", "painted it blue")
+}
+
+const EVENTS: &str = "/api/v1/namespaces/ns/events";
+
+#[tokio::test(start_paused = true)]
+async fn what_is_said_twice_is_one_event_and_what_is_said_last_is_written_before_the_end() {
+    let server = Server::default();
+    let (manager, recorder) = server.manager();
+    recorder.record(&config("a"), blue());
+    let run = Run::start(manager);
+    eventually("the first is written", || server.seen().len() == 1).await;
+    recorder.record(&config("a"), blue());
+    recorder.record(&config("b"), blue());
+    run.stop().await.unwrap();
+    let name = server.requests.lock()[0].1["metadata"]["name"].as_str().unwrap().to_owned();
+    assert!(name.starts_with("a."), "{name}");
+    let expected =
+        [(format!("POST {EVENTS}"), 1), (format!("PATCH {EVENTS}/{name}"), 2), (format!("POST {EVENTS}"), 1)];
+    assert_eq!(server.seen(), expected);
+    recorder.record(&config("c"), blue());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_that_is_gone_is_written_anew_with_its_count() {
+    let server = Server::answering([Ok(200), Ok(404)]);
+    let (manager, recorder) = server.manager();
+    recorder.record(&config("a"), blue());
+    recorder.record(&config("a"), blue());
+    Run::start(manager).stop().await.unwrap();
+    let counts: Vec<_> = server.seen().into_iter().map(|(request, count)| (request.len(), count)).collect();
+    assert_eq!(counts.iter().map(|(_, count)| *count).collect::<Vec<_>>(), [1, 2, 2]);
+    assert_eq!(counts[0].0, counts[2].0, "it is created again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_cannot_be_reached_is_tried_again_and_one_that_refuses_is_not() {
+    let server = Server::answering([Err("no connection"), Err("no connection"), Ok(200), Ok(403)]);
+    let (manager, recorder) = server.manager();
+    let (started, run) = (Instant::now(), Run::start(manager));
+    recorder.record(&config("a"), blue());
+    recorder.record(&config("b"), blue());
+    recorder.record(&config("c"), blue());
+    eventually("all have been tried", || server.seen().len() == 5).await;
+    let waited = started.elapsed();
+    assert!(waited >= Duration::from_secs(10) && waited < Duration::from_secs(21), "{waited:?}");
+    run.stop().await.unwrap();
+    assert_eq!(server.seen().len(), 5, "what was refused is not tried again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_does_not_wait_for_a_server_that_is_gone() {
+    let server = Server::answering([Err("no connection"); 20]);
+    let (manager, recorder) = server.manager();
+    let run = Run::start(manager);
+    recorder.record(&config("a"), blue());
+    eventually("it was tried", || server.seen().len() == 1).await;
+    let asked = Instant::now();
+    run.stop().await.unwrap();
+    assert!(asked.elapsed() < Duration::from_secs(1), "{:?}", asked.elapsed());
+}
