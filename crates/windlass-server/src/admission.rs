@@ -15,12 +15,14 @@ mod classes;
 mod nodes;
 mod pods;
 mod protection;
+mod service_accounts;
 
 pub(crate) use self::{
     classes::{ClaimGrowth, DefaultClasses, PriorityClasses, RuntimeClasses},
     nodes::TaintNewNodes,
     pods::PodDefaults,
     protection::ProtectStorage,
+    service_accounts::ServiceAccounts,
 };
 
 /// One plugin.
@@ -63,10 +65,24 @@ pub(crate) enum Operation {
     Delete,
 }
 
+/// What pods need to do with service accounts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PodAccounts {
+    /// Nothing. For servers beside which nobody makes the account `default` of each namespace.
+    #[default]
+    Optional,
+    /// A pod has an account that is there, and gets its token, as the plugin `ServiceAccount` of the real server has it.
+    Required,
+}
+
 /// The plugins, in order.
-pub(crate) fn chain() -> Vec<Arc<dyn Admission>> {
-    vec![
-        Arc::new(NamespaceLifecycle),
+pub(crate) fn chain(pod_accounts: PodAccounts) -> Vec<Arc<dyn Admission>> {
+    let mut chain: Vec<Arc<dyn Admission>> = vec![Arc::new(NamespaceLifecycle)];
+    if pod_accounts == PodAccounts::Required {
+        chain.push(Arc::new(ServiceAccounts));
+    }
+    let rest: [Arc<dyn Admission>; 7] = [
         Arc::new(TaintNewNodes),
         Arc::new(PriorityClasses),
         Arc::new(PodDefaults),
@@ -74,7 +90,9 @@ pub(crate) fn chain() -> Vec<Arc<dyn Admission>> {
         Arc::new(ProtectStorage),
         Arc::new(ClaimGrowth),
         Arc::new(RuntimeClasses),
-    ]
+    ];
+    chain.extend(rest);
+    chain
 }
 
 impl Registry {

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use windlass_api::{Clock, Entropy, Status, format_time};
 
 use crate::{
-    admission,
+    admission::{self, PodAccounts},
     kinds::{self, KindOptions, SYSTEM_CLASSES, service::ServiceCidr},
     registry::{Body, Registry, Target, Tree, WriteParams},
     storage::Storage,
@@ -34,17 +34,26 @@ const FURNISHED: [&str; 3] = ["apiregistration.k8s.io", "flowcontrol.apiserver.k
 
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
-/// Starts a registry of the built-in kinds over a storage. `service_cidr`: the range of the addresses of services;
-/// `address`: where the server itself is.
+/// What is chosen of a server's rules.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Choices {
+    /// The range of the addresses of services.
+    pub(crate) service_cidr: ServiceCidr,
+    pub(crate) pod_accounts: PodAccounts,
+}
+
+/// Starts a registry of the built-in kinds over a storage. `address`: where the server itself is.
 pub(crate) async fn start(
     storage: Arc<dyn Storage>,
     clock: Clock,
     entropy: Entropy,
-    service_cidr: ServiceCidr,
+    choices: Choices,
     address: SocketAddr,
 ) -> Result<Registry, Status> {
+    let Choices { service_cidr, pod_accounts } = choices;
     let options = KindOptions { service_cidr, clock: clock.clone(), entropy: entropy.clone() };
-    let registry = Registry::new(storage, kinds::built_ins(&options), admission::chain(), clock, entropy).await?;
+    let registry =
+        Registry::new(storage, kinds::built_ins(&options), admission::chain(pod_accounts), clock, entropy).await?;
     bootstrap(&registry, service_cidr, Endpoint { address: address.ip(), port: address.port() }).await?;
     registry.serve_custom_resources().await?;
     Ok(registry)

@@ -66,6 +66,7 @@ mod watch_cache;
 pub mod storage;
 
 pub use self::{
+    admission::PodAccounts,
     http::Body,
     kinds::service::{InvalidServiceCidr, ServiceCidr},
     server::{Server, ServerBuilder, Service},

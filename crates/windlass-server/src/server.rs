@@ -22,8 +22,9 @@ use tokio::{
 use windlass_api::{BoxError, Clock, Entropy, Status};
 
 use crate::{
+    admission::PodAccounts,
     authn::Authenticator,
-    bootstrap,
+    bootstrap::{self, Choices},
     http::{Body, Origin, RequestBody, Stopping, Trust, handle},
     kinds::service::ServiceCidr,
     registry::Registry,
@@ -53,7 +54,7 @@ pub struct ServerBuilder {
     entropy: Option<Entropy>,
     token: Option<Arc<str>>,
     storage: Option<Arc<dyn Storage>>,
-    service_cidr: ServiceCidr,
+    choices: Choices,
 }
 
 /// A server in this process, as a `tower` service: no socket, no task, no credentials.
@@ -67,7 +68,7 @@ pub(crate) struct Inner {
     entropy: Entropy,
     authenticator: Authenticator,
     storage: Arc<dyn Storage>,
-    service_cidr: ServiceCidr,
+    choices: Choices,
     /// Made with the first request that needs it.
     registry: OnceCell<Registry>,
     /// Set once the objects of [`bootstrap::furnish`] are there.
@@ -107,7 +108,13 @@ impl ServerBuilder {
 
     /// The range that services get their addresses from; `10.0.0.0/24`, unless it is given.
     pub fn service_cidr(mut self, cidr: ServiceCidr) -> Self {
-        self.service_cidr = cidr;
+        self.choices.service_cidr = cidr;
+        self
+    }
+
+    /// What pods need to do with service accounts; nothing, unless it is said.
+    pub fn pod_accounts(mut self, accounts: PodAccounts) -> Self {
+        self.choices.pod_accounts = accounts;
         self
     }
 
@@ -120,7 +127,7 @@ impl ServerBuilder {
             entropy: self.entropy.unwrap_or_default(),
             authenticator: Authenticator::new(self.token),
             storage: self.storage.unwrap_or_else(|| Arc::new(MemoryStorage::default())),
-            service_cidr: self.service_cidr,
+            choices: self.choices,
             registry: OnceCell::new(),
             furnished: OnceCell::new(),
             stopping,
@@ -134,13 +141,7 @@ impl ServerBuilder {
 impl Server {
     /// A server that is yet to be built.
     pub fn builder() -> ServerBuilder {
-        ServerBuilder {
-            clock: Clock::system(),
-            entropy: None,
-            token: None,
-            storage: None,
-            service_cidr: ServiceCidr::default(),
-        }
+        ServerBuilder { clock: Clock::system(), entropy: None, token: None, storage: None, choices: Choices::default() }
     }
 
     /// The server as a service in this process.
@@ -201,7 +202,7 @@ impl Inner {
     pub(crate) async fn registry(&self) -> Result<&Registry, Status> {
         let start = || {
             let (clock, entropy) = (self.clock.clone(), self.entropy.clone());
-            bootstrap::start(self.storage.clone(), clock, entropy, self.service_cidr, self.address())
+            bootstrap::start(self.storage.clone(), clock, entropy, self.choices, self.address())
         };
         self.registry.get_or_try_init(start).await
     }

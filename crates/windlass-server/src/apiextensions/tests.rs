@@ -14,9 +14,10 @@ use crate::{
 };
 
 async fn registry_over(storage: Arc<dyn Storage>) -> Registry {
-    let cidr = "10.0.0.0/24".parse().unwrap();
     let address = "127.0.0.1:443".parse().unwrap();
-    bootstrap::start(storage, Clock::system(), Entropy::seeded(7), cidr, address).await.unwrap()
+    bootstrap::start(storage, Clock::system(), Entropy::seeded(7), bootstrap::Choices::default(), address)
+        .await
+        .unwrap()
 }
 
 async fn registry() -> Registry {

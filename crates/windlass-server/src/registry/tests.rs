@@ -11,8 +11,7 @@ use super::{
     WatchParams, WatchSession, WriteParams, Written,
 };
 use crate::{
-    bootstrap,
-    kinds::service::ServiceCidr,
+    bootstrap::{self, Choices},
     storage::{MemoryStorage, Revision, Storage},
 };
 
@@ -48,7 +47,7 @@ impl Fixture {
             Arc::clone(&storage) as Arc<dyn Storage>,
             clock,
             Entropy::seeded(1),
-            ServiceCidr::default(),
+            Choices::default(),
             address,
         )
         .await

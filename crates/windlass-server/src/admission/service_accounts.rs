@@ -1,0 +1,276 @@
+//! What every pod gets of the account that it runs under: a token, and the secrets that it pulls images with.
+
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use serde_json::{Map, Value, json};
+use tokio::time::sleep;
+use windlass_api::{GroupResource, Status};
+
+use super::{Admission, Attributes, Operation};
+use crate::registry::{Registry, Target, Tree, as_object, object_mut};
+
+/// The plugin `ServiceAccount`: a pod has an account that is there, and may mount its token.
+#[derive(Debug)]
+pub(crate) struct ServiceAccounts;
+
+/// The account of pods that name none. A controller makes it, a moment after the namespace.
+const DEFAULT: &str = "default";
+/// How often the default account is looked for.
+const ATTEMPTS: usize = 10;
+/// How long at least to wait in between, and at most twice as long.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Where containers find the token.
+const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+/// How the names of token volumes begin.
+const VOLUME: &str = "kube-api-access-";
+/// How long a token is asked for, in seconds: an hour, and a mark by which those that were made here can be told.
+const EXPIRATION: i64 = 3607;
+/// On pods that stand for what a kubelet runs by itself.
+const MIRROR: &str = "kubernetes.io/config.mirror";
+/// On accounts whose pods may use no secrets but the account's.
+const ENFORCE: &str = "kubernetes.io/enforce-mountable-secrets";
+
+impl Admission for ServiceAccounts {
+    fn handles(&self, write: &Attributes) -> bool {
+        let pods = write.resource.group.is_empty() && write.resource.kind == "Pod" && write.subresource.is_none();
+        pods && write.operation == Operation::Create
+    }
+
+    fn admit<'a>(&'a self, registry: &'a Registry, write: &'a mut Attributes) -> BoxFuture<'a, Result<(), Status>> {
+        Box::pin(async move {
+            if is_mirror(&write.object) {
+                return Ok(());
+            }
+            let spec = object_mut(&mut write.object, "spec");
+            if spec.text(&["serviceAccountName"]).is_empty() {
+                for key in ["serviceAccountName", "serviceAccount"] {
+                    spec.insert(key.to_owned(), DEFAULT.into());
+                }
+            }
+            let account = account_of(registry, write).await?;
+            let spec = object_mut(&mut write.object, "spec");
+            if wants_token(spec, &account) {
+                mount_token(spec, || format!("{VOLUME}{}", registry.entropy().name_suffix(5)));
+            }
+            let pull = account.items(&["imagePullSecrets"]);
+            if spec.items(&["imagePullSecrets"]).is_empty() && !pull.is_empty() {
+                let names: Vec<_> = pull.iter().map(|secret| json!({"name": secret.text(&["name"])})).collect();
+                spec.insert("imagePullSecrets".to_owned(), names.into());
+            }
+            Ok(())
+        })
+    }
+
+    fn validate<'a>(&'a self, registry: &'a Registry, write: &'a Attributes) -> BoxFuture<'a, Result<(), Status>> {
+        Box::pin(async move {
+            if is_mirror(&write.object) {
+                return check_mirror(&write.object).map_err(|why| write.forbidden(why));
+            }
+            if write.object.text(&["spec", "serviceAccountName"]).is_empty() {
+                let pod = write.object.text(&["metadata", "name"]);
+                return Err(write.forbidden(format!("no service account specified for pod {}/{pod}", write.namespace)));
+            }
+            let account = account_of(registry, write).await?;
+            match account.at(&["metadata", "annotations", ENFORCE]).and_then(Value::as_str) {
+                Some("1" | "t" | "T" | "true" | "TRUE" | "True") => {
+                    check_secrets(&write.object, &account).map_err(|why| write.forbidden(why))
+                }
+                _ => Ok(()),
+            }
+        })
+    }
+}
+
+/// The account that a pod names.
+async fn account_of(registry: &Registry, write: &Attributes) -> Result<Value, Status> {
+    let name = write.object.text(&["spec", "serviceAccountName"]);
+    let attempts = if name == DEFAULT { ATTEMPTS } else { 1 };
+    let resources = registry.resources();
+    let pause = registry.entropy().jitter(PAUSE, 1.0);
+    if let Some(accounts) = resources.get("", "v1", "serviceaccounts") {
+        let target = Target::object(accounts, Some(&write.namespace), name);
+        for attempt in 0..attempts {
+            if attempt > 0 {
+                sleep(pause).await;
+            }
+            if let Some(account) = registry.peek(&target).await? {
+                return Ok(account.value());
+            }
+        }
+    }
+    let missing = Status::not_found(&GroupResource::new("", "serviceaccount"), name);
+    let namespace = &write.namespace;
+    Err(write.forbidden(format!("error looking up service account {namespace}/{name}: {}", missing.message)))
+}
+
+/// The pod's own wish counts, then the account's.
+fn wants_token(spec: &Map<String, Value>, account: &Value) -> bool {
+    const WISH: &str = "automountServiceAccountToken";
+    let wish = spec.get(WISH).or_else(|| account.get(WISH));
+    wish.and_then(Value::as_bool).unwrap_or(true)
+}
+
+/// Mounts the token into every container that has nothing of its own in that place.
+fn mount_token(spec: &mut Map<String, Value>, new_name: impl FnOnce() -> String) {
+    let volumes = spec.items(&["volumes"]).iter();
+    let known = volumes.map(|volume| volume.text(&["name"])).find(|name| name.starts_with(VOLUME)).map(str::to_owned);
+    let is_known = known.is_some();
+    let name = known.unwrap_or_else(new_name);
+    let mut is_mounted = false;
+    for list in ["initContainers", "containers"] {
+        for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+            let mounts = container.items(&["volumeMounts"]);
+            if !mounts.iter().any(|mount| mount.text(&["mountPath"]) == MOUNT_PATH) {
+                let mount = json!({"name": name, "readOnly": true, "mountPath": MOUNT_PATH});
+                push(as_object(container), "volumeMounts", mount);
+                is_mounted = true;
+            }
+        }
+    }
+    if is_mounted && !is_known {
+        push(spec, "volumes", token_volume(&name));
+    }
+}
+
+/// A volume with a token, the authority to trust and the pod's namespace.
+fn token_volume(name: &str) -> Value {
+    let token = json!({"expirationSeconds": EXPIRATION, "path": "token"});
+    let authority = json!({"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]});
+    let field = json!({"apiVersion": "v1", "fieldPath": "metadata.namespace"});
+    let namespace = json!({"items": [{"path": "namespace", "fieldRef": field}]});
+    let sources = json!([{"serviceAccountToken": token}, {"configMap": authority}, {"downwardAPI": namespace}]);
+    json!({"name": name, "projected": {"sources": sources, "defaultMode": 0o644}})
+}
+
+fn push(map: &mut Map<String, Value>, key: &str, item: Value) {
+    match map.entry(key).or_insert(Value::Null) {
+        Value::Array(items) => items.push(item),
+        other => *other = json!([item]),
+    }
+}
+
+fn is_mirror(pod: &Value) -> bool {
+    pod.at(&["metadata", "annotations", MIRROR]).is_some()
+}
+
+/// What a kubelet runs by itself cannot have what the API server gives.
+fn check_mirror(pod: &Value) -> Result<(), &'static str> {
+    if !pod.text(&["spec", "serviceAccountName"]).is_empty() {
+        return Err("a mirror pod may not reference service accounts");
+    }
+    let volumes = pod.items(&["spec", "volumes"]);
+    if volumes.iter().any(|volume| volume.at(&["secret"]).is_some()) || secrets_of_containers(pod).next().is_some() {
+        return Err("a mirror pod may not reference secrets");
+    }
+    let mut sources = volumes.iter().flat_map(|volume| volume.items(&["projected", "sources"]));
+    if sources.any(|source| source.at(&["serviceAccountToken"]).is_some()) {
+        return Err("a mirror pod may not use ServiceAccountToken volume projections");
+    }
+    Ok(())
+}
+
+/// The account lists the secrets that its pods may use.
+fn check_secrets(pod: &Value, account: &Value) -> Result<(), String> {
+    let name = account.text(&["metadata", "name"]);
+    let lists = |list: &str, secret: &str| account.items(&[list]).iter().any(|listed| listed.text(&["name"]) == secret);
+    let refusal =
+        |what: String| format!("{what} is not allowed because service account {name} does not reference that");
+    for volume in pod.items(&["spec", "volumes"]) {
+        let secret = volume.text(&["secret", "secretName"]);
+        if volume.at(&["secret"]).is_some() && !lists("secrets", secret) {
+            return Err(format!("{} secret", refusal(format!("volume with secret.secretName=\"{secret}\""))));
+        }
+    }
+    if let Some((place, secret)) = secrets_of_containers(pod).find(|(_, secret)| !lists("secrets", secret)) {
+        return Err(format!("{} secret", refusal(format!("{place} referencing secret.secretName=\"{secret}\""))));
+    }
+    for (index, secret) in pod.items(&["spec", "imagePullSecrets"]).iter().enumerate() {
+        let secret = secret.text(&["name"]);
+        if !lists("imagePullSecrets", secret) {
+            let what = format!("imagePullSecrets[{index}].name=\"{secret}\"");
+            return Err(format!("{} imagePullSecret", refusal(what)));
+        }
+    }
+    Ok(())
+}
+
+/// The secrets that the environments of containers are made of, each with its place.
+fn secrets_of_containers(pod: &Value) -> impl Iterator<Item = (String, &str)> {
+    const LISTS: [(&str, &str); 2] = [("initContainers", "init container"), ("containers", "container")];
+    LISTS.into_iter().flat_map(move |(list, kind)| {
+        pod.items(&["spec", list]).iter().flat_map(move |container| {
+            let owner = format!("{kind} {}", container.text(&["name"]));
+            let whole = format!("{owner} with envFrom");
+            let single = container.items(&["env"]).iter().filter_map(move |variable| {
+                let secret = variable.at(&["valueFrom", "secretKeyRef"])?;
+                Some((format!("{owner} with envVar {}", variable.text(&["name"])), secret.text(&["name"])))
+            });
+            let whole = container
+                .items(&["envFrom"])
+                .iter()
+                .filter_map(move |source| Some((whole.clone(), source.at(&["secretRef"])?.text(&["name"]))));
+            single.chain(whole)
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec() -> Map<String, Value> {
+        let elsewhere = json!({"name": "other", "volumeMounts": [{"name": "own", "mountPath": MOUNT_PATH}]});
+        let Value::Object(spec) = json!({"containers": [{"name": "main"}, elsewhere]}) else { unreachable!() };
+        spec
+    }
+
+    #[test]
+    fn a_token_is_mounted_where_nothing_is_in_its_place() {
+        let mut pod = spec();
+        mount_token(&mut pod, || format!("{VOLUME}abcde"));
+        assert_eq!(pod["containers"][0]["volumeMounts"][0]["name"], "kube-api-access-abcde");
+        assert_eq!(pod["containers"][1]["volumeMounts"].as_array().unwrap().len(), 1);
+        assert_eq!(pod["volumes"].as_array().unwrap().len(), 1);
+        assert_eq!(pod["volumes"][0]["projected"]["sources"][0]["serviceAccountToken"]["expirationSeconds"], 3607);
+
+        let before = pod.clone();
+        mount_token(&mut pod, || unreachable!("there is a volume"));
+        assert_eq!(pod, before, "a pod that was read and is created elsewhere has its volume");
+    }
+
+    #[test]
+    fn pod_and_account_may_decline() {
+        let declines = json!({"automountServiceAccountToken": false});
+        let mut pod = spec();
+        assert!(wants_token(&pod, &json!({})) && !wants_token(&pod, &declines));
+        pod.insert("automountServiceAccountToken".to_owned(), true.into());
+        assert!(wants_token(&pod, &declines));
+    }
+
+    #[test]
+    fn an_account_may_limit_the_secrets_of_its_pods() {
+        let account = json!({"metadata": {"name": "robot"}, "secrets": [{"name": "listed"}]});
+        let with = |secret: &str| {
+            let variable = json!({"name": "X", "valueFrom": {"secretKeyRef": {"name": secret, "key": "k"}}});
+            json!({"spec": {"containers": [{"name": "main", "env": [variable]}]}})
+        };
+        assert_eq!(check_secrets(&with("listed"), &account), Ok(()));
+        let refused = check_secrets(&with("other"), &account).unwrap_err();
+        let expected = "container main with envVar X referencing secret.secretName=\"other\" is not allowed because \
+                        service account robot does not reference that secret";
+        assert_eq!(refused, expected);
+        let pull = json!({"spec": {"imagePullSecrets": [{"name": "listed"}]}});
+        let refused = check_secrets(&pull, &account).unwrap_err();
+        assert!(refused.ends_with("does not reference that imagePullSecret"), "{refused}");
+    }
+
+    #[test]
+    fn what_a_kubelet_runs_by_itself_uses_no_secrets() {
+        let mirror = |spec: Value| check_mirror(&json!({"spec": spec}));
+        assert_eq!(mirror(json!({})), Ok(()));
+        assert!(mirror(json!({"serviceAccountName": "default"})).is_err());
+        assert!(mirror(json!({"volumes": [{"secret": {"secretName": "x"}}]})).is_err());
+        assert!(mirror(json!({"volumes": [{"projected": {"sources": [{"serviceAccountToken": {}}]}}]})).is_err());
+    }
+}
