@@ -1,6 +1,7 @@
 //! The control loop, step by step, with the same controllers against both servers.
 
 mod deployment;
+mod endpoints;
 mod walkthrough;
 
 use std::{collections::HashSet, sync::Arc};

@@ -8,7 +8,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     env, fs,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
 };
 
 use crate::{
@@ -47,39 +47,75 @@ pub(crate) fn run(kubectl: Option<&Path>, windlass: Option<&Path>) -> Result {
         .map_err(|error| format!("starting {}: {error}", nodes.display()))?;
     let simulator = Killed(simulator);
 
-    let real = script(&kubectl, &scratch("real"), |script| {
+    let real = script(&kubectl, Target::Real, |script| {
         script.env("KUBECONFIG", &kubeconfig);
-    })
-    .map_err(|error| format!("against the real control plane: {error}"))?;
+    })?;
     drop(simulator);
-    let Some(windlass) = windlass else { return Ok(()) };
+    let Some(windlass) = windlass else { return real.checked() };
     let windlass = fs::canonicalize(windlass).map_err(|error| format!("{}: {error}", windlass.display()))?;
-    let ours = script(&kubectl, &scratch("windlass"), |script| {
+    let ours = script(&kubectl, Target::Windlass, |script| {
         script.arg(windlass);
-    })
-    .map_err(|error| format!("against windlass: {error}"))?;
+    })?;
     let listed = fs::read_to_string(root().join("conformance/kubectl/DIFFERENCES.md"))?;
-    compare(&real, &ours, &listed)
+    // All is said before the first failure ends it.
+    let compared = compare(&real.transcript, &ours.transcript, &listed);
+    real.checked().and(ours.checked()).and(compared)
+}
+
+/// What the script was run against.
+#[derive(Clone, Copy, Debug)]
+enum Target {
+    Real,
+    Windlass,
+}
+
+/// A run of the script.
+struct Played {
+    target: Target,
+    status: ExitStatus,
+    transcript: Transcript,
+}
+
+impl Target {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Real => "the real control plane",
+            Self::Windlass => "windlass",
+        }
+    }
+
+    /// Where the transcript of the last run is kept, for whoever wants to read it.
+    fn transcript(self) -> PathBuf {
+        let name = match self {
+            Self::Real => "real.txt",
+            Self::Windlass => "windlass.txt",
+        };
+        target_directory().join("kubectl").join(name)
+    }
+}
+
+impl Played {
+    /// Whether its checks have passed.
+    fn checked(&self) -> Result {
+        if self.status.success() {
+            return Ok(());
+        }
+        Err(format!("conformance/kubectl.sh failed against {} ({})", self.target.name(), self.status).into())
+    }
 }
 
 /// Runs the script and takes what it wrote down.
-fn script(kubectl: &Path, transcript: &Path, target: impl FnOnce(&mut Command)) -> Result<Transcript> {
-    // A file of an earlier process of the same number would be appended to.
-    let _ = fs::remove_file(transcript);
+fn script(kubectl: &Path, target: Target, prepare: impl FnOnce(&mut Command)) -> Result<Played> {
+    let transcript = target.transcript();
+    fs::create_dir_all(target_directory().join("kubectl"))?;
+    // That of an earlier run would be appended to.
+    fs::write(&transcript, "")?;
+    println!("=== {}", target.name());
     let mut script = Command::new(root().join("conformance").join("kubectl.sh"));
-    script.env("KUBECTL", kubectl).env("TRANSCRIPT", transcript);
-    target(&mut script);
+    script.env("KUBECTL", kubectl).env("TRANSCRIPT", &transcript);
+    prepare(&mut script);
     let status = script.status().map_err(|error| format!("running conformance/kubectl.sh: {error}"))?;
-    if !status.success() {
-        return Err(format!("conformance/kubectl.sh failed ({status})").into());
-    }
-    let text = fs::read_to_string(transcript)?;
-    fs::remove_file(transcript)?;
-    Ok(parse(&text))
-}
-
-fn scratch(name: &str) -> PathBuf {
-    env::temp_dir().join(format!("windlass-kubectl-{}-{name}", std::process::id()))
+    Ok(Played { target, status, transcript: parse(&fs::read_to_string(transcript)?) })
 }
 
 fn parse(text: &str) -> Transcript {
@@ -132,8 +168,11 @@ fn build_nodes() -> Result<PathBuf> {
     if !status.success() {
         return Err(format!("building the example {NODES} failed ({status})").into());
     }
-    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), Into::into);
-    Ok(target.join("debug").join("examples").join(NODES))
+    Ok(target_directory().join("debug").join("examples").join(NODES))
+}
+
+fn target_directory() -> PathBuf {
+    env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), Into::into)
 }
 
 #[cfg(test)]

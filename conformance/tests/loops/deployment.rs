@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::{
     apps::v1::{Deployment, ReplicaSet},
-    core::v1::{Node, Pod},
+    core::v1::{Event, Node, Pod},
 };
 use serde_json::json;
 use windlass_api::{ObjectExt, Patch, Propagation};
@@ -54,12 +54,30 @@ async fn keep(target: &Target) {
     eventually("eight replicas are available", || available(client, &ns, REPLICAS)).await;
     let pods = live_pods(client, &ns).await;
     assert_eq!(pods.len(), REPLICAS);
+    let settled = client.get::<Deployment>("web").within(&ns).await.unwrap();
+    assert_eq!(settled.annotations()["deployment.kubernetes.io/revision"], "1");
+    assert_eq!(settled.metadata.generation, Some(1), "a revision is no new wish");
+    assert_eq!(settled.status.unwrap().terminating_replicas, Some(0));
     let nodes: Vec<_> = client.list::<Node>().await.unwrap().items;
     for pod in &pods {
         let node = pod.spec.as_ref().unwrap().node_name.as_deref();
         assert!(nodes.iter().any(|known| Some(known.name()) == node), "{} is on {node:?}", pod.name());
         assert_eq!(pod.status.as_ref().unwrap().phase.as_deref(), Some("Running"));
     }
+
+    // What happened is told.
+    let web = pods[0].controller().unwrap().name.clone();
+    let told = [
+        format!("deployment-controller ScalingReplicaSet Scaled up replica set {web} from 0 to {REPLICAS}"),
+        format!("replicaset-controller SuccessfulCreate Created pod: {}", pods[0].name()),
+        format!("kubelet Started Container started of {}", pods[0].name()),
+    ];
+    eventually("the events are written", || async {
+        let events = client.list::<Event>().within(&ns).await.unwrap();
+        let lines: Vec<_> = events.iter().map(line).collect();
+        told.iter().all(|told| lines.contains(told)).then_some(())
+    })
+    .await;
 
     // One dies. Its deletion becomes the key of its replica set, which makes another.
     let victim = &pods[0];
@@ -88,6 +106,14 @@ async fn keep(target: &Target) {
     })
     .await;
     observed.stop().await;
+}
+
+/// An event as a line; those about containers name their pods.
+fn line(event: &Event) -> String {
+    let text = |part: &Option<String>| part.clone().unwrap_or_default();
+    let about = &event.involved_object;
+    let line = format!("{} {} {}", text(&event.reporting_component), text(&event.reason), text(&event.message));
+    if about.field_path.is_some() { format!("{line} of {}", text(&about.name)) } else { line }
 }
 
 async fn roll(target: &Target) {

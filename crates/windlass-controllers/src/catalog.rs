@@ -5,7 +5,9 @@ use std::{collections::BTreeSet, fmt, str::FromStr, sync::Arc};
 use thiserror::Error;
 use windlass_runtime::Manager;
 
-use crate::{Pace, deployment, garbage_collector, namespace, nodes, replicaset, service_account};
+use crate::{
+    Pace, deployment, endpoints, garbage_collector, namespace, node_lifecycle, nodes, replicaset, service_account,
+};
 
 /// How many nodes are simulated unless it is said.
 const NODES: usize = 3;
@@ -18,12 +20,18 @@ pub enum BuiltIn {
     Deployment,
     /// So many pods of a template.
     ReplicaSet,
+    /// Which pods are behind a service.
+    EndpointSlice,
+    /// The same for older readers.
+    Endpoints,
     /// The end of namespaces.
     Namespace,
     /// What every namespace has: its default account, the certificate authority.
     ServiceAccount,
     /// The end of what has lost its owners.
     GarbageCollector,
+    /// What a control plane adds to nodes.
+    NodeLifecycle,
     /// Simulated nodes, with their scheduler and kubelets.
     Nodes,
 }
@@ -51,9 +59,12 @@ impl BuiltIn {
     pub const ALL: &[Self] = &[
         Self::Deployment,
         Self::ReplicaSet,
+        Self::EndpointSlice,
+        Self::Endpoints,
         Self::Namespace,
         Self::ServiceAccount,
         Self::GarbageCollector,
+        Self::NodeLifecycle,
         Self::Nodes,
     ];
 
@@ -63,9 +74,12 @@ impl BuiltIn {
         match self {
             Self::Deployment => "deployment",
             Self::ReplicaSet => "replicaset",
+            Self::EndpointSlice => "endpointslice",
+            Self::Endpoints => "endpoints",
             Self::Namespace => "namespace",
             Self::ServiceAccount => "serviceaccount",
             Self::GarbageCollector => "garbagecollector",
+            Self::NodeLifecycle => "nodelifecycle",
             Self::Nodes => "nodes",
         }
     }
@@ -106,6 +120,11 @@ impl Controllers {
         self
     }
 
+    /// Whether this one is among them.
+    pub fn contains(&self, controller: BuiltIn) -> bool {
+        self.chosen.contains(&controller)
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.chosen.is_empty()
@@ -120,9 +139,12 @@ impl Controllers {
             match controller {
                 BuiltIn::Deployment => deployment::add_to(manager),
                 BuiltIn::ReplicaSet => replicaset::add_to(manager),
+                BuiltIn::EndpointSlice => endpoints::add_slices_to(manager),
+                BuiltIn::Endpoints => endpoints::add_older_to(manager),
                 BuiltIn::Namespace => namespace::add_to(manager),
                 BuiltIn::ServiceAccount => service_account::add_to(manager, self.root_ca.clone()),
                 BuiltIn::GarbageCollector => garbage_collector::add_to(manager),
+                BuiltIn::NodeLifecycle => node_lifecycle::add_to(manager),
                 BuiltIn::Nodes => nodes::add_to(manager, self.nodes, self.pace.clone()),
             }
         }

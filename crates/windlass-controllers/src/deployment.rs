@@ -17,7 +17,10 @@ use k8s_openapi::api::{
 };
 use windlass_api::{LabelSelector, ObjectExt, ObjectRef};
 use windlass_cache::{Cached, Lister};
-use windlass_runtime::{Action, Context, Controller, Manager, Watch};
+use windlass_runtime::{
+    Action, Context, Controller, Manager, Watch,
+    events::{Note, Recorder},
+};
 
 use self::{
     replica_sets::Rollout,
@@ -35,6 +38,7 @@ const WORKERS: usize = 5;
 /// Adds the controller to a manager.
 pub(crate) fn add_to(manager: &mut Manager) {
     let sets = manager.cluster().informer::<ReplicaSet>(&Watch::all()).store();
+    let recorder = manager.cluster().recorder("deployment-controller");
     manager.add(
         Controller::<Deployment>::new()
             .named("deployment")
@@ -43,8 +47,9 @@ pub(crate) fn add_to(manager: &mut Manager) {
             .watches_with(Watch::<Pod>::all(), move |pod| deployment_of_ending_pod(&sets, pod))
             .concurrency(WORKERS)
             // Boxed: a rollout's future is large, and workers hold one each.
-            .reconcile(async |deployment: Arc<Deployment>, cx: Context| {
-                await_newer_state(Box::pin(reconcile(deployment, cx)).await)
+            .reconcile(move |deployment: Arc<Deployment>, cx: Context| {
+                let recorder = recorder.clone();
+                async move { await_newer_state(Box::pin(reconcile(deployment, cx, recorder)).await) }
             }),
     );
 }
@@ -59,9 +64,11 @@ fn deployment_of_ending_pod(sets: &Lister<ReplicaSet>, pod: &Cached<Pod>) -> Opt
     Some(ObjectRef::new(deployment.name.clone()).within(namespace))
 }
 
-async fn reconcile(deployment: Arc<Deployment>, cx: Context) -> Result<Action, ReconcileError> {
+async fn reconcile(deployment: Arc<Deployment>, cx: Context, recorder: Recorder) -> Result<Action, ReconcileError> {
     let Some(selector) = selector(&deployment)? else {
         // The API server allows no empty selector; it would claim every replica set.
+        let message = "This deployment is selecting all pods. A non-empty selector is required.";
+        recorder.record(&*deployment, Note::warning("SelectingAll", message));
         return Ok(Action::await_change());
     };
     let candidates = cx.store::<ReplicaSet>().within(deployment.namespace().unwrap_or_default()).list();
@@ -71,7 +78,7 @@ async fn reconcile(deployment: Arc<Deployment>, cx: Context) -> Result<Action, R
         sets.push((*set.get()?).clone());
     }
 
-    let mut rollout = Rollout::new(&cx, (*deployment).clone(), sets);
+    let mut rollout = Rollout::new(&cx, &recorder, (*deployment).clone(), sets);
     if deployment.is_deleting() {
         rollout.write_status().await?;
         return Ok(Action::await_change());

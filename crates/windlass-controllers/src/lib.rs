@@ -11,8 +11,10 @@ mod ownership;
 mod pods;
 
 mod deployment;
+mod endpoints;
 mod garbage_collector;
 mod namespace;
+mod node_lifecycle;
 mod nodes;
 mod replicaset;
 mod service_account;

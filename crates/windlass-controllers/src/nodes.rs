@@ -14,6 +14,7 @@ mod fleet;
 mod kubelet;
 mod ledger;
 mod lifecycle;
+mod notes;
 mod pace;
 mod quantity;
 mod residents;

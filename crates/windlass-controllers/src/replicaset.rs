@@ -13,7 +13,10 @@ use k8s_openapi::api::{apps::v1::ReplicaSet, core::v1::Pod};
 use windlass_api::{LabelSelector, Object, ObjectExt, ObjectKey, ObjectRef};
 use windlass_cache::{Cached, Lister};
 use windlass_client::Error;
-use windlass_runtime::{Action, Context, Controller, Manager, Watch};
+use windlass_runtime::{
+    Action, Context, Controller, Manager, Watch,
+    events::{Note, Recorder},
+};
 
 use crate::{
     error::{ReconcileError, await_newer_state},
@@ -31,7 +34,10 @@ const WORKERS: usize = 5;
 /// Adds the controller to a manager.
 pub(crate) fn add_to(manager: &mut Manager) {
     let sets = manager.cluster().informer::<ReplicaSet>(&Watch::all()).store();
-    let expectations = Arc::new(Expectations::default());
+    let replicas = Arc::new(Replicas {
+        expectations: Expectations::default(),
+        recorder: manager.cluster().recorder("replicaset-controller"),
+    });
     manager.add(
         Controller::<ReplicaSet>::new()
             .named("replicaset")
@@ -39,10 +45,17 @@ pub(crate) fn add_to(manager: &mut Manager) {
             .watches_with(Watch::<Pod>::all(), move |pod| sets_that_want(&sets, pod))
             .concurrency(WORKERS)
             .reconcile_keys(move |key, cx| {
-                let expectations = expectations.clone();
-                async move { await_newer_state(reconcile(key, cx, expectations).await) }
+                let replicas = Arc::clone(&replicas);
+                async move { await_newer_state(reconcile(key, cx, replicas).await) }
             }),
     );
+}
+
+/// What the workers share.
+#[derive(Debug)]
+struct Replicas {
+    expectations: Expectations,
+    recorder: Recorder,
 }
 
 /// The replica sets that would adopt a pod which nobody manages.
@@ -56,13 +69,9 @@ fn sets_that_want(sets: &Lister<ReplicaSet>, pod: &Cached<Pod>) -> Vec<ObjectRef
     sets.within(namespace).list().iter().filter_map(wants).collect()
 }
 
-async fn reconcile(
-    key: ObjectRef<ReplicaSet>,
-    cx: Context,
-    expectations: Arc<Expectations>,
-) -> Result<Action, ReconcileError> {
+async fn reconcile(key: ObjectRef<ReplicaSet>, cx: Context, replicas: Arc<Replicas>) -> Result<Action, ReconcileError> {
     let Some(set) = cx.store::<ReplicaSet>().get(&key) else {
-        expectations.forget(key.key());
+        replicas.expectations.forget(key.key());
         return Ok(Action::await_change());
     };
     let set = set.get()?;
@@ -72,7 +81,7 @@ async fn reconcile(
     };
 
     let candidates = cx.store::<Pod>().within(key.namespace().unwrap_or_default()).list();
-    let caught_up = expectations.satisfied(key.key(), |uid| seen(&candidates, uid));
+    let caught_up = replicas.expectations.satisfied(key.key(), |uid| seen(&candidates, uid));
     let claimed = ownership::claim_all(cx.client(), &*set, &selector, candidates).await?;
     let mut owned = Vec::with_capacity(claimed.len());
     for pod in &claimed {
@@ -81,7 +90,7 @@ async fn reconcile(
 
     let (mut active, ending): (Vec<_>, Vec<_>) = owned.into_iter().partition(|pod| pods::is_active(pod));
     let scaling = if caught_up && !set.is_deleting() {
-        scale(&cx, &expectations, key.key(), &set, &mut active).await
+        scale(&cx, &replicas, key.key(), &set, &mut active).await
     } else {
         Ok(())
     };
@@ -133,13 +142,23 @@ impl ScaleFailure {
     }
 
     fn message(&self) -> String {
-        self.error.status().map_or_else(|| self.error.to_string(), ToString::to_string)
+        words(&self.error)
     }
+}
+
+/// Whether the namespace is going away: no pod can be created in it, and none is missed.
+fn is_leaving(error: &Error) -> bool {
+    error.status().is_some_and(|status| status.has_cause("NamespaceTerminating"))
+}
+
+/// The server's own words, if it said any.
+fn words(error: &Error) -> String {
+    error.status().map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 async fn scale(
     cx: &Context,
-    expectations: &Expectations,
+    replicas: &Replicas,
     key: &ObjectKey,
     set: &ReplicaSet,
     active: &mut [Arc<Pod>],
@@ -147,7 +166,7 @@ async fn scale(
     let desired = usize::try_from(desired_replicas(set)).unwrap_or(0);
     if active.len() < desired {
         let missing = (desired - active.len()).min(BURST);
-        return create(cx, expectations, key, set, missing)
+        return create(cx, replicas, key, set, missing)
             .await
             .map_err(|error| ScaleFailure { verb: ScaleVerb::Create, error });
     }
@@ -158,13 +177,13 @@ async fn scale(
     let crowd = crowd(active);
     pods::sort_for_deletion(active, |pod| crowd.get(pods::node_name(pod)).copied().unwrap_or(0));
     let chosen = &active[..surplus];
-    delete(cx, expectations, key, chosen).await.map_err(|error| ScaleFailure { verb: ScaleVerb::Delete, error })
+    delete(cx, replicas, set, chosen).await.map_err(|error| ScaleFailure { verb: ScaleVerb::Delete, error })
 }
 
 /// Creates in batches of growing size, so that a template that the server refuses is refused once, not a hundred times.
 async fn create(
     cx: &Context,
-    expectations: &Expectations,
+    replicas: &Replicas,
     key: &ObjectKey,
     set: &ReplicaSet,
     missing: usize,
@@ -177,14 +196,22 @@ async fn create(
         let mut failure = None;
         for outcome in created {
             match outcome {
-                Ok(pod) => expectations.created(key, pod.uid().unwrap_or_default()),
-                Err(error) => failure = Some(error),
+                Ok(pod) => {
+                    replicas.expectations.created(key, pod.uid().unwrap_or_default());
+                    let message = format!("Created pod: {}", pod.name());
+                    replicas.recorder.record(set, Note::normal("SuccessfulCreate", message));
+                }
+                Err(error) => {
+                    if !is_leaving(&error) {
+                        let note = Note::warning("FailedCreate", format!("Error creating: {}", words(&error)));
+                        replicas.recorder.record(set, note);
+                    }
+                    failure = Some(error);
+                }
             }
         }
         if let Some(error) = failure {
-            // In a namespace that is going away no pod can be created, and none is missed.
-            let leaving = error.status().is_some_and(|status| status.has_cause("NamespaceTerminating"));
-            return if leaving { Ok(()) } else { Err(error) };
+            return if is_leaving(&error) { Ok(()) } else { Err(error) };
         }
         left -= count;
         batch *= 2;
@@ -192,16 +219,24 @@ async fn create(
     Ok(())
 }
 
-async fn delete(cx: &Context, expectations: &Expectations, key: &ObjectKey, chosen: &[Arc<Pod>]) -> Result<(), Error> {
+async fn delete(cx: &Context, replicas: &Replicas, set: &ReplicaSet, chosen: &[Arc<Pod>]) -> Result<(), Error> {
+    let key = set.object_ref();
+    let key = key.key();
     let deletions = chosen.iter().map(|pod| async move {
         let uid = pod.uid().unwrap_or_default();
         match cx.client().delete::<Pod>(pod.object_ref()).uid(uid).await {
             Ok(_) => {
-                expectations.deleted(key, uid);
+                replicas.expectations.deleted(key, uid);
+                let message = format!("Deleted pod: {}", pod.name());
+                replicas.recorder.record(set, Note::normal("SuccessfulDelete", message));
                 Ok(())
             }
             Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
-            Err(error) => Err(error),
+            Err(error) => {
+                let note = Note::warning("FailedDelete", format!("Error deleting: {}", words(&error)));
+                replicas.recorder.record(set, note);
+                Err(error)
+            }
         }
     });
     join_all(deletions).await.into_iter().collect()

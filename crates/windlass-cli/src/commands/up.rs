@@ -15,9 +15,9 @@ use windlass_client::{
     Client, Kubeconfig,
     config::kubeconfig::{Cluster, User},
 };
-use windlass_controllers::Controllers;
+use windlass_controllers::{BuiltIn, Controllers};
 use windlass_runtime::{Manager, shutdown};
-use windlass_server::{Server, TlsIdentity};
+use windlass_server::{PodAccounts, Server, TlsIdentity};
 
 /// The name of cluster, user and context in the kubeconfig.
 const NAME: &str = "windlass";
@@ -45,7 +45,10 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
     let address = listener.local_addr()?;
     let tls = TlsIdentity::generate(names(address.ip()))?;
     let token = token();
-    let server = Server::builder().token(token.clone()).build();
+    // A pod's account must be there, so somebody must be there who makes it.
+    let furnished = options.controllers.contains(BuiltIn::ServiceAccount);
+    let accounts = if furnished { PodAccounts::Required } else { PodAccounts::Optional };
+    let server = Server::builder().token(token.clone()).pod_accounts(accounts).build();
 
     let (stop, stopped) = watch::channel(false);
     let serving = {

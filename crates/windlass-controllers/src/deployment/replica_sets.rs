@@ -8,7 +8,10 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta},
 };
 use windlass_api::ObjectExt;
-use windlass_runtime::Context;
+use windlass_runtime::{
+    Context,
+    events::{Note, Recorder},
+};
 
 use super::{
     annotation, pause_progress,
@@ -28,14 +31,22 @@ pub(super) enum IfMissing {
 /// A deployment and its replica sets as far as this reconcile has brought them.
 pub(super) struct Rollout<'c> {
     cx: &'c Context,
+    recorder: &'c Recorder,
     deployment: Deployment,
     sets: ReplicaSets,
     /// What the conditions are to remember.
     progress: Option<Progress>,
+    /// Whether the deployment has another revision than the server knows.
+    revised: bool,
 }
 
 impl<'c> Rollout<'c> {
-    pub(super) fn new(cx: &'c Context, deployment: Deployment, mut all: Vec<ReplicaSet>) -> Self {
+    pub(super) fn new(
+        cx: &'c Context,
+        recorder: &'c Recorder,
+        deployment: Deployment,
+        mut all: Vec<ReplicaSet>,
+    ) -> Self {
         all.sort_by(|a, b| {
             let age = a.metadata.creation_timestamp.cmp(&b.metadata.creation_timestamp);
             age.then_with(|| a.name().cmp(b.name()))
@@ -43,7 +54,7 @@ impl<'c> Rollout<'c> {
         let new = template::find_new(&deployment, &all).map(|set| set.name().to_owned());
         let (new, old): (Vec<_>, Vec<_>) = all.into_iter().partition(|set| Some(set.name()) == new.as_deref());
         let sets = ReplicaSets { new: new.into_iter().next(), old };
-        Self { cx, deployment, sets, progress: None }
+        Self { cx, recorder, deployment, sets, progress: None, revised: false }
     }
 
     pub(super) fn deployment(&self) -> &Deployment {
@@ -69,7 +80,8 @@ impl<'c> Rollout<'c> {
             (None, IfMissing::Leave) => return Ok(()),
             (None, IfMissing::Create) => self.create_new(revision).await?,
         }
-        self.sync_revision().await
+        self.take_over_revision();
+        Ok(())
     }
 
     async fn update_new(&mut self, mut set: ReplicaSet, revision: i64) -> Result<(), ReconcileError> {
@@ -101,13 +113,23 @@ impl<'c> Rollout<'c> {
         set.spec.get_or_insert_default().replicas = Some(scale::new_replicas(&self.deployment, &self.sets));
         match self.cx.client().create(&set).await {
             Ok(created) => {
+                if spec_replicas(&created) > 0 {
+                    self.note_scaling(created.name(), 0, spec_replicas(&created));
+                }
                 self.progress = Some(Progress::Created(created.name().to_owned()));
                 self.sets.new = Some(created);
                 Ok(())
             }
             Err(error) if error.is_already_exists() => self.resolve_collision(&set, revision).await,
+            // In a namespace that is going away nothing can be created, and nothing is missed.
+            Err(error) if error.status().is_some_and(|status| status.has_cause("NamespaceTerminating")) => {
+                Err(error.into())
+            }
             Err(error) => {
-                self.progress = Some(Progress::CreateFailed(error.to_string()));
+                let why = error.status().map_or_else(|| error.to_string(), ToString::to_string);
+                let message = format!("Failed to create new replica set {:?}: {why}", set.name());
+                self.recorder.record(&self.deployment, Note::warning("ReplicaSetCreateError", message.as_str()));
+                self.progress = Some(Progress::CreateFailed(message));
                 self.write_status().await?;
                 Err(error.into())
             }
@@ -128,15 +150,18 @@ impl<'c> Rollout<'c> {
         Ok(())
     }
 
-    /// The deployment shows the revision of its newest replica set.
-    async fn sync_revision(&mut self) -> Result<(), ReconcileError> {
-        let Some(new) = &self.sets.new else { return Ok(()) };
-        let Some(revision) = new.annotations().get(annotation::REVISION).cloned() else { return Ok(()) };
-        let mut changed = self.deployment.clone();
-        if annotation::set(changed.annotations_mut(), annotation::REVISION, &revision) {
-            self.deployment = self.cx.client().update(&changed).await?;
-        }
-        Ok(())
+    /// The deployment shows the revision of its newest replica set. Written with its status, and so without another
+    /// generation.
+    fn take_over_revision(&mut self) {
+        let Some(new) = &self.sets.new else { return };
+        let Some(revision) = new.annotations().get(annotation::REVISION) else { return };
+        self.revised |= annotation::set(self.deployment.annotations_mut(), annotation::REVISION, revision);
+    }
+
+    fn note_scaling(&self, set: &str, from: i32, to: i32) {
+        let direction = if from < to { "up" } else { "down" };
+        let message = format!("Scaled {direction} replica set {set} from {from} to {to}");
+        self.recorder.record(&self.deployment, Note::normal("ScalingReplicaSet", message));
     }
 
     /// The replica set of the deployment's template, without a number of replicas.
@@ -179,6 +204,7 @@ impl<'c> Rollout<'c> {
     /// Gives replica sets other numbers of replicas.
     pub(super) async fn scale(&mut self, targets: &[Scaling]) -> Result<(), ReconcileError> {
         let limits = limits(&self.deployment);
+        let mut scaled = Vec::new();
         for set in self.sets.old.iter_mut().chain(&mut self.sets.new) {
             let target = targets.iter().find(|(name, _)| name == set.name()).map(|(_, replicas)| *replicas);
             let mut changed = set.clone();
@@ -194,8 +220,15 @@ impl<'c> Rollout<'c> {
                 }
             }
             if differs {
+                let before = spec_replicas(set);
                 *set = self.cx.client().update(&changed).await?;
+                scaled.extend(
+                    (before != spec_replicas(set)).then(|| (set.name().to_owned(), before, spec_replicas(set))),
+                );
             }
+        }
+        for (set, from, to) in scaled {
+            self.note_scaling(&set, from, to);
         }
         Ok(())
     }
@@ -255,9 +288,10 @@ impl<'c> Rollout<'c> {
         let status: DeploymentStatus =
             status::compute(&self.deployment, &self.sets, self.progress.as_ref(), self.cx.clock().now());
         let deadline = status::deadline(&self.deployment, &status);
-        if Some(&status) != self.deployment.status.as_ref() {
+        if self.revised || Some(&status) != self.deployment.status.as_ref() {
             self.deployment.status = Some(status);
             self.deployment = self.cx.client().update_status(&self.deployment).await?;
+            self.revised = false;
         }
         Ok(deadline)
     }

@@ -41,6 +41,7 @@ pub(super) fn compute(
         ready_replicas: non_zero(count(ready_replicas)),
         available_replicas: non_zero(available),
         unavailable_replicas: non_zero((count(spec_replicas) - available).max(0)),
+        terminating_replicas: terminating_replicas(sets),
         collision_count: before.collision_count,
         ..before.clone()
     };
@@ -53,6 +54,13 @@ pub(super) fn compute(
     conditions.replica_failure(sets);
     status.conditions = Some(conditions.list).filter(|list| !list.is_empty());
     status
+}
+
+/// The pods of all replica sets that are on their way out; nothing, when a replica set has been looked at by a controller
+/// that does not count them. One that nobody has looked at yet has none.
+fn terminating_replicas(sets: &ReplicaSets) -> Option<i32> {
+    let seen = sets.all().filter_map(|set| set.status.as_ref()).filter(|status| status.observed_generation.is_some());
+    seen.map(|status| status.terminating_replicas).sum()
 }
 
 /// When the deployment's progress is to be looked at again, if it makes none.

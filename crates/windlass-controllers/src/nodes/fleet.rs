@@ -1,6 +1,6 @@
 //! The simulated nodes themselves: they exist, are ready, and say so by their leases.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -53,6 +53,10 @@ pub(crate) fn add_to(manager: &mut Manager, nodes: u16) {
 /// Whether a node is one of the simulator's.
 pub(crate) fn is_simulated(node: &Meta) -> bool {
     node.label(SIMULATED) == Some("true")
+}
+
+fn is_labelled(node: &Node) -> bool {
+    node.labels().get(SIMULATED).is_some_and(|value| value == "true")
 }
 
 /// Nodes of the simulator.
@@ -137,7 +141,7 @@ async fn create(client: &Client, host: Host, clock: &Clock, entropy: &Entropy) -
         Ok(_) => Ok(()),
         Err(error) if error.is_already_exists() => {
             let found = client.get_opt::<Node>(host.name()).await?;
-            if found.is_some_and(|node| node.labels().get(SIMULATED).is_none_or(|value| value != "true")) {
+            if found.is_some_and(|node| !is_labelled(&node)) {
                 tracing::warn!(
                     node = host.name(),
                     "there is a node of that name that is not simulated; it is left alone"
@@ -151,16 +155,20 @@ async fn create(client: &Client, host: Host, clock: &Clock, entropy: &Entropy) -
 
 async fn renew(client: &Client, nodes: &Lister<Node>, host: Host, now: Timestamp) -> Result<(), Error> {
     let name = host.name();
-    let node = nodes.get(&ObjectRef::new(name.as_str()));
-    let Some(node) = node.filter(|node| is_simulated(node.meta())) else { return Ok(()) };
+    let uid = match nodes.get(&ObjectRef::new(name.as_str())) {
+        Some(node) => is_simulated(node.meta()).then(|| node.meta().uid.to_string()),
+        // The cache does not show it yet.
+        None => client.get_opt::<Node>(name.as_str()).await?.filter(is_labelled).and_then(|node| node.metadata.uid),
+    };
+    let Some(uid) = uid else { return Ok(()) };
     let patch = Patch::Merge(json!({"spec": {"renewTime": format_micro_time(now)}}));
     match client.patch::<Lease>(ObjectRef::new(name.as_str()).within(LEASES), patch).await {
-        Err(error) if error.is_not_found() => client.create(&lease(&name, &node.meta().uid, now)).await.map(drop),
+        Err(error) if error.is_not_found() => client.create(&lease(&name, uid, now)).await.map(drop),
         other => other.map(drop),
     }
 }
 
-fn lease(name: &str, node_uid: &Arc<str>, now: Timestamp) -> Lease {
+fn lease(name: &str, node_uid: String, now: Timestamp) -> Lease {
     let mut lease = Lease {
         spec: Some(LeaseSpec {
             holder_identity: Some(name.to_owned()),
@@ -176,7 +184,7 @@ fn lease(name: &str, node_uid: &Arc<str>, now: Timestamp) -> Lease {
         api_version: "v1".to_owned(),
         kind: "Node".to_owned(),
         name: name.to_owned(),
-        uid: node_uid.to_string(),
+        uid: node_uid,
         ..OwnerReference::default()
     }]);
     lease
@@ -199,6 +207,8 @@ fn node(host: Host, now: Timestamp, entropy: &Entropy) -> Node {
         ("kubernetes.io/hostname", &*name),
         ("kubernetes.io/os", "linux"),
         ("kubernetes.io/arch", "amd64"),
+        ("beta.kubernetes.io/os", "linux"),
+        ("beta.kubernetes.io/arch", "amd64"),
     ];
     node.metadata.labels = Some(labels.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect());
     node.metadata.name = Some(name);

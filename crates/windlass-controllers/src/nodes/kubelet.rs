@@ -8,12 +8,13 @@ use tokio::time::Instant;
 use windlass_api::{ObjectExt, ObjectRef};
 use windlass_cache::{Cached, Lister};
 use windlass_client::Error;
-use windlass_runtime::{Action, Context, Controller, Manager, Predicate, Watch};
+use windlass_runtime::{Action, Context, Controller, Manager, Predicate, Watch, events::Recorder};
 
 use super::{
     addresses::Host,
     fleet::is_simulated,
     lifecycle::{Place, Step, next_step},
+    notes,
     pace::Pace,
     residents::Residents,
 };
@@ -29,6 +30,7 @@ const ADDRESS_RETRY: Duration = Duration::from_secs(5);
 struct Kubelets {
     nodes: u16,
     pace: Pace,
+    recorder: Recorder,
     state: Mutex<State>,
 }
 
@@ -41,7 +43,8 @@ struct State {
 
 /// Adds the controller to a manager.
 pub(crate) fn add_to(manager: &mut Manager, nodes: u16, pace: Pace) {
-    let kubelets = Arc::new(Kubelets { nodes, pace, state: Mutex::default() });
+    let kubelets =
+        Arc::new(Kubelets { nodes, pace, recorder: manager.cluster().recorder("kubelet"), state: Mutex::default() });
     let pods = manager.cluster().informer::<Pod>(&Watch::all()).store();
     manager.add(
         Controller::watching(Watch::<Pod>::all().filter(OnSimulatedNode { nodes }))
@@ -140,9 +143,17 @@ async fn reconcile(key: ObjectRef<Pod>, cx: Context, kubelets: Arc<Kubelets>) ->
             return Ok(Action::requeue_after(due.saturating_duration_since(Instant::now())));
         }
         Step::Report(status) => {
+            let said = notes::of_change(&pod, &status);
             let mut changed = (*pod).clone();
             changed.status = Some(*status);
-            cx.client().update_status(&changed).await.map(drop)
+            let outcome = cx.client().update_status(&changed).await;
+            if outcome.is_ok() {
+                let recorder = kubelets.recorder.clone().on_host(host.name());
+                for (about, note) in said {
+                    recorder.record_about(about, note);
+                }
+            }
+            outcome.map(drop)
         }
         Step::Remove => cx.client().delete::<Pod>(key).grace_period(Duration::ZERO).uid(uid).await.map(drop),
     };

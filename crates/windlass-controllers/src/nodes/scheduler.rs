@@ -5,19 +5,32 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Binding, Node, ObjectReference, Pod};
+use k8s_openapi::api::core::v1::{Binding, Node, ObjectReference, Pod, PodCondition};
 use parking_lot::Mutex;
 use serde_json::json;
 use windlass_api::{ObjectExt, ObjectKey, ObjectRef, Patch, Resource, Status, WriteOptions, format_time};
 use windlass_cache::{Cached, Lister};
 use windlass_client::{Client, Error, request::Target};
-use windlass_runtime::{Action, Context, Controller, Manager, Predicate, Watch};
+use windlass_runtime::{
+    Action, Context, Controller, Manager, Predicate, Watch,
+    events::{Note, Recorder},
+};
 
 use super::ledger::{Ledger, Look, Unschedulable};
 use crate::{error::ReconcileError, pods};
 
 /// The name in logs and of its writes.
 const NAME: &str = "scheduler";
+
+/// The name in events, which is that of the scheduler whose place it takes.
+const COMPONENT: &str = "default-scheduler";
+
+/// What the scheduler knows, and by whom it tells.
+#[derive(Debug)]
+struct Scheduler {
+    state: Mutex<State>,
+    recorder: Recorder,
+}
 
 /// What the scheduler knows.
 #[derive(Debug, Default)]
@@ -31,15 +44,15 @@ struct State {
 
 /// Adds the controller to a manager.
 pub(crate) fn add_to(manager: &mut Manager) {
-    let state = Arc::new(Mutex::new(State::default()));
-    let waiting = Arc::clone(&state);
+    let scheduler = Arc::new(Scheduler { state: Mutex::default(), recorder: manager.cluster().recorder(COMPONENT) });
+    let waiting = Arc::clone(&scheduler);
     manager.add(
         Controller::watching(Watch::<Pod>::all().filter(PlaceChanged))
             .named(NAME)
             .watches_with(Watch::<Node>::all(), move |_| {
-                waiting.lock().ledger.waiting().into_iter().map(ObjectRef::from).collect::<Vec<_>>()
+                waiting.state.lock().ledger.waiting().into_iter().map(ObjectRef::from).collect::<Vec<_>>()
             })
-            .reconcile_keys(move |key, cx| reconcile(key, cx, Arc::clone(&state))),
+            .reconcile_keys(move |key, cx| reconcile(key, cx, Arc::clone(&scheduler))),
     );
 }
 
@@ -59,11 +72,11 @@ impl Predicate<Pod> for PlaceChanged {
     }
 }
 
-async fn reconcile(key: ObjectRef<Pod>, cx: Context, state: Arc<Mutex<State>>) -> Result<Action, ReconcileError> {
+async fn reconcile(key: ObjectRef<Pod>, cx: Context, scheduler: Arc<Scheduler>) -> Result<Action, ReconcileError> {
     let store = cx.store::<Pod>();
     let pod = store.get(&key).map(|pod| pod.get()).transpose()?;
     let look = {
-        let mut state = state.lock();
+        let mut state = scheduler.state.lock();
         state.seed(&store);
         let look = state.ledger.look(key.key(), pod.as_deref());
         state.wake |= look == Look::Left;
@@ -72,46 +85,79 @@ async fn reconcile(key: ObjectRef<Pod>, cx: Context, state: Arc<Mutex<State>>) -
     if look == Look::Unscheduled
         && let Some(pod) = &pod
     {
-        schedule(&cx, &state, key.key(), pod).await?;
+        scheduler.schedule(&cx, key.key(), pod).await?;
     }
-    if state.lock().wake {
-        let waiting = state.lock().ledger.waiting();
+    if scheduler.state.lock().wake {
+        let waiting = scheduler.state.lock().ledger.waiting();
         for key in waiting {
             if let Some(pod) = store.get(&key.clone().into()) {
-                schedule(&cx, &state, &key, &*pod.get()?).await?;
+                scheduler.schedule(&cx, &key, &*pod.get()?).await?;
             }
         }
         // After the last of them: a failure leaves it set, and its retry goes on here.
-        state.lock().wake = false;
+        scheduler.state.lock().wake = false;
     }
     Ok(Action::await_change())
 }
 
-async fn schedule(cx: &Context, state: &Mutex<State>, key: &ObjectKey, pod: &Pod) -> Result<(), ReconcileError> {
-    // Before the nodes are looked at: a node that changes from here on wakes the pod.
-    state.lock().ledger.wait(key);
-    let mut nodes = Vec::new();
-    for node in cx.store::<Node>().list() {
-        nodes.push(node.get()?);
-    }
-    let chosen = {
-        let mut state = state.lock();
-        let chosen = state.ledger.choose(pod, nodes.iter().map(|node| &**node)).map(|node| node.name().to_owned());
-        if let Ok(node) = &chosen {
-            state.ledger.place(key, pod, node);
+impl Scheduler {
+    async fn schedule(&self, cx: &Context, key: &ObjectKey, pod: &Pod) -> Result<(), ReconcileError> {
+        // Before the nodes are looked at: a node that changes from here on wakes the pod.
+        self.state.lock().ledger.wait(key);
+        let mut nodes = Vec::new();
+        for node in cx.store::<Node>().list() {
+            nodes.push(node.get()?);
         }
-        chosen
-    };
-    match chosen {
-        Ok(node) => match bind(cx.client(), pod, &node).await {
-            Ok(()) => Ok(()),
-            Err(error) => {
-                state.lock().ledger.clear(key);
-                // It is gone, or somebody else has bound it: its next state says so.
-                if error.is_not_found() || error.is_conflict() { Ok(()) } else { Err(error.into()) }
+        let chosen = {
+            let mut state = self.state.lock();
+            let chosen = state.ledger.choose(pod, nodes.iter().map(|node| &**node)).map(|node| node.name().to_owned());
+            if let Ok(node) = &chosen {
+                state.ledger.place(key, pod, node);
             }
-        },
-        Err(why) => report(cx, pod, &why).await,
+            chosen
+        };
+        match chosen {
+            Ok(node) => match bind(cx.client(), pod, &node).await {
+                Ok(()) => {
+                    let message = format!("Successfully assigned {key} to {node}");
+                    self.recorder.record(pod, Note::normal("Scheduled", message));
+                    Ok(())
+                }
+                Err(error) => {
+                    self.state.lock().ledger.clear(key);
+                    // It is gone, or somebody else has bound it: its next state says so.
+                    if error.is_not_found() || error.is_conflict() { Ok(()) } else { Err(error.into()) }
+                }
+            },
+            Err(why) => self.report(cx, pod, &why).await,
+        }
+    }
+
+    /// Tells why the pod has no node, unless that has been told.
+    async fn report(&self, cx: &Context, pod: &Pod, why: &Unschedulable) -> Result<(), ReconcileError> {
+        let message = why.to_string();
+        let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+        let known = conditions.iter().find(|condition| condition.type_ == "PodScheduled");
+        let is_told = |known: &PodCondition| known.status == "False" && known.message.as_deref() == Some(&message);
+        if known.is_some_and(is_told) {
+            return Ok(());
+        }
+        self.recorder.record(pod, Note::warning("FailedScheduling", message.as_str()));
+        let since = known.filter(|known| known.status == "False").and_then(|known| known.last_transition_time.as_ref());
+        let condition = json!({
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": message,
+            "lastTransitionTime": format_time(since.map_or_else(|| cx.clock().now(), |since| since.0)),
+            "observedGeneration": pod.metadata.generation,
+        });
+        let patch = Patch::Strategic(json!({"metadata": {"uid": pod.uid()}, "status": {"conditions": [condition]}}));
+        match cx.client().patch::<Pod>(pod.object_ref(), patch).subresource("status").await {
+            Ok(_) => Ok(()),
+            Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 
@@ -137,34 +183,6 @@ async fn bind(client: &Client, pod: &Pod, node: &str) -> Result<(), Error> {
     let options = WriteOptions { field_manager: client.field_owner().map(str::to_owned), ..WriteOptions::default() };
     let request = target.create(body.into(), &options).expect("the server has accepted namespace and name");
     client.request_json::<Status>(request).await.map(drop)
-}
-
-/// Tells why the pod has no node, unless that has been told.
-async fn report(cx: &Context, pod: &Pod, why: &Unschedulable) -> Result<(), ReconcileError> {
-    let message = why.to_string();
-    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-    let known = conditions.iter().find(|condition| condition.type_ == "PodScheduled");
-    let is_told = |known: &k8s_openapi::api::core::v1::PodCondition| {
-        known.status == "False" && known.message.as_deref() == Some(&message)
-    };
-    if known.is_some_and(is_told) {
-        return Ok(());
-    }
-    let since = known.filter(|known| known.status == "False").and_then(|known| known.last_transition_time.as_ref());
-    let condition = json!({
-        "type": "PodScheduled",
-        "status": "False",
-        "reason": "Unschedulable",
-        "message": message,
-        "lastTransitionTime": format_time(since.map_or_else(|| cx.clock().now(), |since| since.0)),
-        "observedGeneration": pod.metadata.generation,
-    });
-    let patch = Patch::Strategic(json!({"metadata": {"uid": pod.uid()}, "status": {"conditions": [condition]}}));
-    match cx.client().patch::<Pod>(pod.object_ref(), patch).subresource("status").await {
-        Ok(_) => Ok(()),
-        Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
-        Err(error) => Err(error.into()),
-    }
 }
 
 impl State {
