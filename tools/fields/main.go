@@ -2,7 +2,7 @@
 // travels as JSON and protobuf and how a strategic merge patch treats it. windlass-server compiles its codec plans
 // from this table.
 //
-//	go run ./fields > ../crates/windlass-server/data/types.tsv
+//	go run ./fields > ../crates/windlass-api/data/types.tsv
 //
 // Three kinds of lines, columns separated by tabs:
 //

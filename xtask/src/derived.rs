@@ -13,10 +13,8 @@ pub(crate) enum Mode {
 }
 
 /// The programs under `tools/` and what they print, from the root of the workspace.
-const FROM_GO: &[(&str, &str)] = &[
-    ("./fields", "crates/windlass-server/data/types.tsv"),
-    ("./bodies", "crates/windlass-server/testdata/bodies.tsv"),
-];
+const FROM_GO: &[(&str, &str)] =
+    &[("./fields", "crates/windlass-api/data/types.tsv"), ("./bodies", "crates/windlass-server/testdata/bodies.tsv")];
 
 impl Mode {
     pub(crate) const fn of(check: bool) -> Self {

@@ -15,6 +15,18 @@ mod time;
 mod gvk;
 mod object_ref;
 mod resource_version;
+pub mod validation;
+mod version;
+
+#[cfg(feature = "k8s-openapi")]
+mod int_or_string;
+mod quantity;
+
+#[cfg(feature = "k8s-openapi")]
+mod condition;
+#[cfg(feature = "schema")]
+pub mod schema;
+mod semantic;
 
 #[cfg(feature = "k8s-openapi")]
 mod dynamic;
@@ -42,7 +54,16 @@ pub use gvk::{
     Scope,
 };
 pub use object_ref::{ObjectKey, ObjectKeyError, ObjectRef};
-pub use resource_version::ResourceVersion;
+pub use resource_version::{ResourceVersion, ResourceVersionError};
+pub use version::{ApiVersion, Stability};
+
+#[cfg(feature = "k8s-openapi")]
+pub use int_or_string::{IntOrPercent, PercentError, Rounding};
+pub use quantity::{Format, Quantity, QuantityError};
+
+#[cfg(feature = "k8s-openapi")]
+pub use condition::{Changed, ConditionStatus, Conditions, NewCondition};
+pub use semantic::Semantic;
 
 #[cfg(feature = "k8s-openapi")]
 pub use dynamic::{DynamicObject, PartialObject, TypeMeta};

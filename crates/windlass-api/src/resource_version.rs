@@ -1,15 +1,21 @@
 //! The version of an object or of a list.
 
-use std::{fmt, sync::Arc};
+use std::{cmp::Ordering, fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 /// A resourceVersion: opaque text, to be sent back as it came.
 ///
-/// Since Kubernetes 1.35 versions of one resource may be compared as numbers ([`Self::as_u64`]). Equality is textual.
+/// Since Kubernetes 1.35 versions of one resource may be compared as numbers ([`Self::compare`]). Equality is textual.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ResourceVersion(Arc<str>);
+
+/// A version that is no number that can be compared. The words are Go's.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("resource version is not well formed: {0}")]
+pub struct ResourceVersionError(pub ResourceVersion);
 
 impl ResourceVersion {
     /// Takes the text as it came.
@@ -32,8 +38,21 @@ impl ResourceVersion {
     /// The version as a number that can be compared, if it is one: decimal, no leading zero, not "0".
     #[must_use]
     pub fn as_u64(&self) -> Option<u64> {
-        let first = self.0.bytes().next()?;
-        if !first.is_ascii_digit() || first == b'0' { None } else { self.0.parse().ok() }
+        if self.is_number() { self.0.parse().ok() } else { None }
+    }
+
+    /// Which of two versions of one resource is the later one. Numbers of any length are compared.
+    pub fn compare(&self, other: &Self) -> Result<Ordering, ResourceVersionError> {
+        for version in [self, other] {
+            if !version.is_number() {
+                return Err(ResourceVersionError(version.clone()));
+            }
+        }
+        Ok(self.0.len().cmp(&other.0.len()).then_with(|| self.0.cmp(&other.0)))
+    }
+
+    fn is_number(&self) -> bool {
+        !self.0.is_empty() && !self.0.starts_with('0') && self.0.bytes().all(|byte| byte.is_ascii_digit())
     }
 }
 
@@ -65,5 +84,15 @@ mod tests {
         for odd in ["", "0", "042", "+4", "4x", "18446744073709551616"] {
             assert_eq!(ResourceVersion::from(odd).as_u64(), None, "{odd}");
         }
+    }
+
+    #[test]
+    fn versions_compare_whatever_their_length() {
+        let compare = |a: &str, b: &str| ResourceVersion::from(a).compare(&ResourceVersion::from(b));
+        assert_eq!(compare("9", "10"), Ok(Ordering::Less));
+        assert_eq!(compare("18446744073709551617", "18446744073709551616"), Ok(Ordering::Greater));
+        assert_eq!(compare("7", "7"), Ok(Ordering::Equal));
+        assert_eq!(compare("7", "0").unwrap_err().to_string(), "resource version is not well formed: 0");
+        assert_eq!(compare("x", "7").unwrap_err().to_string(), "resource version is not well formed: x");
     }
 }

@@ -1,11 +1,12 @@
 //! The type table: what reflection over the Go types says, parsed on demand.
 //!
-//! `data/types.tsv` is written by `tools/fields`, whose comment describes the format. The text is indexed once (kinds and
-//! the names of structs); a struct's fields are parsed when something first decodes into it, and stay.
+//! The text is windlass-api's, where clients find it too; it is written by `tools/fields`, whose comment describes the
+//! format. It is indexed once (kinds and the names of structs); a struct's fields are parsed when something first decodes
+//! into it, and stay.
 
 use std::{collections::HashMap, sync::OnceLock};
 
-const TABLE: &str = include_str!("../../data/types.tsv");
+use windlass_api::schema::TYPES as TABLE;
 
 /// A Go type, as far as its encodings go.
 #[derive(Debug)]

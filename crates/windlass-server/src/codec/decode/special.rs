@@ -21,9 +21,7 @@ impl Decoder<'_> {
                 }
                 let text = raw.strip_prefix(b"\"").and_then(|raw| raw.strip_suffix(b"\"")).unwrap_or(raw);
                 let text = String::from_utf8_lossy(text);
-                quantity::canonical(text.trim())
-                    .map(|text| Some(Value::from(text)))
-                    .map_err(|text| Failure::Other(text.into()))
+                quantity::canonical(text.trim()).map(|text| Some(Value::from(text))).map_err(Failure::Other)
             }
             Special::IntOrString if first == b'"' => Ok(Some(Value::String(self.string()))),
             Special::IntOrString if first == b'n' => {

@@ -1,0 +1,207 @@
+//! Equality of objects as the API means it.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+use serde_json::Value;
+
+#[cfg(all(feature = "schema", feature = "k8s-openapi"))]
+use crate::Resource;
+#[cfg(feature = "schema")]
+use crate::schema::Schema;
+use crate::{Quantity, parse_time};
+
+/// Compares objects by what they say, not by how: what is absent, null or an empty list is the same, as is every other zero
+/// of Go's types where these do not tell it from nothing; quantities are compared as amounts and times as moments.
+///
+/// Go's types are known of the built-in kinds, with the feature `schema`. Of other kinds texts are compared letter by letter,
+/// and only null and empty lists are nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Semantic {
+    #[cfg(feature = "schema")]
+    schema: Option<Schema>,
+}
+
+/// What a text stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Text {
+    Plain,
+    #[cfg_attr(not(feature = "schema"), allow(dead_code, reason = "only the schema tells"))]
+    Quantity,
+    #[cfg_attr(not(feature = "schema"), allow(dead_code, reason = "only the schema tells"))]
+    Time,
+}
+
+impl Semantic {
+    /// Of values whose type is not known.
+    #[must_use]
+    pub fn untyped() -> Self {
+        Self::default()
+    }
+
+    /// Of the objects of a kind.
+    #[cfg(all(feature = "schema", feature = "k8s-openapi"))]
+    #[must_use]
+    pub fn of<K: Resource>() -> Self {
+        Self { schema: Schema::of(&K::api_resource().gvk()) }
+    }
+
+    /// Whether both say the same.
+    pub fn equal<T: Serialize, U: Serialize>(self, a: &T, b: &U) -> serde_json::Result<bool> {
+        Ok(self.values_equal(&serde_json::to_value(a)?, &serde_json::to_value(b)?))
+    }
+
+    /// Whether `whole` says all that `part` says; it may say more. What `part` leaves empty is not compared, lists of `part`
+    /// are compared item by item from the front.
+    ///
+    /// This is Go's `DeepDerivative`: it tells whether an object still has what was asked for, defaults aside.
+    pub fn derivative<T: Serialize, U: Serialize>(self, part: &T, whole: &U) -> serde_json::Result<bool> {
+        Ok(self.is_derivative(&serde_json::to_value(part)?, &serde_json::to_value(whole)?))
+    }
+
+    fn values_equal(self, a: &Value, b: &Value) -> bool {
+        match (a, b) {
+            (Value::Object(ours), Value::Object(theirs)) => {
+                let keys: BTreeSet<&String> = ours.keys().chain(theirs.keys()).collect();
+                let of = |side: &'_ serde_json::Map<String, Value>, key| side.get(key).cloned().unwrap_or_default();
+                keys.into_iter().all(|key| self.child(key).values_equal(&of(ours, key), &of(theirs, key)))
+            }
+            (Value::Array(ours), Value::Array(theirs)) => {
+                let item = self.item();
+                ours.len() == theirs.len() && ours.iter().zip(theirs).all(|(a, b)| item.values_equal(a, b))
+            }
+            _ => self.is_nothing(a) && self.is_nothing(b) || self.scalars_equal(a, b),
+        }
+    }
+
+    fn is_derivative(self, part: &Value, whole: &Value) -> bool {
+        match (part, whole) {
+            _ if is_unset(part) => true,
+            (Value::Object(ours), Value::Object(theirs)) => ours
+                .iter()
+                .all(|(key, value)| self.child(key).is_derivative(value, theirs.get(key).unwrap_or(&Value::Null))),
+            (Value::Array(ours), Value::Array(theirs)) => {
+                let item = self.item();
+                ours.len() <= theirs.len() && ours.iter().zip(theirs).all(|(a, b)| item.is_derivative(a, b))
+            }
+            _ => self.scalars_equal(part, whole),
+        }
+    }
+
+    fn scalars_equal(self, a: &Value, b: &Value) -> bool {
+        let quantity = |value: &Value| match value {
+            Value::String(text) => text.parse::<Quantity>().ok(),
+            Value::Number(number) => number.to_string().parse().ok(),
+            _ => None,
+        };
+        let time = |value: &Value| value.as_str().and_then(|text| parse_time(text).ok());
+        let as_meant = match self.text() {
+            Text::Plain => None,
+            Text::Quantity => quantity(a).zip(quantity(b)).map(|(a, b)| a == b),
+            Text::Time => time(a).zip(time(b)).map(|(a, b)| a == b),
+        };
+        as_meant.unwrap_or_else(|| a == b)
+    }
+
+    /// Whether being there with this value is the same as not being there.
+    #[cfg(feature = "schema")]
+    fn is_nothing(self, value: &Value) -> bool {
+        let is_empty = || value.is_null() || value.as_array().is_some_and(Vec::is_empty);
+        self.schema.map_or_else(is_empty, |schema| schema.is_zero(value))
+    }
+
+    #[cfg(not(feature = "schema"))]
+    fn is_nothing(self, value: &Value) -> bool {
+        value.is_null() || value.as_array().is_some_and(Vec::is_empty)
+    }
+
+    #[cfg(feature = "schema")]
+    fn child(self, name: &str) -> Self {
+        Self { schema: self.schema.and_then(|schema| schema.child(name)) }
+    }
+
+    #[cfg(feature = "schema")]
+    fn item(self) -> Self {
+        Self { schema: self.schema.and_then(Schema::element) }
+    }
+
+    #[cfg(feature = "schema")]
+    fn text(self) -> Text {
+        match self.schema {
+            Some(schema) if schema.is_quantity() => Text::Quantity,
+            Some(schema) if schema.is_time() => Text::Time,
+            _ => Text::Plain,
+        }
+    }
+
+    #[cfg(not(feature = "schema"))]
+    const fn child(self, _name: &str) -> Self {
+        self
+    }
+
+    #[cfg(not(feature = "schema"))]
+    const fn item(self) -> Self {
+        self
+    }
+
+    #[cfg(not(feature = "schema"))]
+    const fn text(self) -> Text {
+        Text::Plain
+    }
+}
+
+/// What Go does not compare in a part: null, and texts, lists and maps without content.
+fn is_unset(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn nothing_is_said_in_several_ways() {
+        let equal = |a: Value, b: Value| Semantic::untyped().equal(&a, &b).unwrap();
+        assert!(equal(json!({"a": null, "c": [], "d": 1}), json!({"d": 1})));
+        assert!(!equal(json!({"emptyDir": {}}), json!({})), "for a union it is a choice");
+        assert!(!equal(json!({"d": 1}), json!({"d": 2})));
+        assert!(!equal(json!({"l": [1, 2]}), json!({"l": [2, 1]})));
+        assert!(!equal(json!({"a": ""}), json!({"a": "x"})));
+    }
+
+    #[test]
+    fn a_part_is_in_its_whole() {
+        let within = |part: Value, whole: Value| Semantic::untyped().derivative(&part, &whole).unwrap();
+        let whole = json!({"image": "a", "ports": [{"port": 80, "protocol": "TCP"}, {"port": 81}], "n": 3});
+        assert!(within(json!({"image": "", "ports": [{"port": 80}]}), whole.clone()));
+        assert!(!within(json!({"ports": [{"port": 81}]}), whole.clone()));
+        assert!(!within(json!({"none": 1}), whole.clone()));
+        assert!(!within(whole.clone(), json!({"image": "a"})));
+        assert!(within(json!({}), whole));
+    }
+
+    #[cfg(all(feature = "schema", feature = "k8s-openapi"))]
+    #[test]
+    fn amounts_and_moments_have_several_forms() {
+        use k8s_openapi::api::core::v1::Pod;
+        let pod = |cpu: &str, at: &str| {
+            json!({"metadata": {"creationTimestamp": at}, "spec": {"containers": [
+                {"name": "a", "resources": {"limits": {"cpu": cpu}}, "image": cpu}]}})
+        };
+        let mut other = pod("1000m", "2026-01-01T01:00:00+01:00");
+        other["spec"]["containers"][0]["image"] = json!("1");
+        let one = pod("1", "2026-01-01T00:00:00Z");
+        assert!(Semantic::of::<Pod>().equal(&one, &other).unwrap());
+        assert!(!Semantic::untyped().equal(&one, &other).unwrap());
+        assert!(Semantic::of::<Pod>().derivative(&other, &one).unwrap());
+        assert!(!Semantic::of::<Pod>().equal(&one, &pod("1", "2026-01-01T00:00:01Z")).unwrap());
+    }
+}

@@ -1,0 +1,114 @@
+//! The order of API versions: `v2` before `v1` before `v1beta2` before `v1alpha1`, and those before all other texts.
+
+use std::{cmp::Ordering, fmt};
+
+/// An API version in the order in which versions are preferred: the greatest is the most stable, newest one.
+///
+/// ```
+/// use windlass_api::ApiVersion;
+///
+/// let mut versions = ["v1alpha1", "v1", "v2beta1", "foo1", "v10", "v1beta2"].map(ApiVersion::new);
+/// versions.sort_by(|a, b| b.cmp(a));
+/// let sorted: Vec<String> = versions.iter().map(ToString::to_string).collect();
+/// assert_eq!(sorted, ["v10", "v1", "v2beta1", "v1beta2", "v1alpha1", "foo1"]);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ApiVersion {
+    text: Box<str>,
+    /// `None` for texts that are no versions as Kubernetes numbers them.
+    parts: Option<(Stability, u64, u64)>,
+}
+
+/// How much a version promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Stability {
+    /// `v1alpha1`
+    Alpha,
+    /// `v1beta1`
+    Beta,
+    /// `v1`
+    Stable,
+}
+
+impl ApiVersion {
+    /// Of any text.
+    #[must_use]
+    pub fn new(text: &str) -> Self {
+        Self { text: text.into(), parts: parse(text) }
+    }
+
+    /// How much it promises; `None` for a text that Kubernetes does not number.
+    #[must_use]
+    pub fn stability(&self) -> Option<Stability> {
+        self.parts.map(|(stability, _, _)| stability)
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+impl Ord for ApiVersion {
+    fn cmp(&self, other: &Self) -> Ordering {
+        match (self.parts, other.parts) {
+            // Texts that are no versions come in the order of the alphabet.
+            (None, None) => other.text.cmp(&self.text),
+            (ours, theirs) => ours.cmp(&theirs),
+        }
+    }
+}
+
+impl PartialOrd for ApiVersion {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl fmt::Display for ApiVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// Stability, major and minor; numbers have no zeros at the front.
+fn parse(text: &str) -> Option<(Stability, u64, u64)> {
+    let rest = text.strip_prefix('v')?;
+    let split = rest.bytes().position(|byte| !byte.is_ascii_digit()).unwrap_or(rest.len());
+    let (major, rest) = rest.split_at(split);
+    let major = number(major)?;
+    if rest.is_empty() {
+        return Some((Stability::Stable, major, 0));
+    }
+    let (stability, minor) = rest
+        .strip_prefix("alpha")
+        .map(|minor| (Stability::Alpha, minor))
+        .or_else(|| rest.strip_prefix("beta").map(|minor| (Stability::Beta, minor)))?;
+    Some((stability, major, number(minor)?))
+}
+
+fn number(text: &str) -> Option<u64> {
+    if text.starts_with('0') || text.bytes().any(|byte| !byte.is_ascii_digit()) { None } else { text.parse().ok() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_numbered_versions_have_a_stability() {
+        assert_eq!(ApiVersion::new("v1beta2").stability(), Some(Stability::Beta));
+        for odd in ["1", "v", "v01", "v1gamma1", "v1beta", "v1beta01", "v1beta1x", "V1", "v-1", "v+1"] {
+            assert_eq!(ApiVersion::new(odd).stability(), None, "{odd}");
+        }
+    }
+
+    #[test]
+    fn each_version_stands_before_the_next() {
+        let ordered = ["v11", "v2", "v1", "v11beta2", "v10beta3", "v3beta1", "v12alpha1", "v11alpha2", "foo1", "foo10"];
+        for pair in ordered.windows(2) {
+            assert!(ApiVersion::new(pair[0]) > ApiVersion::new(pair[1]), "{pair:?}");
+        }
+    }
+}
