@@ -3,27 +3,40 @@
 //! [`Config::infer`] looks where Kubernetes clients look: the files of `$KUBECONFIG`, else `~/.kube/config`, else the
 //! service account of the pod that the program runs in. Errors name the file, the entry in it and the field.
 //!
-//! Files are read once, when the configuration is made, except for token files.
+//! Kubeconfigs are read once, when the configuration is made. The files that they name, of certificates, keys and tokens,
+//! are read again while a client runs.
 
 mod error;
 mod in_cluster;
 mod infer;
 pub mod kubeconfig;
+mod proxy;
+mod tls;
 
 use std::{path::Path, time::Duration};
 
 use http::Uri;
+use windlass_api::Clock;
 
 pub use error::{ConfigError, Place};
-pub use kubeconfig::{Kubeconfig, Selection};
+pub use kubeconfig::{Kubeconfig, KubeconfigFiles, Selection};
+pub(crate) use proxy::ProxyProtocol;
+pub use proxy::{Proxy, ProxyError, ProxyServer};
+pub use tls::{Identity, Pem, TlsOptions, Verification};
 
-use crate::auth::{Auth, Secret};
+use crate::{
+    auth::{Auth, Impersonation, PluginPolicy},
+    transport::Connections,
+};
 
 /// The namespace of those who name none.
 pub(crate) const DEFAULT_NAMESPACE: &str = "default";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// All that is needed to reach a server.
+///
+/// Clients of one configuration and of its clones share connections and what plugins hand out, where they agree on the
+/// server, the way to it and TLS: clients for several users of a server are best made of clones.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Config {
@@ -33,45 +46,32 @@ pub struct Config {
     pub default_namespace: String,
     /// How the caller identifies itself.
     pub auth: Auth,
+    /// As whom the caller acts, if not as itself.
+    pub impersonation: Option<Impersonation>,
     /// What holds when the server is https.
     pub tls: TlsOptions,
+    /// Who stands between.
+    pub proxy: Proxy,
+    /// Whether the server may compress its answers.
+    pub compression: Compression,
     /// How long opening a connection may take, TLS included.
     pub connect_timeout: Duration,
     /// What the server is told of the program; also the default owner of the fields that it writes, up to the slash.
     pub user_agent: String,
+    /// Tells when credentials expire.
+    pub clock: Clock,
+    /// Shared by the clients of this configuration and of its clones.
+    pub(crate) connections: Connections,
 }
 
-/// Whom to trust, and how to be recognised.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct TlsOptions {
-    /// PEM certificates of the authorities to trust; `None` for those of the system.
-    pub certificate_authority: Option<Vec<u8>>,
-    /// Whether the server's certificate is checked.
-    pub verification: Verification,
-    /// The name that the server's certificate must be for, where it is not that of the address.
-    pub server_name: Option<String>,
-    /// The caller's own certificate.
-    pub identity: Option<Identity>,
-}
-
-/// Whether the server's certificate is checked.
+/// Whether the server may compress its answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Verification {
-    /// It must be issued by an authority that is trusted, for the server's name.
+pub enum Compression {
+    /// It may.
     #[default]
-    Full,
-    /// Whoever answers is the server. Credentials sent to it may go to anybody.
-    Skip,
-}
-
-/// A client certificate.
-#[derive(Clone, Debug)]
-pub struct Identity {
-    /// PEM: the certificate, then those that lead to its authority.
-    pub certificate: Vec<u8>,
-    /// PEM: the key of the first certificate.
-    pub key: Secret,
+    Offered,
+    /// It is not asked to: `disable-compression`.
+    Off,
 }
 
 impl Config {
@@ -82,15 +82,25 @@ impl Config {
             server,
             default_namespace: DEFAULT_NAMESPACE.to_owned(),
             auth: Auth::None,
+            impersonation: None,
             tls: TlsOptions::default(),
+            proxy: Proxy::default(),
+            compression: Compression::default(),
             connect_timeout: CONNECT_TIMEOUT,
             user_agent: default_user_agent(),
+            clock: Clock::system(),
+            connections: Connections::default(),
         }
     }
 
     /// What the surroundings say: `$KUBECONFIG`, else `~/.kube/config`, else the pod's service account.
     pub fn infer() -> Result<Self, ConfigError> {
-        infer::infer(&infer::Surroundings::of_the_process())
+        Self::infer_with(&Selection::default())
+    }
+
+    /// The same, with what `selection` says in place of what the kubeconfig says.
+    pub fn infer_with(selection: &Selection) -> Result<Self, ConfigError> {
+        infer::infer(&infer::Surroundings::of_the_process(), selection)
     }
 
     /// The current context of a kubeconfig file.
@@ -115,6 +125,29 @@ impl Config {
         self
     }
 
+    /// The same server, the caller acting as somebody else.
+    #[must_use]
+    pub fn with_impersonation(mut self, impersonation: Impersonation) -> Self {
+        self.impersonation = Some(impersonation);
+        self
+    }
+
+    /// The same, where a plugin that hands out credentials may run only if `policy` lets it.
+    #[must_use]
+    pub fn with_plugin_policy(mut self, policy: PluginPolicy) -> Self {
+        if let Auth::Exec(plugin) = &mut self.auth {
+            plugin.policy = policy;
+        }
+        self
+    }
+
+    /// The same server through another proxy, or through none.
+    #[must_use]
+    pub fn with_proxy(mut self, proxy: Proxy) -> Self {
+        self.proxy = proxy;
+        self
+    }
+
     /// The same server with other TLS options.
     #[must_use]
     pub fn with_tls(mut self, tls: TlsOptions) -> Self {
@@ -133,34 +166,6 @@ impl Config {
     #[must_use]
     pub fn with_user_agent(mut self, user_agent: impl Into<String>) -> Self {
         self.user_agent = user_agent.into();
-        self
-    }
-}
-
-impl TlsOptions {
-    /// Trusts the authorities of a PEM bundle, and no others.
-    #[must_use]
-    pub fn trusting(certificate_authority: impl Into<Vec<u8>>) -> Self {
-        Self { certificate_authority: Some(certificate_authority.into()), ..Self::default() }
-    }
-
-    /// Trusts whoever answers.
-    #[must_use]
-    pub fn unverified() -> Self {
-        Self { verification: Verification::Skip, ..Self::default() }
-    }
-
-    /// The same, with a client certificate.
-    #[must_use]
-    pub fn with_identity(mut self, identity: Identity) -> Self {
-        self.identity = Some(identity);
-        self
-    }
-
-    /// The same, for a server whose certificate has another name than its address.
-    #[must_use]
-    pub fn with_server_name(mut self, name: impl Into<String>) -> Self {
-        self.server_name = Some(name.into());
         self
     }
 }

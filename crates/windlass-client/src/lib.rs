@@ -8,7 +8,7 @@
 //!    [`Client::metadata`] give the same verbs over a resource that is known at run time.
 //!    [`Clientset`] has an accessor for each built-in resource, with the verbs that it serves.
 //! 3. [`request`]: verb, resource and options become an `http::Request`, as a value; nothing is sent there.
-//! 4. `transport` and `auth`: the one boxed `tower` service that carries requests; credentials, TLS, connection pool.
+//! 4. `transport` and [`auth`]: the one boxed `tower` service that carries requests; credentials, TLS, connection pool.
 //!    [`Client::from_service`] puts another service in its place, such as an API server in this process.
 //! 5. `response`, `frame`: what comes back becomes an object, an [`Error`], or a stream that is cut into objects while it
 //!    arrives.
@@ -37,9 +37,9 @@
 //! # }
 //! ```
 
+pub mod auth;
 pub mod config;
 
-mod auth;
 mod transport;
 
 mod accessor;
@@ -74,7 +74,7 @@ mod error;
 mod testing;
 
 pub use accessor::{Accessor, Custom, Served, can};
-pub use auth::{Auth, AuthError, Secret};
+pub use auth::{Auth, AuthError, Impersonation, Secret};
 pub use client::Client;
 #[cfg(feature = "clientset")]
 pub use clientset::Clientset;

@@ -2,12 +2,16 @@
 //! nowhere else.
 //!
 //! Over the network it is, from the outside in: credentials ([`crate::auth`]), the server's address, the connection
-//! [`pools`] of hyper-util, and [`connector`] with TLS below them. (A layer that retries belongs between the first two.)
+//! [`pools`] of hyper-util, and [`connector`] with the [`route`] and TLS below them. [`rotation`] follows the files that TLS
+//! is made of. (A layer that retries belongs between the first two.)
 
 mod address;
 mod body;
 mod connector;
 mod pools;
+mod rotation;
+mod route;
+mod shared;
 mod tls;
 mod upgrade;
 
@@ -23,12 +27,15 @@ use tower::{Service, ServiceExt, util::BoxCloneSyncService};
 use windlass_api::BoxError;
 
 pub use body::Body;
+pub(crate) use shared::Connections;
 pub use upgrade::Upgraded;
 
 use crate::{Config, ConfigError, auth::Authenticated};
 use address::Addressed;
 use connector::Connector;
 use pools::Pools;
+use rotation::Rotation;
+use route::Route;
 
 /// The erased service.
 pub(crate) type Transport = BoxCloneSyncService<Request<Body>, Response<Body>, BoxError>;
@@ -45,7 +52,18 @@ const STREAM_WINDOW: u32 = 4 << 20;
 
 /// Carries requests to the server that a configuration names.
 pub(crate) fn connect(config: &Config) -> Result<Transport, ConfigError> {
-    let connector = Connector::new(config)?;
+    let credentials = config.connections.credentials(config)?;
+    let issuer = credentials.issuer_of_certificates();
+    let pools = config.connections.pools(config, issuer, || {
+        let route = Route::to(&config.server, &config.proxy, |name| std::env::var(name).ok())?;
+        let connector = Connector::new(config, route)?;
+        let rotation = connector.needs_tls().then(|| Rotation::new(&config.tls, issuer.cloned())).transpose()?;
+        Ok(Pools::new(builder(), connector, rotation))
+    })?;
+    Ok(erase(Authenticated::new(Addressed::new(pools, config)?, credentials, config)?))
+}
+
+fn builder() -> legacy::Builder {
     let mut builder = legacy::Client::builder(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
@@ -56,8 +74,18 @@ pub(crate) fn connect(config: &Config) -> Result<Transport, ConfigError> {
         .http2_keep_alive_timeout(PING_TIMEOUT)
         .http2_initial_connection_window_size(CONNECTION_WINDOW)
         .http2_initial_stream_window_size(STREAM_WINDOW);
-    let pools = Pools::new(builder, connector);
-    Ok(erase(Authenticated::new(Addressed::new(pools, config)?, config)?))
+    builder
+}
+
+/// The same request once more, where its body is in memory.
+pub(crate) fn copy(request: &Request<Body>) -> Option<Request<Body>> {
+    let mut copy = Request::new(request.body().copy()?);
+    request.method().clone_into(copy.method_mut());
+    request.uri().clone_into(copy.uri_mut());
+    *copy.version_mut() = request.version();
+    request.headers().clone_into(copy.headers_mut());
+    request.extensions().clone_into(copy.extensions_mut());
+    Some(copy)
 }
 
 /// Carries requests to any service.

@@ -13,7 +13,8 @@ fn authenticated(
 > {
     let config = Config::new("https://h".parse().unwrap()).with_auth(auth);
     let inner = crate::transport::erase(fake.clone());
-    Authenticated::new(inner, &config).unwrap()
+    let credentials = Credentials::new(&config.auth, &config.clock).unwrap();
+    Authenticated::new(inner, credentials, &config).unwrap()
 }
 
 async fn sent_header(auth: Auth) -> Option<String> {
@@ -41,7 +42,7 @@ async fn a_header_that_the_caller_has_set_wins() {
 #[test]
 fn a_token_that_no_header_can_carry_is_refused_and_not_shown() {
     let config = Config::new("https://h".parse().unwrap()).with_auth(Auth::Bearer("geh\neim".into()));
-    let error = Authenticated::new((), &config).unwrap_err();
+    let error = Credentials::new(&config.auth, &config.clock).unwrap_err();
     assert!(!format!("{error} {error:?} {config:?}").contains("eim"));
 }
 
@@ -67,19 +68,63 @@ async fn a_token_file_is_read_again_after_a_minute() {
     assert_eq!(header().await, "Bearer two");
 }
 
+/// Accepts one token.
+fn accepting(token: &'static str) -> Fake {
+    Fake::new(move |request| {
+        let ok = request.headers().get("authorization").is_some_and(|value| value == token);
+        Response::builder().status(if ok { 200 } else { 401 }).body(Body::empty()).unwrap()
+    })
+}
+
 #[tokio::test]
-async fn a_refused_token_is_read_again_at_once() {
+async fn a_refused_token_is_read_again_and_the_request_sent_once_more() {
     let folder = Folder::new("token-refused");
     let path = folder.write("token", "old");
-    let fake = Fake::new(|request| {
-        let ok = request.headers()["authorization"] == "Bearer new";
-        Response::builder().status(if ok { 200 } else { 401 }).body(Body::empty()).unwrap()
-    });
+    let fake = accepting("Bearer new");
     let service = authenticated(&fake, Auth::TokenFile(path));
-    let call = async || service.clone().oneshot(Request::new(Body::empty())).await.unwrap().status();
-    assert_eq!(call().await, 401);
+    let call = async |body: Body| {
+        let request = Request::post("/x").body(body).unwrap();
+        service.clone().oneshot(request).await.unwrap().status()
+    };
+    // The file still says the same: no use in asking again.
+    assert_eq!(call("a".into()).await, 401);
+    assert_eq!(fake.seen().len(), 1);
     folder.write("token", "new");
-    assert_eq!(call().await, 200);
+    assert_eq!(call("b".into()).await, 200);
+    assert_eq!(fake.seen().len(), 3);
+    assert_eq!(fake.last().body(), "b");
+}
+
+#[tokio::test]
+async fn a_request_that_cannot_be_sent_again_leaves_the_new_token_to_the_next() {
+    let folder = Folder::new("token-stream");
+    let path = folder.write("token", "old");
+    let fake = accepting("Bearer new");
+    let service = authenticated(&fake, Auth::TokenFile(path));
+    service.clone().oneshot(Request::new(Body::empty())).await.unwrap();
+    folder.write("token", "new");
+    let stream = || crate::testing::chunks(vec!["a"], crate::testing::End::Clean);
+    assert_eq!(service.clone().oneshot(Request::new(stream())).await.unwrap().status(), 401);
+    assert_eq!(service.clone().oneshot(Request::new(stream())).await.unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn a_caller_may_act_as_somebody_else() {
+    let fake = Fake::json("{}");
+    let config =
+        Config::new("https://h".parse().unwrap()).with_impersonation(Impersonation::user("jane").in_group("g"));
+    let service = Authenticated::new(crate::transport::erase(fake.clone()), Credentials::None, &config).unwrap();
+    service.clone().oneshot(Request::new(Body::empty())).await.unwrap();
+    let headers = fake.last().headers().clone();
+    assert_eq!(
+        (&headers["impersonate-user"], &headers["impersonate-group"]),
+        (&"jane".parse().unwrap(), &"g".parse().unwrap())
+    );
+    // Unless the request says as whom.
+    let request = Request::get("/").header("impersonate-user", "joe").body(Body::empty()).unwrap();
+    service.oneshot(request).await.unwrap();
+    assert_eq!(fake.last().headers()["impersonate-user"], "joe");
+    assert!(!fake.last().headers().contains_key("impersonate-group"));
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use std::{fmt, io, path::PathBuf};
 use thiserror::Error;
 use windlass_api::BoxError;
 
+use super::ProxyError;
 use crate::auth::AuthError;
 
 /// A configuration that cannot be had or used. No variant holds a secret.
@@ -45,11 +46,11 @@ pub enum ConfigError {
         /// What is wrong with it.
         problem: String,
     },
-    /// A kubeconfig asks for what is not implemented.
-    #[error("{place}: not supported yet")]
-    Unsupported {
-        /// File, entry and field.
-        place: Box<Place>,
+    /// Somebody else is changing a kubeconfig, or was stopped while doing so and left the lock behind.
+    #[error("{} is there: somebody else is changing the kubeconfig", lock.display())]
+    Locked {
+        /// The lock file.
+        lock: PathBuf,
     },
     /// There is a kubeconfig, but nothing says which context to use.
     #[error("{place}: no current-context is set")]
@@ -74,6 +75,14 @@ pub enum ConfigError {
     Server {
         /// The address.
         server: String,
+    },
+    /// A variable of the environment names no proxy.
+    #[error("${variable} names no proxy that can be used")]
+    Proxy {
+        /// The variable.
+        variable: &'static str,
+        /// What is wrong with it.
+        source: ProxyError,
     },
     /// A certificate file holds none.
     #[error("the {what} holds no PEM certificate")]
@@ -132,10 +141,6 @@ impl Place {
 
     pub(crate) fn invalid(self, problem: impl Into<String>) -> ConfigError {
         ConfigError::Invalid { place: Box::new(self), problem: problem.into() }
-    }
-
-    pub(crate) fn unsupported(self) -> ConfigError {
-        ConfigError::Unsupported { place: Box::new(self) }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use super::{Config, ConfigError, DEFAULT_NAMESPACE, infer::Surroundings};
+use super::{Config, ConfigError, DEFAULT_NAMESPACE, Pem, infer::Surroundings};
 use crate::auth::Auth;
 
 const HOST: &str = "KUBERNETES_SERVICE_HOST";
@@ -17,11 +17,13 @@ pub(super) fn load(surroundings: &Surroundings) -> Result<Config, ConfigError> {
     let server = if host.contains(':') { format!("https://[{host}]:{port}") } else { format!("https://{host}:{port}") };
 
     let token = surroundings.service_account.join("token");
-    // Read once now, so that a pod without a token learns it here and not from a 401.
+    // Both files are read once now, so that a pod without them learns it here and not from the server.
     read(&token)?;
     let mut config = Config::new(server.parse().map_err(|_| ConfigError::Server { server })?);
     config.auth = Auth::TokenFile(token);
-    config.tls.certificate_authority = Some(read(&surroundings.service_account.join("ca.crt"))?);
+    let authority = surroundings.service_account.join("ca.crt");
+    read(&authority)?;
+    config.tls.certificate_authority = Some(Pem::File(authority));
     config.default_namespace = match fs::read_to_string(surroundings.service_account.join("namespace")) {
         Ok(namespace) if !namespace.trim().is_empty() => namespace.trim().to_owned(),
         Ok(_) | Err(_) => DEFAULT_NAMESPACE.to_owned(),

@@ -1,13 +1,8 @@
 //! Which configuration the surroundings point to.
 
-use std::{
-    env,
-    ffi::OsString,
-    fmt,
-    path::{Path, PathBuf},
-};
+use std::{env, ffi::OsString, fmt, path::PathBuf};
 
-use super::{Config, ConfigError, Kubeconfig, Selection, in_cluster};
+use super::{Config, ConfigError, Kubeconfig, KubeconfigFiles, Selection, in_cluster};
 
 /// Names one or more kubeconfig files.
 const KUBECONFIG: &str = "KUBECONFIG";
@@ -32,7 +27,7 @@ impl Surroundings {
     }
 
     #[cfg(test)]
-    pub(super) fn of_a_test(variables: &[(&'static str, String)], home: &Path) -> Self {
+    pub(super) fn of_a_test(variables: &[(&'static str, String)], home: &std::path::Path) -> Self {
         let variables = variables.to_vec();
         let variable = move |name: &str| {
             variables.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value))
@@ -43,6 +38,14 @@ impl Surroundings {
     /// A variable that is set, and not to nothing.
     pub(super) fn variable(&self, name: &str) -> Option<OsString> {
         (self.variable)(name).filter(|value| !value.is_empty())
+    }
+
+    /// The files of `$KUBECONFIG`, or else the default file.
+    pub(super) fn kubeconfig_paths(&self) -> Vec<PathBuf> {
+        match self.variable(KUBECONFIG) {
+            Some(list) => env::split_paths(&list).filter(|path| !path.as_os_str().is_empty()).collect(),
+            None => self.default_file().into_iter().collect(),
+        }
     }
 
     fn default_file(&self) -> Option<PathBuf> {
@@ -56,47 +59,21 @@ impl fmt::Debug for Surroundings {
     }
 }
 
-pub(super) fn infer(surroundings: &Surroundings) -> Result<Config, ConfigError> {
-    if let Some(kubeconfig) = kubeconfig(surroundings)? {
-        return Config::from_kubeconfig(&kubeconfig, &Selection::default());
+pub(super) fn infer(surroundings: &Surroundings, selection: &Selection) -> Result<Config, ConfigError> {
+    if let Some(kubeconfig) = KubeconfigFiles::of(surroundings).read()? {
+        return Config::from_kubeconfig(&kubeconfig, selection);
+    }
+    if selection.names_server() {
+        return Config::from_kubeconfig(&Kubeconfig::default(), selection);
     }
     match in_cluster::load(surroundings) {
         Err(ConfigError::NotInCluster { .. }) => {
             Err(ConfigError::Nowhere { default_file: surroundings.default_file() })
         }
-        other => other,
-    }
-}
-
-/// The merged files of `$KUBECONFIG`, or else the default file. Files that are not there are passed over; `None` when
-/// none is.
-pub(super) fn kubeconfig(surroundings: &Surroundings) -> Result<Option<Kubeconfig>, ConfigError> {
-    let files: Vec<PathBuf> = match surroundings.variable(KUBECONFIG) {
-        Some(list) => env::split_paths(&list).filter(|path| !path.as_os_str().is_empty()).collect(),
-        None => surroundings.default_file().into_iter().collect(),
-    };
-    let mut merged: Option<Kubeconfig> = None;
-    for (index, file) in files.iter().enumerate() {
-        // A file that is named twice counts once.
-        if files.iter().take(index).any(|earlier| earlier == file) {
-            continue;
-        }
-        let Some(next) = read_if_there(file)? else { continue };
-        merged = Some(match merged {
-            Some(first) => first.merge(next),
-            None => next,
-        });
-    }
-    Ok(merged)
-}
-
-fn read_if_there(file: &Path) -> Result<Option<Kubeconfig>, ConfigError> {
-    match Kubeconfig::read(file) {
-        Ok(kubeconfig) => Ok(Some(kubeconfig)),
-        Err(ConfigError::Read { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
-            tracing::debug!(file = %file.display(), "no kubeconfig there");
-            Ok(None)
-        }
+        Ok(config) => Ok(match &selection.namespace {
+            Some(namespace) => config.with_default_namespace(namespace),
+            None => config,
+        }),
         Err(error) => Err(error),
     }
 }

@@ -11,8 +11,12 @@ fn kubeconfig(server: &str) -> String {
     )
 }
 
+fn inferred(surroundings: &Surroundings) -> Result<Config, ConfigError> {
+    infer(surroundings, &Selection::default())
+}
+
 fn server(surroundings: &Surroundings) -> String {
-    infer(surroundings).unwrap().server.to_string()
+    inferred(surroundings).unwrap().server.to_string()
 }
 
 #[test]
@@ -34,7 +38,7 @@ fn a_list_of_files_is_merged_and_missing_ones_are_passed_over() {
     let first = home.write("first", "current-context: c\ncontexts: [{name: c, context: {cluster: k, namespace: one}}]");
     let second = home.write("second", &kubeconfig("https://second"));
     let list = format!("{0}/none:{1}:{1}:{2}", home.path().display(), first.display(), second.display());
-    let config = infer(&Surroundings::of_a_test(&[("KUBECONFIG", list)], home.path())).unwrap();
+    let config = inferred(&Surroundings::of_a_test(&[("KUBECONFIG", list)], home.path())).unwrap();
     assert_eq!((config.server.to_string(), &*config.default_namespace), ("https://second/".to_owned(), "one"));
 }
 
@@ -43,7 +47,7 @@ fn a_broken_file_is_not_passed_over() {
     let home = Folder::new("infer-broken");
     let broken = home.write("broken", "kind: [");
     let list = format!("{}:{}", broken.display(), home.write("good", &kubeconfig("https://g")).display());
-    let error = infer(&Surroundings::of_a_test(&[("KUBECONFIG", list)], home.path())).unwrap_err();
+    let error = inferred(&Surroundings::of_a_test(&[("KUBECONFIG", list)], home.path())).unwrap_err();
     assert!(error.to_string().starts_with(&format!("{}: not YAML", broken.display())), "{error}");
 }
 
@@ -54,10 +58,10 @@ fn a_pod_has_a_service_account() {
     home.write("serviceaccount/ca.crt", "CA");
     home.write("serviceaccount/namespace", "kube-system\n");
     let variables = [("KUBERNETES_SERVICE_HOST", "10.0.0.1".to_owned()), ("KUBERNETES_SERVICE_PORT", "443".to_owned())];
-    let config = infer(&Surroundings::of_a_test(&variables, home.path())).unwrap();
+    let config = inferred(&Surroundings::of_a_test(&variables, home.path())).unwrap();
     assert_eq!(config.server, "https://10.0.0.1:443/");
     assert_eq!(config.default_namespace, "kube-system");
-    assert_eq!(config.tls.certificate_authority.as_deref(), Some(&b"CA"[..]));
+    assert_eq!(config.tls.certificate_authority, Some(Pem::File(home.path().join("serviceaccount/ca.crt"))));
     assert!(matches!(config.auth, Auth::TokenFile(path) if path == home.path().join("serviceaccount/token")));
 
     let variables = [("KUBERNETES_SERVICE_HOST", "fd00::1".to_owned()), ("KUBERNETES_SERVICE_PORT", "443".to_owned())];
@@ -69,15 +73,24 @@ fn a_pod_has_a_service_account() {
 fn a_pod_without_a_token_is_told_so() {
     let home = Folder::new("infer-no-token");
     let variables = [("KUBERNETES_SERVICE_HOST", "h".to_owned()), ("KUBERNETES_SERVICE_PORT", "443".to_owned())];
-    let error = infer(&Surroundings::of_a_test(&variables, home.path())).unwrap_err();
+    let error = inferred(&Surroundings::of_a_test(&variables, home.path())).unwrap_err();
     assert_eq!(error.to_string(), format!("reading {}/serviceaccount/token", home.path().display()));
 }
 
 #[test]
 fn nowhere_names_where_was_looked() {
     let home = Folder::new("infer-nowhere");
-    let error = infer(&Surroundings::of_a_test(&[], home.path())).unwrap_err();
+    let error = inferred(&Surroundings::of_a_test(&[], home.path())).unwrap_err();
     let default = home.path().join(".kube/config");
     assert!(error.to_string().contains(&*default.to_string_lossy()), "{error}");
     assert!(error.to_string().contains("$KUBECONFIG"), "{error}");
+}
+
+#[test]
+fn a_server_that_is_asked_for_needs_no_kubeconfig() {
+    let home = Folder::new("infer-asked");
+    let mut selection = Selection { namespace: Some("n".to_owned()), ..Selection::default() };
+    selection.cluster_fields.server = Some("http://h".to_owned());
+    let config = infer(&Surroundings::of_a_test(&[], home.path()), &selection).unwrap();
+    assert_eq!((config.server.to_string(), &*config.default_namespace), ("http://h/".to_owned(), "n"));
 }

@@ -52,6 +52,16 @@ impl Body {
     }
 }
 
+impl Body {
+    /// The same bytes once more, where they are in memory.
+    pub(crate) fn copy(&self) -> Option<Self> {
+        match &self.0 {
+            Kind::Whole(bytes) => Some(Self(Kind::Whole(bytes.clone()))),
+            Kind::Stream(_) => None,
+        }
+    }
+}
+
 impl From<Bytes> for Body {
     fn from(bytes: Bytes) -> Self {
         Self(Kind::Whole(Some(bytes).filter(|bytes| !bytes.is_empty())))

@@ -1,4 +1,5 @@
-//! Opens connections: TCP, and TLS over it for https; ALPN decides between HTTP/1.1 and HTTP/2.
+//! Opens connections: TCP, through a proxy where there is one, and TLS over that for https; ALPN decides between
+//! HTTP/1.1 and HTTP/2.
 
 use std::{
     future::Future,
@@ -9,80 +10,196 @@ use std::{
     time::Duration,
 };
 
-use http::{Uri, uri::Scheme};
+use http::{HeaderValue, Uri, uri::Scheme};
 use hyper_util::{
-    client::legacy::connect::{Connected, Connection, HttpConnector},
+    client::legacy::connect::{
+        Connected, Connection, HttpConnector,
+        proxy::{SocksV5, Tunnel},
+    },
     rt::TokioIo,
 };
-use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, pki_types::ServerName};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
-use tower::{Service, ServiceExt};
+use tower::{Service, ServiceExt, service_fn};
 use windlass_api::BoxError;
 
-use super::tls;
-use crate::{Config, ConfigError};
+use super::{route::Route, tls};
+use crate::{
+    Config, ConfigError,
+    auth::basic,
+    config::{ProxyProtocol, ProxyServer},
+};
 
 /// Watches may be silent for long; the kernel finds out a peer that is gone.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
 
+/// Opens connections to one server, by one TLS configuration.
 #[derive(Clone)]
 pub(crate) struct Connector {
     tcp: HttpConnector,
+    route: Route,
+    /// `Some` if the server or the proxy is https.
+    tls: Option<Arc<ClientConfig>>,
     /// `Some` iff the server is https.
-    tls: Option<Tls>,
-    /// For TCP and TLS together.
+    server_name: Option<ServerName<'static>>,
+    /// For TCP, proxy and TLS together.
     timeout: Duration,
 }
 
-#[derive(Clone)]
-struct Tls {
-    connector: TlsConnector,
-    server_name: ServerName<'static>,
+/// A connection, as HTTP sees it.
+pub(crate) struct Socket {
+    layer: Layer,
+    peer: Peer,
 }
 
-/// A connection, with or without TLS.
-pub(crate) enum Socket {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
+/// What a connection is made of.
+enum Layer {
+    Tcp(TcpStream),
+    Tls(Box<TlsStream<Self>>),
+}
+
+/// Who reads the requests first.
+#[derive(Clone, Copy)]
+enum Peer {
+    Server,
+    /// A proxy, to which requests name the server.
+    Proxy,
 }
 
 impl Connector {
-    pub(crate) fn new(config: &Config) -> Result<Self, ConfigError> {
+    pub(super) fn new(config: &Config, route: Route) -> Result<Self, ConfigError> {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         tcp.set_keepalive(Some(TCP_KEEPALIVE));
-        let tls = if config.server.scheme() == Some(&Scheme::HTTPS) {
-            let connector = TlsConnector::from(Arc::new(tls::client_config(&config.tls)?));
-            Some(Tls { connector, server_name: tls::server_name(config)? })
-        } else {
-            None
-        };
-        Ok(Self { tcp, tls, timeout: config.connect_timeout })
+        let https = config.server.scheme() == Some(&Scheme::HTTPS);
+        let server_name = https.then(|| tls::server_name(config)).transpose()?;
+        Ok(Self { tcp, route, tls: None, server_name, timeout: config.connect_timeout })
+    }
+
+    /// Whether there is TLS on the way.
+    pub(super) fn needs_tls(&self) -> bool {
+        self.server_name.is_some() || self.proxy().is_some_and(|proxy| proxy.protocol == ProxyProtocol::Https)
+    }
+
+    pub(super) fn with_tls(&self, tls: Option<Arc<ClientConfig>>) -> Self {
+        Self { tls, ..self.clone() }
     }
 
     /// The same, but for connections that leave HTTP, which HTTP/2 cannot.
     pub(super) fn http1_only(&self) -> Self {
-        let tls = self.tls.as_ref().map(|tls| {
-            let mut config = tls.connector.config().as_ref().clone();
-            config.alpn_protocols = vec![b"http/1.1".to_vec()];
-            Tls { connector: TlsConnector::from(Arc::new(config)), server_name: tls.server_name.clone() }
-        });
-        Self { tls, ..self.clone() }
+        Self { tls: self.tls.as_deref().map(|config| Arc::new(tls::http1_only(config))), ..self.clone() }
+    }
+
+    /// What each request tells a proxy that reads it.
+    pub(super) fn proxy_authorization(&self) -> Option<HeaderValue> {
+        self.proxy().filter(|_| self.is_read_by_proxy()).and_then(authorization)
+    }
+
+    fn proxy(&self) -> Option<&ProxyServer> {
+        match &self.route {
+            Route::Direct => None,
+            Route::Through(proxy) => Some(proxy),
+        }
+    }
+
+    /// Whether a proxy reads the requests: without TLS it need not open a tunnel.
+    fn is_read_by_proxy(&self) -> bool {
+        let http = |proxy: &ProxyServer| proxy.protocol != ProxyProtocol::Socks5;
+        self.server_name.is_none() && self.proxy().is_some_and(http)
     }
 
     async fn connect(self, uri: Uri) -> Result<TokioIo<Socket>, BoxError> {
-        let tcp = self.tcp.oneshot(uri).await?.into_inner();
-        let socket = match self.tls {
-            None => Socket::Plain(tcp),
-            Some(tls) => Socket::Tls(Box::new(tls.connector.connect(tls.server_name, tcp).await?)),
+        let peer = if self.is_read_by_proxy() { Peer::Proxy } else { Peer::Server };
+        let layer = match self.proxy() {
+            None => self.tcp(uri).await?,
+            Some(proxy) => self.reach(proxy.clone(), uri).await?,
         };
-        Ok(TokioIo::new(socket))
+        let layer = match &self.server_name {
+            None => layer,
+            Some(name) => self.secure(layer, name.clone(), Clone::clone).await?,
+        };
+        Ok(TokioIo::new(Socket { layer, peer }))
     }
+
+    async fn tcp(&self, uri: Uri) -> Result<Layer, BoxError> {
+        Ok(Layer::Tcp(self.tcp.clone().oneshot(uri).await?.into_inner()))
+    }
+
+    /// A connection to the server through a proxy; to the proxy itself, where that reads the requests.
+    async fn reach(&self, proxy: ProxyServer, uri: Uri) -> Result<Layer, BoxError> {
+        if self.is_read_by_proxy() {
+            return self.proxy_layer(&proxy).await;
+        }
+        let to_proxy = {
+            let (this, proxy) = (self.clone(), proxy.clone());
+            service_fn(move |_: Uri| {
+                let (this, proxy) = (this.clone(), proxy.clone());
+                async move { this.proxy_layer(&proxy).await.map(TokioIo::new).map_err(Unreachable) }
+            })
+        };
+        let reached = if proxy.protocol == ProxyProtocol::Socks5 {
+            let socks = SocksV5::new(proxy.address.clone(), to_proxy);
+            let socks = match &proxy.credentials {
+                Some(it) => socks.with_auth(it.username.clone(), it.password.expose().to_owned()),
+                None => socks,
+            };
+            socks.oneshot(uri).await.map_err(|error| via(&proxy, error))?
+        } else {
+            let tunnel = Tunnel::new(proxy.address.clone(), to_proxy);
+            let tunnel = match authorization(&proxy) {
+                Some(value) => tunnel.with_auth(value),
+                None => tunnel,
+            };
+            tunnel.oneshot(uri).await.map_err(|error| via(&proxy, error))?
+        };
+        Ok(reached.into_inner())
+    }
+
+    async fn proxy_layer(&self, proxy: &ProxyServer) -> Result<Layer, BoxError> {
+        let layer = self.tcp(proxy.address.clone()).await?;
+        if proxy.protocol != ProxyProtocol::Https {
+            return Ok(layer);
+        }
+        let name = tls::name_of(&proxy.address)?;
+        // Requests are written to it in HTTP/1.1.
+        self.secure(layer, name, |config| Arc::new(tls::http1_only(config))).await
+    }
+
+    async fn secure(
+        &self,
+        layer: Layer,
+        name: ServerName<'static>,
+        adapt: impl Fn(&Arc<ClientConfig>) -> Arc<ClientConfig>,
+    ) -> Result<Layer, BoxError> {
+        let config = self.tls.as_ref().map(adapt).ok_or("there is no TLS configuration")?;
+        Ok(Layer::Tls(Box::new(TlsConnector::from(config).connect(name, layer).await?)))
+    }
+}
+
+/// A proxy that cannot be reached.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+struct Unreachable(BoxError);
+
+/// A proxy that did not let the connection through.
+#[derive(Debug, thiserror::Error)]
+#[error("the proxy {proxy} gives no connection")]
+struct NotThrough {
+    proxy: String,
+    source: BoxError,
+}
+
+fn via(proxy: &ProxyServer, error: impl Into<BoxError>) -> NotThrough {
+    NotThrough { proxy: proxy.to_string(), source: error.into() }
+}
+
+fn authorization(proxy: &ProxyServer) -> Option<HeaderValue> {
+    proxy.credentials.as_ref().and_then(|it| basic(&it.username, it.password.expose()))
 }
 
 impl Service<Uri> for Connector {
@@ -109,26 +226,61 @@ impl Service<Uri> for Connector {
 
 impl Connection for Socket {
     fn connected(&self) -> Connected {
-        match self {
-            Self::Tls(stream) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => Connected::new().negotiated_h2(),
-            Self::Tls(_) | Self::Plain(_) => Connected::new(),
+        match (&self.layer, self.peer) {
+            (_, Peer::Proxy) => Connected::new().proxy(true),
+            (Layer::Tls(stream), Peer::Server) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => {
+                Connected::new().negotiated_h2()
+            }
+            (Layer::Tls(_) | Layer::Tcp(_), Peer::Server) => Connected::new(),
         }
     }
 }
 
 impl AsyncRead for Socket {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
-            Self::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
-        }
+        Pin::new(&mut self.get_mut().layer).poll_read(cx, buffer)
     }
 }
 
 impl AsyncWrite for Socket {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().layer).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().layer).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.layer.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().layer).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().layer).poll_shutdown(cx)
+    }
+}
+
+impl AsyncRead for Layer {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Self::Tcp(stream) => Pin::new(stream).poll_read(cx, buffer),
+            Self::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Layer {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
             Self::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
         }
     }
@@ -139,28 +291,28 @@ impl AsyncWrite for Socket {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+            Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
             Self::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
         }
     }
 
     fn is_write_vectored(&self) -> bool {
         match self {
-            Self::Plain(stream) => stream.is_write_vectored(),
+            Self::Tcp(stream) => stream.is_write_vectored(),
             Self::Tls(stream) => stream.is_write_vectored(),
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Tcp(stream) => Pin::new(stream).poll_flush(cx),
             Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
             Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }

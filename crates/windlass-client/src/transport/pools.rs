@@ -4,6 +4,10 @@
 //! hyper lets the next request wait until another ends, which with watches is never: a program with more watches than
 //! that would hang. So a request goes to the first pool with room, or to a new one. With HTTP/1.1, where pools grow by
 //! themselves, this does no harm. Requests that ask for another protocol have a pool that speaks HTTP/1.1 only.
+//!
+//! When the TLS configuration changes, new pools take the place of the old ones, whose connections end with the requests
+//! that they carry. A request that the server refuses, or that finds a server it cannot trust, has the files looked at
+//! again, and is sent once more if they have changed and its body can be: nothing was carried out.
 
 use std::{
     future::Future,
@@ -13,26 +17,46 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode, header};
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::{self, Builder, Client};
 use parking_lot::Mutex;
 use tower::Service;
+use windlass_api::BoxError;
 
-use super::{Body, connector::Connector, upgrade};
+use super::{
+    Body,
+    connector::Connector,
+    copy,
+    rotation::{Generation, Rotation},
+    upgrade,
+};
 
 /// Less than the 100 of a real API server: a stream that was given up counts there until the server knows.
 const STREAMS_PER_POOL: usize = 90;
 
 #[derive(Clone)]
-pub(super) struct Pools {
+pub(super) struct Pools(Arc<Shared>);
+
+pub(super) struct Shared {
     builder: Builder,
+    /// Without TLS configuration, which changes.
+    connector: Connector,
+    /// `Some` iff there is TLS on the way.
+    rotation: Option<Rotation>,
+    grown: Mutex<Grown>,
+}
+
+/// The pools of one TLS configuration.
+struct Grown {
+    /// Which one.
+    generation: u64,
     connector: Connector,
     /// Grows only. Pools beyond the first lose their idle connections with time; what stays is small.
-    grown: Arc<Mutex<Vec<Pool>>>,
-    /// For requests that ask for another protocol.
-    http1: Client<Connector, Body>,
+    pools: Vec<Pool>,
+    /// For requests that ask for another protocol; made when the first one does.
+    http1: Option<Client<Connector, Body>>,
 }
 
 struct Pool {
@@ -50,16 +74,69 @@ pub(super) struct Counted {
 }
 
 impl Pools {
-    pub(super) fn new(builder: Builder, connector: Connector) -> Self {
-        let http1 = builder.build(connector.http1_only());
-        Self { builder, connector, grown: Arc::default(), http1 }
+    pub(super) fn new(builder: Builder, connector: Connector, rotation: Option<Rotation>) -> Self {
+        let grown = Grown { generation: 0, connector: connector.clone(), pools: Vec::new(), http1: None };
+        let grown = Mutex::new(Grown { generation: u64::MAX, ..grown });
+        Self(Arc::new(Shared { builder, connector, rotation, grown }))
     }
 
-    fn with_room(&self) -> (Client<Connector, Body>, Stream) {
-        let mut pools = self.grown.lock();
+    pub(super) fn downgrade(&self) -> std::sync::Weak<Shared> {
+        Arc::downgrade(&self.0)
+    }
+
+    pub(super) fn upgrade(shared: &std::sync::Weak<Shared>) -> Option<Self> {
+        shared.upgrade().map(Self)
+    }
+
+    async fn send(self, request: Request<Body>) -> Result<Response<Counted>, BoxError> {
+        let Some(rotation) = &self.0.rotation else { return Ok(self.attempt(None, request).await?) };
+        let again = if rotation.may_change() { copy(&request) } else { None };
+        let generation = rotation.current().await?;
+        let number = generation.number;
+        let outcome = self.attempt(Some(generation), request).await;
+        let suspicious = match &outcome {
+            Ok(response) => response.status() == StatusCode::UNAUTHORIZED,
+            Err(error) => error.is_connect(),
+        };
+        if suspicious && rotation.may_change() {
+            let next = rotation.read_again().await?;
+            if let Some(request) = again.filter(|_| next.number != number) {
+                return Ok(self.attempt(Some(next), request).await?);
+            }
+        }
+        Ok(outcome?)
+    }
+
+    async fn attempt(
+        &self,
+        generation: Option<Generation>,
+        mut request: Request<Body>,
+    ) -> Result<Response<Counted>, legacy::Error> {
+        if let Some(value) = self.0.connector.proxy_authorization() {
+            request.headers_mut().insert(header::PROXY_AUTHORIZATION, value);
+        }
+        let (client, stream) = self.0.with_room(generation, upgrade::is_asked_for(&request));
+        let response = client.request(request).await?;
+        Ok(response.map(|body| Counted { body, _stream: stream }))
+    }
+}
+
+impl Shared {
+    fn with_room(&self, generation: Option<Generation>, leaves_http: bool) -> (Client<Connector, Body>, Stream) {
+        let mut grown = self.grown.lock();
+        let number = generation.as_ref().map_or(0, |generation| generation.number);
+        if grown.generation != number {
+            let connector = self.connector.with_tls(generation.map(|generation| generation.config));
+            *grown = Grown { generation: number, connector, pools: Vec::new(), http1: None };
+        }
+        let Grown { connector, pools, http1, .. } = &mut *grown;
+        if leaves_http {
+            let client = http1.get_or_insert_with(|| self.builder.build(connector.http1_only()));
+            return (client.clone(), Stream::default());
+        }
         let room = pools.iter().position(|pool| Arc::strong_count(&pool.streams) <= STREAMS_PER_POOL);
         let index = room.unwrap_or_else(|| {
-            let client = self.builder.build(self.connector.clone());
+            let client = self.builder.build(connector.clone());
             pools.push(Pool { client, streams: Stream::default() });
             pools.len() - 1
         });
@@ -69,18 +146,15 @@ impl Pools {
 
 impl Service<Request<Body>> for Pools {
     type Response = Response<Counted>;
-    type Error = legacy::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Counted>, legacy::Error>> + Send>>;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Counted>, BoxError>> + Send>>;
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), legacy::Error>> {
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let (client, stream) =
-            if upgrade::is_asked_for(&request) { (self.http1.clone(), Stream::default()) } else { self.with_room() };
-        let response = client.request(request);
-        Box::pin(async move { Ok(response.await?.map(|body| Counted { body, _stream: stream })) })
+        Box::pin(self.clone().send(request))
     }
 }
 

@@ -168,7 +168,7 @@ impl Pki {
 
     fn identity(&self) -> Identity {
         let (certificate, key) = self.issue("somebody", ExtendedKeyUsagePurpose::ClientAuth);
-        Identity { certificate: certificate.pem().into_bytes(), key: key.serialize_pem().into() }
+        Identity::new(certificate.pem(), key.serialize_pem())
     }
 }
 
@@ -245,7 +245,7 @@ async fn what_cannot_be_used_is_refused_at_once() {
     };
     let tls = |tls: TlsOptions| refused(Config::new(url.clone()).with_tls(tls));
     assert_eq!(tls(TlsOptions::trusting("no pem")), "the certificate authority holds no PEM certificate");
-    let identity = Identity { certificate: Pki::new().identity().certificate, key: "s3cret".into() };
+    let identity = Identity::new(Pki::new().identity().certificate, "s3cret");
     let error = tls(TlsOptions::default().with_identity(identity));
     assert_eq!(error, "the client key cannot be used");
     assert!(tls(TlsOptions::default().with_server_name("not a name")).contains("not a name"));

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use http::Uri;
 use rustls::{
     ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
     client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
@@ -9,46 +10,63 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject},
 };
 
-use crate::{
-    Config, ConfigError,
-    config::{Identity, TlsOptions, Verification},
-};
+use super::rotation::Material;
+use crate::{Config, ConfigError, config::Verification};
 
-pub(super) fn client_config(options: &TlsOptions) -> Result<ClientConfig, ConfigError> {
+const HTTP1: &[u8] = b"http/1.1";
+
+pub(super) fn client_config(verification: Verification, material: &Material) -> Result<ClientConfig, ConfigError> {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(|error| ConfigError::tls("TLS versions", error))?;
-    let builder = match options.verification {
-        Verification::Full => builder.with_root_certificates(roots(options)?),
+    let builder = match verification {
+        Verification::Full => builder.with_root_certificates(roots(material.authority.as_deref())?),
         Verification::Skip => {
             builder.dangerous().with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate(provider)))
         }
     };
-    let mut config = match &options.identity {
+    let mut config = match &material.identity {
         None => builder.with_no_client_auth(),
-        Some(identity) => {
-            let (chain, key) = client_auth(identity)?;
+        Some((certificate, key)) => {
+            let chain = certificates("client certificate", certificate)?;
+            // The error of the key's reader does not hold the key.
+            let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| ConfigError::tls("client key", error))?;
             builder.with_client_auth_cert(chain, key).map_err(|error| ConfigError::tls("client certificate", error))?
         }
     };
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config.alpn_protocols = vec![b"h2".to_vec(), HTTP1.to_vec()];
     Ok(config)
+}
+
+/// The same for a connection that must not speak HTTP/2.
+pub(super) fn http1_only(config: &ClientConfig) -> ClientConfig {
+    let mut config = config.clone();
+    config.alpn_protocols = vec![HTTP1.to_vec()];
+    config
 }
 
 /// Who the server has to be.
 pub(super) fn server_name(config: &Config) -> Result<ServerName<'static>, ConfigError> {
-    let name = match &config.tls.server_name {
-        Some(name) => name,
-        None => config.server.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']'),
-    };
+    match &config.tls.server_name {
+        Some(name) => parse_name(name),
+        None => name_of(&config.server),
+    }
+}
+
+/// Who answers at an address.
+pub(super) fn name_of(address: &Uri) -> Result<ServerName<'static>, ConfigError> {
+    parse_name(address.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']'))
+}
+
+fn parse_name(name: &str) -> Result<ServerName<'static>, ConfigError> {
     ServerName::try_from(name.to_owned()).map_err(|error| ConfigError::tls(format!("server name {name:?}"), error))
 }
 
 /// The certificate authorities of the configuration, or else those of the system.
-fn roots(options: &TlsOptions) -> Result<RootCertStore, ConfigError> {
+fn roots(authority: Option<&[u8]>) -> Result<RootCertStore, ConfigError> {
     let mut roots = RootCertStore::empty();
-    if let Some(pem) = &options.certificate_authority {
+    if let Some(pem) = authority {
         for certificate in certificates("certificate authority", pem)? {
             roots.add(certificate).map_err(|error| ConfigError::tls("certificate authority", error))?;
         }
@@ -61,14 +79,6 @@ fn roots(options: &TlsOptions) -> Result<RootCertStore, ConfigError> {
         roots.add_parsable_certificates(found.certs);
     }
     Ok(roots)
-}
-
-fn client_auth(identity: &Identity) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), ConfigError> {
-    let chain = certificates("client certificate", &identity.certificate)?;
-    // The error of the key's reader does not hold the key.
-    let key = PrivateKeyDer::from_pem_slice(identity.key.expose().as_bytes())
-        .map_err(|error| ConfigError::tls("client key", error))?;
-    Ok((chain, key))
 }
 
 fn certificates(what: &'static str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, ConfigError> {

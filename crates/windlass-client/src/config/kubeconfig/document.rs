@@ -1,26 +1,28 @@
 //! Between YAML and [`Kubeconfig`]. Fields are taken one by one, so that an error names its place and shows no value.
 
-use std::path::PathBuf;
+use std::{collections::BTreeMap, path::PathBuf};
 
-use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::{Map, Value};
 
-use super::{Cluster, Context, Kubeconfig, Named, Unknown, User};
+use super::{AuthProvider, Cluster, Context, EnvVar, Exec, Kubeconfig, Named, Unknown, User};
 use crate::{
     auth::Secret,
     config::{ConfigError, Place},
 };
 
-/// The kinds of entries, each under its own word.
+/// What stands in a document as a map of fields.
 trait Entry: Sized {
-    /// `cluster`
-    const WORD: &'static str;
-
+    /// Takes the fields that are known.
     fn take(fields: Fields) -> Result<Self, ConfigError>;
 
-    fn fields(&self) -> Vec<(&'static str, Value)>;
+    /// All fields, secrets included, those that are known first and in the order in which Go writes them.
+    fn fields(&self) -> Map<String, Value>;
+}
 
-    fn other(&self) -> &Unknown;
+/// The kinds of named entries, each under its own word.
+trait Word {
+    /// `cluster`
+    const WORD: &'static str;
 }
 
 /// An object whose fields are being taken out; what stays is what nobody knew.
@@ -28,6 +30,24 @@ struct Fields {
     map: Map<String, Value>,
     place: Place,
 }
+
+/// An object whose fields are being put in. What is not set is left out.
+#[derive(Default)]
+struct Written(Map<String, Value>);
+
+impl Word for Cluster {
+    const WORD: &'static str = "cluster";
+}
+
+impl Word for Context {
+    const WORD: &'static str = "context";
+}
+
+impl Word for User {
+    const WORD: &'static str = "user";
+}
+
+// === reading ===
 
 pub(super) fn parse(bytes: &[u8], origin: Option<PathBuf>) -> Result<Kubeconfig, ConfigError> {
     let place = Place::file(origin.clone());
@@ -49,11 +69,8 @@ pub(super) fn parse(bytes: &[u8], origin: Option<PathBuf>) -> Result<Kubeconfig,
     })
 }
 
-pub(super) fn to_yaml(kubeconfig: &Kubeconfig) -> String {
-    serde_saphyr::to_string(kubeconfig).expect("maps with string keys always encode")
-}
-
-fn yaml(bytes: &[u8], place: &Place) -> Result<Value, ConfigError> {
+/// The document as a value.
+pub(super) fn yaml(bytes: &[u8], place: &Place) -> Result<Value, ConfigError> {
     let syntax = |at| ConfigError::Syntax { place: Box::new(place.clone()), at };
     let text = std::str::from_utf8(bytes).map_err(|_| syntax(None))?;
     if text.trim().is_empty() {
@@ -63,17 +80,12 @@ fn yaml(bytes: &[u8], place: &Place) -> Result<Value, ConfigError> {
     serde_saphyr::from_str(text).map_err(|error| syntax(error.location().map(|at| (at.line(), at.column()))))
 }
 
-fn entries<T: Entry>(
+fn entries<T: Entry + Word>(
     document: &mut Fields,
     field: &str,
     origin: Option<&PathBuf>,
 ) -> Result<Vec<Named<T>>, ConfigError> {
-    let place = document.place.field(field);
-    let list = match document.map.shift_remove(field) {
-        None | Some(Value::Null) => return Ok(Vec::new()),
-        Some(Value::Array(list)) => list,
-        Some(other) => return Err(place.invalid(format!("is {}, not a list", kind_of(&other)))),
-    };
+    let list = document.list(field)?;
     let mut entries: Vec<Named<T>> = Vec::with_capacity(list.len());
     for (index, item) in list.into_iter().enumerate() {
         let mut fields = Fields::of(item, document.place.entry(format!("{field}[{index}]")))?;
@@ -92,8 +104,6 @@ fn entries<T: Entry>(
     Ok(entries)
 }
 
-// === impl Fields ===
-
 impl Fields {
     fn of(value: Value, place: Place) -> Result<Self, ConfigError> {
         match value {
@@ -103,12 +113,13 @@ impl Fields {
         }
     }
 
+    /// `None` for what is not there, and for what is null.
+    fn take(&mut self, field: &str) -> Option<Value> {
+        self.map.shift_remove(field).filter(|value| !value.is_null())
+    }
+
     fn text(&mut self, field: &str) -> Result<Option<String>, ConfigError> {
-        match self.map.shift_remove(field) {
-            None | Some(Value::Null) => Ok(None),
-            Some(Value::String(text)) => Ok(Some(text)),
-            Some(other) => Err(self.place.field(field).invalid(format!("is {}, not text", kind_of(&other)))),
-        }
+        self.take(field).map(|value| text(value, &self.place.field(field))).transpose()
     }
 
     fn secret(&mut self, field: &str) -> Result<Option<Secret>, ConfigError> {
@@ -116,15 +127,60 @@ impl Fields {
     }
 
     fn flag(&mut self, field: &str) -> Result<Option<bool>, ConfigError> {
-        match self.map.shift_remove(field) {
-            None | Some(Value::Null) => Ok(None),
+        match self.take(field) {
+            None => Ok(None),
             Some(Value::Bool(flag)) => Ok(Some(flag)),
             Some(other) => Err(self.place.field(field).invalid(format!("is {}, not true or false", kind_of(&other)))),
         }
     }
 
+    fn list(&mut self, field: &str) -> Result<Vec<Value>, ConfigError> {
+        self.take(field).map_or_else(|| Ok(Vec::new()), |value| list(value, &self.place.field(field)))
+    }
+
+    fn texts(&mut self, field: &str) -> Result<Vec<String>, ConfigError> {
+        let place = self.place.field(field);
+        self.list(field)?.into_iter().map(|value| text(value, &place)).collect()
+    }
+
+    /// The map in a field; `None` if there is none.
+    fn nested(&mut self, field: &str) -> Result<Option<Self>, ConfigError> {
+        let place =
+            self.place.field(self.place.field.as_ref().map_or(field.to_owned(), |outer| format!("{outer}.{field}")));
+        self.take(field).map(|value| Self::of(value, place)).transpose()
+    }
+
+    fn entry<T: Entry>(&mut self, field: &str) -> Result<Option<T>, ConfigError> {
+        self.nested(field)?.map(T::take).transpose()
+    }
+
+    /// Each field of the map in a field.
+    fn each<T>(
+        &mut self,
+        field: &str,
+        read: impl Fn(Value, &Place) -> Result<T, ConfigError>,
+    ) -> Result<BTreeMap<String, T>, ConfigError> {
+        let Some(nested) = self.nested(field)? else { return Ok(BTreeMap::new()) };
+        let place = nested.place;
+        nested.map.into_iter().map(|(key, value)| Ok((key, read(value, &place)?))).collect()
+    }
+
     fn rest(self) -> Unknown {
         Unknown(self.map)
+    }
+}
+
+fn text(value: Value, place: &Place) -> Result<String, ConfigError> {
+    match value {
+        Value::String(text) => Ok(text),
+        other => Err(place.clone().invalid(format!("is {}, not text", kind_of(&other)))),
+    }
+}
+
+fn list(value: Value, place: &Place) -> Result<Vec<Value>, ConfigError> {
+    match value {
+        Value::Array(list) => Ok(list),
+        other => Err(place.clone().invalid(format!("is {}, not a list", kind_of(&other)))),
     }
 }
 
@@ -140,11 +196,61 @@ fn kind_of(value: &Value) -> &'static str {
     }
 }
 
+// === writing ===
+
+pub(super) fn to_yaml(document: &Value) -> String {
+    serde_saphyr::to_string(document).expect("maps with string keys always encode")
+}
+
+/// The document, secrets included.
+pub(super) fn to_value(kubeconfig: &Kubeconfig) -> Value {
+    let mut written = Written::default();
+    written.put("apiVersion", Some("v1"));
+    written.put("clusters", Some(listed(&kubeconfig.clusters)));
+    written.put("contexts", Some(listed(&kubeconfig.contexts)));
+    written.put("current-context", Some(kubeconfig.current_context.as_deref().unwrap_or_default()));
+    written.put("kind", Some("Config"));
+    let mut map = written.with(&kubeconfig.other);
+    map.insert("users".to_owned(), listed(&kubeconfig.users));
+    map.into()
+}
+
+fn listed<T: Entry + Word>(entries: &[Named<T>]) -> Value {
+    let entries = entries.iter().map(|named| {
+        let mut written = Written::default();
+        written.put(T::WORD, Some(named.entry.fields()));
+        written.put("name", Some(&*named.name));
+        Value::from(written.with(&named.other))
+    });
+    entries.collect()
+}
+
+impl Written {
+    fn put(&mut self, name: &str, value: Option<impl Into<Value>>) {
+        self.0.extend(value.map(|value| (name.to_owned(), value.into())));
+    }
+
+    fn secret(&mut self, name: &str, secret: Option<&Secret>) {
+        self.put(name, secret.map(Secret::expose));
+    }
+
+    fn list(&mut self, name: &str, list: &[impl Clone + Into<Value>]) {
+        self.put(name, Some(list).filter(|list| !list.is_empty()).map(<[_]>::to_vec));
+    }
+
+    fn map(&mut self, name: &str, map: Map<String, Value>) {
+        self.put(name, Some(map).filter(|map| !map.is_empty()));
+    }
+
+    fn with(mut self, other: &Unknown) -> Map<String, Value> {
+        self.0.extend(other.0.iter().map(|(field, value)| (field.clone(), value.clone())));
+        self.0
+    }
+}
+
 // === the entries ===
 
 impl Entry for Cluster {
-    const WORD: &'static str = "cluster";
-
     fn take(mut fields: Fields) -> Result<Self, ConfigError> {
         Ok(Self {
             server: fields.text("server")?,
@@ -152,28 +258,26 @@ impl Entry for Cluster {
             insecure_skip_tls_verify: fields.flag("insecure-skip-tls-verify")?,
             certificate_authority: fields.text("certificate-authority")?,
             certificate_authority_data: fields.text("certificate-authority-data")?,
+            proxy_url: fields.secret("proxy-url")?,
+            disable_compression: fields.flag("disable-compression")?,
             other: fields.rest(),
         })
     }
 
-    fn fields(&self) -> Vec<(&'static str, Value)> {
-        let mut fields = Vec::new();
-        push(&mut fields, "certificate-authority", self.certificate_authority.as_deref());
-        push(&mut fields, "certificate-authority-data", self.certificate_authority_data.as_deref());
-        push(&mut fields, "insecure-skip-tls-verify", self.insecure_skip_tls_verify);
-        push(&mut fields, "server", self.server.as_deref());
-        push(&mut fields, "tls-server-name", self.tls_server_name.as_deref());
-        fields
-    }
-
-    fn other(&self) -> &Unknown {
-        &self.other
+    fn fields(&self) -> Map<String, Value> {
+        let mut written = Written::default();
+        written.put("certificate-authority", self.certificate_authority.as_deref());
+        written.put("certificate-authority-data", self.certificate_authority_data.as_deref());
+        written.put("disable-compression", self.disable_compression);
+        written.put("insecure-skip-tls-verify", self.insecure_skip_tls_verify);
+        written.secret("proxy-url", self.proxy_url.as_ref());
+        written.put("server", self.server.as_deref());
+        written.put("tls-server-name", self.tls_server_name.as_deref());
+        written.with(&self.other)
     }
 }
 
 impl Entry for Context {
-    const WORD: &'static str = "context";
-
     fn take(mut fields: Fields) -> Result<Self, ConfigError> {
         Ok(Self {
             cluster: fields.text("cluster")?,
@@ -183,22 +287,16 @@ impl Entry for Context {
         })
     }
 
-    fn fields(&self) -> Vec<(&'static str, Value)> {
-        let mut fields = Vec::new();
-        push(&mut fields, "cluster", self.cluster.as_deref());
-        push(&mut fields, "namespace", self.namespace.as_deref());
-        push(&mut fields, "user", self.user.as_deref());
-        fields
-    }
-
-    fn other(&self) -> &Unknown {
-        &self.other
+    fn fields(&self) -> Map<String, Value> {
+        let mut written = Written::default();
+        written.put("cluster", self.cluster.as_deref());
+        written.put("namespace", self.namespace.as_deref());
+        written.put("user", self.user.as_deref());
+        written.with(&self.other)
     }
 }
 
 impl Entry for User {
-    const WORD: &'static str = "user";
-
     fn take(mut fields: Fields) -> Result<Self, ConfigError> {
         Ok(Self {
             client_certificate: fields.text("client-certificate")?,
@@ -209,76 +307,96 @@ impl Entry for User {
             token_file: fields.text("tokenFile")?,
             username: fields.text("username")?,
             password: fields.secret("password")?,
+            impersonate: fields.text("as")?,
+            impersonate_uid: fields.text("as-uid")?,
+            impersonate_groups: fields.texts("as-groups")?,
+            impersonate_extra: fields.each("as-user-extra", |value, place| {
+                list(value, place)?.into_iter().map(|value| text(value, place)).collect()
+            })?,
+            auth_provider: fields.entry("auth-provider")?,
+            exec: fields.entry("exec")?,
             other: fields.rest(),
         })
     }
 
-    fn fields(&self) -> Vec<(&'static str, Value)> {
-        let mut fields = Vec::new();
-        let exposed = |secret: &'_ Option<Secret>| secret.as_ref().map(|secret| secret.expose().to_owned());
-        push(&mut fields, "client-certificate", self.client_certificate.as_deref());
-        push(&mut fields, "client-certificate-data", self.client_certificate_data.as_deref());
-        push(&mut fields, "client-key", self.client_key.as_deref());
-        push(&mut fields, "client-key-data", exposed(&self.client_key_data));
-        push(&mut fields, "password", exposed(&self.password));
-        push(&mut fields, "token", exposed(&self.token));
-        push(&mut fields, "tokenFile", self.token_file.as_deref());
-        push(&mut fields, "username", self.username.as_deref());
-        fields
-    }
-
-    fn other(&self) -> &Unknown {
-        &self.other
-    }
-}
-
-fn push(fields: &mut Vec<(&'static str, Value)>, name: &'static str, value: Option<impl Into<Value>>) {
-    fields.extend(value.map(|value| (name, value.into())));
-}
-
-// === writing ===
-
-impl Serialize for Kubeconfig {
-    /// Secrets included: this is the document.
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("apiVersion", "v1")?;
-        map.serialize_entry("clusters", &self.clusters)?;
-        map.serialize_entry("contexts", &self.contexts)?;
-        map.serialize_entry("current-context", self.current_context.as_deref().unwrap_or_default())?;
-        map.serialize_entry("kind", "Config")?;
-        for (field, value) in &self.other.0 {
-            map.serialize_entry(field, value)?;
-        }
-        map.serialize_entry("users", &self.users)?;
-        map.end()
+    fn fields(&self) -> Map<String, Value> {
+        let mut written = Written::default();
+        written.put("as", self.impersonate.as_deref());
+        written.list("as-groups", &self.impersonate_groups);
+        written.put("as-uid", self.impersonate_uid.as_deref());
+        let extra = self.impersonate_extra.iter().map(|(key, values)| (key.clone(), values.clone().into()));
+        written.map("as-user-extra", extra.collect());
+        written.put("auth-provider", self.auth_provider.as_ref().map(Entry::fields));
+        written.put("client-certificate", self.client_certificate.as_deref());
+        written.put("client-certificate-data", self.client_certificate_data.as_deref());
+        written.put("client-key", self.client_key.as_deref());
+        written.secret("client-key-data", self.client_key_data.as_ref());
+        written.put("exec", self.exec.as_ref().map(Entry::fields));
+        written.secret("password", self.password.as_ref());
+        written.secret("token", self.token.as_ref());
+        written.put("tokenFile", self.token_file.as_deref());
+        written.put("username", self.username.as_deref());
+        written.with(&self.other)
     }
 }
 
-#[allow(private_bounds, reason = "the three entries are all there are")]
-impl<T: Entry> Serialize for Named<T> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry(T::WORD, &EntryFields(&self.entry))?;
-        map.serialize_entry("name", &self.name)?;
-        for (field, value) in &self.other.0 {
-            map.serialize_entry(field, value)?;
-        }
-        map.end()
+impl Entry for AuthProvider {
+    fn take(mut fields: Fields) -> Result<Self, ConfigError> {
+        Ok(Self {
+            name: fields.text("name")?,
+            config: fields.each("config", |value, place| text(value, place).map(Secret::from))?,
+            other: fields.rest(),
+        })
+    }
+
+    fn fields(&self) -> Map<String, Value> {
+        let mut written = Written::default();
+        let config = self.config.iter().map(|(key, value)| (key.clone(), value.expose().into()));
+        written.map("config", config.collect());
+        written.put("name", self.name.as_deref());
+        written.with(&self.other)
     }
 }
 
-struct EntryFields<'e, T>(&'e T);
-
-impl<T: Entry> Serialize for EntryFields<'_, T> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        for (field, value) in self.0.fields() {
-            map.serialize_entry(field, &value)?;
-        }
-        for (field, value) in &self.0.other().0 {
-            map.serialize_entry(field, value)?;
-        }
-        map.end()
+impl Entry for Exec {
+    fn take(mut fields: Fields) -> Result<Self, ConfigError> {
+        Ok(Self {
+            command: fields.text("command")?,
+            args: fields.texts("args")?,
+            env: variables(&mut fields)?,
+            api_version: fields.text("apiVersion")?,
+            install_hint: fields.text("installHint")?,
+            provide_cluster_info: fields.flag("provideClusterInfo")?,
+            interactive_mode: fields.text("interactiveMode")?,
+            other: fields.rest(),
+        })
     }
+
+    fn fields(&self) -> Map<String, Value> {
+        let mut written = Written::default();
+        written.put("apiVersion", self.api_version.as_deref());
+        written.list("args", &self.args);
+        written.put("command", self.command.as_deref());
+        let variable = |variable: &EnvVar| {
+            let mut written = Written::default();
+            written.put("name", Some(&*variable.name));
+            written.secret("value", Some(&variable.value));
+            Value::from(written.0)
+        };
+        written.list("env", &self.env.iter().map(variable).collect::<Vec<_>>());
+        written.put("installHint", self.install_hint.as_deref());
+        written.put("interactiveMode", self.interactive_mode.as_deref());
+        written.put("provideClusterInfo", self.provide_cluster_info);
+        written.with(&self.other)
+    }
+}
+
+fn variables(exec: &mut Fields) -> Result<Vec<EnvVar>, ConfigError> {
+    let place = exec.place.field("exec.env");
+    let variable = |value| {
+        let mut fields = Fields::of(value, place.clone())?;
+        let (name, value) = (fields.text("name")?, fields.secret("value")?);
+        Ok(EnvVar { name: name.unwrap_or_default(), value: value.unwrap_or_default() })
+    };
+    exec.list("env")?.into_iter().map(variable).collect()
 }

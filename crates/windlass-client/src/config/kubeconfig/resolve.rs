@@ -1,48 +1,38 @@
 //! From a kubeconfig and a choice to a [`Config`].
 
-use std::fs;
+mod credentials;
+mod fields;
+
+use std::{fs, path::PathBuf};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use http::{Uri, uri::Scheme};
 
-use super::{Cluster, Context, Kubeconfig, Named, Selection, User};
+use super::{Cluster, Context, Kubeconfig, Named, Selection, User, find};
 use crate::{
-    auth::{Auth, Secret},
-    config::{Config, ConfigError, Identity, Place, TlsOptions, Verification},
+    auth::{Auth, Impersonation, Secret},
+    config::{Compression, Config, ConfigError, Identity, Pem, Place, Proxy, TlsOptions, Verification},
 };
 
-/// What a user entry may ask for and does not get yet.
-const UNSUPPORTED_OF_USERS: [&str; 6] = ["exec", "auth-provider", "as", "as-uid", "as-groups", "as-user-extra"];
-/// What a cluster entry may ask for and does not get yet.
-const UNSUPPORTED_OF_CLUSTERS: [&str; 1] = ["proxy-url"];
+/// The entries that are used.
+pub(super) struct Chosen<'k> {
+    /// `None` where cluster or server are named outright, and nothing says which context.
+    pub(super) context: Option<&'k Named<Context>>,
+    /// `None` where only the server is named.
+    pub(super) cluster: Option<&'k Named<Cluster>>,
+    /// `None` for a context without a user.
+    pub(super) user: Option<&'k Named<User>>,
+}
 
 pub(in crate::config) fn resolve(kubeconfig: &Kubeconfig, selection: &Selection) -> Result<Config, ConfigError> {
-    let context = context(kubeconfig, selection)?;
-    let place = context.map_or_else(|| kubeconfig.place(), |context| context.place("context"));
-    let entry = context.map(|context| &context.entry);
+    let chosen = Chosen::of(kubeconfig, selection)?;
+    let cluster = fields::over(chosen.cluster, &selection.cluster_fields);
+    let user = fields::over(chosen.user, &selection.user_fields);
 
-    let name = chosen(selection.cluster.as_ref(), entry.and_then(|context: &Context| context.cluster.as_ref()));
-    let cluster = match name {
-        None => return Err(place.field("cluster").invalid("is not set")),
-        Some(name) => find(&kubeconfig.clusters, name)
-            .ok_or_else(|| place.field("cluster").invalid(format!("there is no cluster named {name:?}")))?,
-    };
-    let name = chosen(selection.user.as_ref(), entry.and_then(|context| context.user.as_ref()));
-    let user = match name {
-        None => None,
-        Some(name) => Some(
-            find(&kubeconfig.users, name)
-                .ok_or_else(|| place.field("user").invalid(format!("there is no user named {name:?}")))?,
-        ),
-    };
-
-    let mut tls = cluster_tls(cluster)?;
-    let mut auth = Auth::None;
-    if let Some(user) = user {
-        tls.identity = identity(user)?;
-        auth = credentials(user)?;
-    }
-    let mut config = Config::new(server(cluster, &tls)?);
+    let mut tls = cluster_tls(&cluster)?;
+    tls.identity = identity(&user)?;
+    let auth = credentials::auth(&user, &cluster, tls.identity.as_ref())?;
+    let mut config = Config::new(server(&cluster, &tls)?);
     config.tls = tls;
     if config.server.scheme() == Some(&Scheme::HTTPS) {
         config.auth = auth;
@@ -50,18 +40,57 @@ pub(in crate::config) fn resolve(kubeconfig: &Kubeconfig, selection: &Selection)
         // As Go's client: a server without TLS gets no secrets.
         tracing::warn!(server = %config.server, "not https: the credentials of the kubeconfig are not sent");
     }
-    if let Some(namespace) = chosen(None, entry.and_then(|context| context.namespace.as_ref())) {
+    config.impersonation = impersonation(&user)?;
+    config.proxy = proxy(&cluster)?;
+    if cluster.entry.disable_compression == Some(true) {
+        config.compression = Compression::Off;
+    }
+    let written = chosen.context.and_then(|context| context.entry.namespace.as_ref());
+    if let Some(namespace) = first_set(selection.namespace.as_ref(), written) {
         namespace.clone_into(&mut config.default_namespace);
     }
     Ok(config)
 }
 
+impl<'k> Chosen<'k> {
+    pub(super) fn of(kubeconfig: &'k Kubeconfig, selection: &Selection) -> Result<Self, ConfigError> {
+        let context = context(kubeconfig, selection)?;
+        let place = context.map_or_else(|| kubeconfig.place(), |context| context.place("context"));
+        let entry = context.map(|context| &context.entry);
+
+        let name = first_set(selection.cluster.as_ref(), entry.and_then(|context: &Context| context.cluster.as_ref()));
+        let cluster = match name {
+            None if selection.names_server() => None,
+            None => return Err(place.field("cluster").invalid("is not set")),
+            Some(name) => Some(
+                find(&kubeconfig.clusters, name)
+                    .ok_or_else(|| place.field("cluster").invalid(format!("there is no cluster named {name:?}")))?,
+            ),
+        };
+        let name = first_set(selection.user.as_ref(), entry.and_then(|context| context.user.as_ref()));
+        let user = match name {
+            None => None,
+            Some(name) => Some(
+                find(&kubeconfig.users, name)
+                    .ok_or_else(|| place.field("user").invalid(format!("there is no user named {name:?}")))?,
+            ),
+        };
+        Ok(Self { context, cluster, user })
+    }
+}
+
+impl Selection {
+    pub(in crate::config) fn names_server(&self) -> bool {
+        is_set(self.cluster_fields.server.as_ref()).is_some()
+    }
+}
+
 fn context<'k>(kubeconfig: &'k Kubeconfig, selection: &Selection) -> Result<Option<&'k Named<Context>>, ConfigError> {
-    let Some(name) = chosen(selection.context.as_ref(), kubeconfig.current_context.as_ref()) else {
-        // A cluster that is named outright needs no context.
+    let Some(name) = first_set(selection.context.as_ref(), kubeconfig.current_context.as_ref()) else {
+        // A cluster or a server that is named outright needs no context.
         return match selection.cluster {
-            Some(_) => Ok(None),
-            None => Err(ConfigError::NoContext { place: Box::new(kubeconfig.place()) }),
+            None if !selection.names_server() => Err(ConfigError::NoContext { place: Box::new(kubeconfig.place()) }),
+            _ => Ok(None),
         };
     };
     if let Some(context) = find(&kubeconfig.contexts, name) {
@@ -74,11 +103,9 @@ fn context<'k>(kubeconfig: &'k Kubeconfig, selection: &Selection) -> Result<Opti
 fn cluster_tls(cluster: &Named<Cluster>) -> Result<TlsOptions, ConfigError> {
     let place = cluster.place("cluster");
     let entry = &cluster.entry;
-    refuse_unsupported(&place, &entry.other.0, &UNSUPPORTED_OF_CLUSTERS)?;
-    let certificate_authority = bytes_of(
-        cluster,
+    let certificate_authority = pem(
         &place,
-        ("certificate-authority", entry.certificate_authority.as_deref()),
+        ("certificate-authority", entry.certificate_authority.as_ref()),
         ("certificate-authority-data", entry.certificate_authority_data.as_deref()),
     )?;
     let verification = match entry.insecure_skip_tls_verify {
@@ -90,7 +117,7 @@ fn cluster_tls(cluster: &Named<Cluster>) -> Result<TlsOptions, ConfigError> {
         Some(true) => Verification::Skip,
         Some(false) | None => Verification::Full,
     };
-    let server_name = entry.tls_server_name.clone().filter(|name| !name.is_empty());
+    let server_name = is_set(entry.tls_server_name.as_ref()).map(str::to_owned);
     Ok(TlsOptions { certificate_authority, verification, server_name, identity: None })
 }
 
@@ -110,111 +137,108 @@ fn server(cluster: &Named<Cluster>, tls: &TlsOptions) -> Result<Uri, ConfigError
             || tls.verification == Verification::Skip;
         format!("{}://{text}", if needs_tls { "https" } else { "http" })
     };
-    match address.parse::<Uri>() {
-        Ok(uri) if matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some_and(|h| !h.is_empty()) => {
-            Ok(uri)
-        }
-        _ => Err(place.invalid(format!("{text:?} is not the address of a server"))),
+    let parsed = address.parse::<Uri>().ok().filter(|uri| {
+        matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some_and(|host| !host.is_empty())
+    });
+    match parsed {
+        // Not shown: what stands before the @ is a secret.
+        _ if text.contains('@') => Err(place.invalid("holds a user, which belongs into users")),
+        Some(uri) => Ok(uri),
+        None => Err(place.invalid(format!("{text:?} is not the address of a server"))),
     }
+}
+
+fn proxy(cluster: &Named<Cluster>) -> Result<Proxy, ConfigError> {
+    let Some(url) = cluster.entry.proxy_url.as_ref().map(Secret::expose).filter(|url| !url.is_empty()) else {
+        return Ok(Proxy::Environment);
+    };
+    let invalid = |error| cluster.place("cluster").field("proxy-url").invalid(format!("{error}"));
+    url.parse().map(Proxy::Server).map_err(|error: crate::config::ProxyError| invalid(error))
 }
 
 fn identity(user: &Named<User>) -> Result<Option<Identity>, ConfigError> {
     let place = user.place("user");
     let entry = &user.entry;
-    let certificate = bytes_of(
-        user,
+    let certificate = pem(
         &place,
-        ("client-certificate", entry.client_certificate.as_deref()),
+        ("client-certificate", entry.client_certificate.as_ref()),
         ("client-certificate-data", entry.client_certificate_data.as_deref()),
     )?;
-    let key = bytes_of(
-        user,
+    let key = pem(
         &place,
-        ("client-key", entry.client_key.as_deref()),
+        ("client-key", entry.client_key.as_ref()),
         ("client-key-data", entry.client_key_data.as_ref().map(Secret::expose)),
     )?;
     match (certificate, key) {
         (None, None) => Ok(None),
-        (Some(certificate), Some(key)) => {
-            let key = String::from_utf8(key).map_err(|_| place.field("client-key").invalid("is no PEM"))?;
-            Ok(Some(Identity { certificate, key: key.into() }))
-        }
+        (Some(certificate), Some(key)) => Ok(Some(Identity { certificate, key })),
         (Some(_), None) => Err(place.field("client-key").invalid("is not set beside a client certificate")),
         (None, Some(_)) => Err(place.field("client-certificate").invalid("is not set beside a client key")),
     }
 }
 
-fn credentials(user: &Named<User>) -> Result<Auth, ConfigError> {
-    let place = user.place("user");
+fn impersonation(user: &Named<User>) -> Result<Option<Impersonation>, ConfigError> {
     let entry = &user.entry;
-    refuse_unsupported(&place, &entry.other.0, &UNSUPPORTED_OF_USERS)?;
-    let set = |secret: &Option<Secret>| secret.clone().filter(|secret| !secret.expose().is_empty());
-    let token = match entry.token_file.as_deref().filter(|path| !path.is_empty()) {
-        Some(path) => Some(Auth::TokenFile(user.resolve_path(path))),
-        None => set(&entry.token).map(Auth::Bearer),
+    let uid = is_set(entry.impersonate_uid.as_ref());
+    let Some(name) = is_set(entry.impersonate.as_ref()) else {
+        let more = uid.is_some() || !entry.impersonate_groups.is_empty() || !entry.impersonate_extra.is_empty();
+        return if more {
+            Err(user.place("user").field("as").invalid("is not set beside a uid, groups or extra to act with"))
+        } else {
+            Ok(None)
+        };
     };
-    let username = entry.username.clone().filter(|name| !name.is_empty());
-    let password = set(&entry.password);
-    match token {
-        Some(_) if username.is_some() || password.is_some() => {
-            Err(place.invalid("has both a token and a password; one is allowed"))
-        }
-        Some(token) => Ok(token),
-        None if username.is_none() && password.is_none() => Ok(Auth::None),
-        None => Ok(Auth::Basic { username: username.unwrap_or_default(), password: password.unwrap_or_default() }),
-    }
+    Ok(Some(Impersonation {
+        user: name.to_owned(),
+        uid: uid.map(str::to_owned),
+        groups: entry.impersonate_groups.clone(),
+        extra: entry.impersonate_extra.clone(),
+    }))
 }
 
-/// The bytes behind a pair of fields, of which one names a file and the other holds base64.
-fn bytes_of<T>(
-    entry: &Named<T>,
+/// What a pair of fields says, of which one names a file and the other holds base64.
+fn pem(
     place: &Place,
-    (file_field, file): (&str, Option<&str>),
+    (file_field, file): (&str, Option<&String>),
     (data_field, data): (&str, Option<&str>),
-) -> Result<Option<Vec<u8>>, ConfigError> {
-    match (file.filter(|file| !file.is_empty()), data.filter(|data| !data.is_empty())) {
+) -> Result<Option<Pem>, ConfigError> {
+    match (is_set(file), data.filter(|data| !data.is_empty())) {
         (None, None) => Ok(None),
         (Some(_), Some(_)) => {
             Err(place.field(file_field).invalid(format!("is set beside {data_field}; one is allowed")))
         }
         (Some(file), None) => {
-            let path = entry.resolve_path(file);
+            let path = PathBuf::from(file);
             let named_by = Some(Box::new(place.field(file_field)));
-            fs::read(&path).map(Some).map_err(|source| ConfigError::Read { path, named_by, source })
+            // Opened now, so that a file that is not there is named with the field that names it.
+            match fs::File::open(&path) {
+                Ok(_) => Ok(Some(Pem::File(path))),
+                Err(source) => Err(ConfigError::Read { path, named_by, source }),
+            }
         }
         (None, Some(data)) => {
-            let compact: String = data.chars().filter(|c| !c.is_ascii_whitespace()).collect();
-            let decoded = BASE64_STANDARD.decode(compact);
+            let decoded = decode(data);
             // The decoder's error would name a byte of what may be a key.
-            decoded.map(Some).map_err(|_| place.field(data_field).invalid("is not base64"))
+            decoded.map(|bytes| Some(Pem::Data(bytes))).ok_or_else(|| place.field(data_field).invalid("is not base64"))
         }
     }
 }
 
-fn refuse_unsupported(
-    place: &Place,
-    fields: &serde_json::Map<String, serde_json::Value>,
-    names: &[&str],
-) -> Result<(), ConfigError> {
-    let is_used = |name: &&&str| {
-        fields.get(**name).is_some_and(|value| !value.is_null() && value.as_str().is_none_or(|text| !text.is_empty()))
-    };
-    match names.iter().find(is_used) {
-        Some(name) => Err(place.field(*name).unsupported()),
-        None => Ok(()),
-    }
+/// Base64, which may be wrapped.
+fn decode(data: &str) -> Option<Vec<u8>> {
+    let compact: String = data.chars().filter(|c| !c.is_ascii_whitespace()).collect();
+    BASE64_STANDARD.decode(compact).ok()
 }
 
-fn chosen<'n>(asked: Option<&'n String>, written: Option<&'n String>) -> Option<&'n str> {
-    asked.or(written).map(String::as_str).filter(|name| !name.is_empty())
+fn encode(bytes: &[u8]) -> String {
+    BASE64_STANDARD.encode(bytes)
 }
 
-fn find<'k, T>(entries: &'k [Named<T>], name: &str) -> Option<&'k Named<T>> {
-    entries.iter().find(|entry| entry.name == name)
+/// An empty text is as good as none.
+fn is_set(text: Option<&String>) -> Option<&str> {
+    text.map(String::as_str).filter(|text| !text.is_empty())
 }
 
-impl<T> Named<T> {
-    fn place(&self, word: &str) -> Place {
-        Place::file(self.origin.clone()).entry(format!("{word} {:?}", self.name))
-    }
+fn first_set<'n>(asked: Option<&'n String>, written: Option<&'n String>) -> Option<&'n str> {
+    is_set(asked).or_else(|| is_set(written))
 }

@@ -1,0 +1,161 @@
+//! Runs a program, and reads what it hands out.
+
+use std::{
+    io::{self, IsTerminal as _},
+    process::{Output, Stdio},
+    sync::Arc,
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::{process::Command, time::Instant};
+
+use super::{ExecConfig, Interaction, PluginError};
+use crate::{
+    auth::{
+        AuthError, bearer,
+        issuer::{Credential, Fresh},
+    },
+    config::Identity,
+};
+
+/// Tells the program what it is asked for.
+const INFO: &str = "KUBERNETES_EXEC_INFO";
+/// How often people are told how to get the program, and within which time.
+const HINTS: (u32, Duration) = (10, Duration::from_hours(1));
+
+#[derive(Debug)]
+pub(in crate::auth) struct Plugin {
+    config: ExecConfig,
+    /// Since when hints are counted, and how many there were.
+    hints: Mutex<Option<(Instant, u32)>>,
+}
+
+/// `ExecCredential`, as far as it is read.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[derive(Default)]
+struct Answer {
+    kind: String,
+    api_version: String,
+    status: Option<Status>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Status {
+    expiration_timestamp: Option<String>,
+    token: String,
+    client_certificate_data: String,
+    client_key_data: String,
+}
+
+impl Plugin {
+    pub(in crate::auth) fn new(config: ExecConfig) -> Self {
+        Self { config, hints: Mutex::default() }
+    }
+
+    pub(in crate::auth) async fn run(&self) -> Result<Credential, AuthError> {
+        let named = |source| AuthError::Plugin { command: self.config.command.clone(), source };
+        let output = self.output(io::stdin().is_terminal()).await.map_err(named)?;
+        let status = self.status(&output.stdout).map_err(named)?;
+        let identity = (!status.client_certificate_data.is_empty())
+            .then(|| Arc::new(Identity::new(status.client_certificate_data, status.client_key_data)));
+        let header = match &*status.token {
+            "" => None,
+            token => Some(bearer(token).ok_or_else(|| AuthError::Unprintable { origin: self.config.command.clone() })?),
+        };
+        let fresh = match status.expiration_timestamp {
+            None => Fresh::Always,
+            Some(text) => Fresh::Until(
+                windlass_api::parse_time(&text)
+                    .map_err(|_| named(self.answer("status.expirationTimestamp is not a time")))?,
+            ),
+        };
+        Ok(Credential { header, identity, fresh })
+    }
+
+    /// What the program writes. It is ended when this is dropped.
+    async fn output(&self, terminal: bool) -> Result<Output, PluginError> {
+        let interactive = match (self.config.interaction, terminal) {
+            (Interaction::Never, _) | (Interaction::IfAvailable, false) => false,
+            (Interaction::IfAvailable | Interaction::Always, true) => true,
+            (Interaction::Always, false) => return Err(PluginError::NoTerminal),
+        };
+        let program = self.config.policy.admit(&self.config.command)?;
+        let variables = self.config.env.iter().map(|(name, value)| (name, value.expose()));
+        let output = Command::new(program)
+            .args(&self.config.args)
+            .envs(variables)
+            .env(INFO, self.info(interactive).to_string())
+            .stdin(if interactive { Stdio::inherit() } else { Stdio::null() })
+            // What it has to say to people.
+            .stderr(Stdio::inherit())
+            .kill_on_drop(true)
+            .output()
+            .await;
+        match output {
+            Ok(output) if output.status.success() => Ok(output),
+            Ok(output) => Err(PluginError::Failed { code: output.status.code() }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(PluginError::Missing { hint: self.hint() }),
+            Err(error) => Err(PluginError::Run(error)),
+        }
+    }
+
+    /// What the program is asked for.
+    fn info(&self, interactive: bool) -> Value {
+        let mut info = json!({
+            "kind": "ExecCredential",
+            "apiVersion": self.config.version.as_str(),
+            "spec": { "interactive": interactive },
+        });
+        if let Some(cluster) = &self.config.cluster {
+            info["spec"]["cluster"] = cluster.clone();
+        }
+        info
+    }
+
+    fn status(&self, output: &[u8]) -> Result<Status, PluginError> {
+        // The error's own text would show a part of the answer.
+        let read = serde_json::from_slice(output);
+        let answer: Answer = read.map_err(|error| {
+            self.answer(format!("it is not such JSON, at line {}, column {}", error.line(), error.column()))
+        })?;
+        if answer.kind != "ExecCredential" {
+            return Err(self.answer(format!("it is of the kind {:?}", answer.kind)));
+        }
+        if answer.api_version != self.config.version.as_str() {
+            return Err(self.answer(format!("it is of the version {:?}", answer.api_version)));
+        }
+        let status = answer.status.ok_or_else(|| self.answer("it has no status"))?;
+        match (status.client_certificate_data.is_empty(), status.client_key_data.is_empty()) {
+            (true, true) if status.token.is_empty() => Err(self.answer("it has neither a token nor a certificate")),
+            (true, true) | (false, false) => Ok(status),
+            (false, true) => Err(self.answer("it has a certificate without a key")),
+            (true, false) => Err(self.answer("it has a key without a certificate")),
+        }
+    }
+
+    fn answer(&self, problem: impl Into<String>) -> PluginError {
+        PluginError::Answer { version: self.config.version, problem: problem.into() }
+    }
+
+    /// The hint, if it was not given too often.
+    fn hint(&self) -> Option<String> {
+        let (often, within) = HINTS;
+        let mut hints = self.hints.lock();
+        let (since, count) = hints.filter(|(since, _)| since.elapsed() < within).unwrap_or((Instant::now(), 0));
+        *hints = Some((since, count + 1));
+        self.config.install_hint.as_deref().filter(|_| count < often).map(printable)
+    }
+}
+
+/// The text without what would move a terminal's cursor or change its colours.
+fn printable(text: &str) -> String {
+    let shown = |c: char| {
+        if c.is_control() && !c.is_ascii_whitespace() { format!("U+{:04X}", u32::from(c)) } else { c.to_string() }
+    };
+    text.chars().map(shown).collect()
+}

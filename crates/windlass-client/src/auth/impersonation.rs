@@ -1,0 +1,115 @@
+//! Acting as somebody else.
+
+use std::{collections::BTreeMap, fmt::Write as _};
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::AuthError;
+
+const USER: HeaderName = HeaderName::from_static("impersonate-user");
+const UID: HeaderName = HeaderName::from_static("impersonate-uid");
+const GROUP: HeaderName = HeaderName::from_static("impersonate-group");
+const EXTRA: &str = "impersonate-extra-";
+
+/// As whom the caller acts, which the server must allow it to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Impersonation {
+    /// The user's name.
+    pub user: String,
+    /// The user's uid.
+    pub uid: Option<String>,
+    /// The groups that the user is in.
+    pub groups: Vec<String>,
+    /// What else is said of the user.
+    pub extra: BTreeMap<String, Vec<String>>,
+}
+
+impl Impersonation {
+    /// A user by its name.
+    #[must_use]
+    pub fn user(name: impl Into<String>) -> Self {
+        Self { user: name.into(), ..Self::default() }
+    }
+
+    /// The same user, in one more group.
+    #[must_use]
+    pub fn in_group(mut self, group: impl Into<String>) -> Self {
+        self.groups.push(group.into());
+        self
+    }
+
+    pub(super) fn headers(&self) -> Result<HeaderMap, AuthError> {
+        let mut headers = HeaderMap::new();
+        headers.insert(USER, value("user", &self.user)?);
+        if let Some(uid) = &self.uid {
+            headers.insert(UID, value("uid", uid)?);
+        }
+        for group in &self.groups {
+            headers.append(GROUP, value("group", group)?);
+        }
+        for (key, values) in &self.extra {
+            let name = HeaderName::try_from(format!("{EXTRA}{}", escape(key)));
+            let name = name.map_err(|_| AuthError::Impersonation { what: "extra" })?;
+            for text in values {
+                headers.append(name.clone(), value("extra", text)?);
+            }
+        }
+        Ok(headers)
+    }
+}
+
+/// Adds the headers, unless the request acts as somebody already.
+pub(super) fn add(headers: &HeaderMap, request: &mut HeaderMap) {
+    if !request.contains_key(USER) {
+        request.extend(headers.clone());
+    }
+}
+
+fn value(what: &'static str, text: &str) -> Result<HeaderValue, AuthError> {
+    HeaderValue::from_bytes(text.as_bytes()).map_err(|_| AuthError::Impersonation { what })
+}
+
+/// What the name of a header cannot hold, and the percent sign, as `%XX`.
+fn escape(key: &str) -> String {
+    let mut escaped = String::with_capacity(key.len());
+    for byte in key.bytes() {
+        if byte.is_ascii_alphanumeric() || b"!#$&'*+-.^_`|~".contains(&byte) {
+            escaped.push(char::from(byte));
+        } else {
+            // Writing to a String cannot fail.
+            let _ = write!(escaped, "%{byte:02X}");
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_part_has_its_header() {
+        let extra = [("example.com/Scope é%".to_owned(), vec!["a".to_owned(), "b".to_owned()])];
+        let somebody = Impersonation { uid: Some("7".to_owned()), extra: extra.into(), ..Impersonation::user("jane") };
+        let headers = somebody.in_group("devs").in_group("ops").headers().unwrap();
+        let shown: Vec<_> =
+            headers.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect();
+        assert_eq!(
+            shown,
+            [
+                "impersonate-user: jane",
+                "impersonate-uid: 7",
+                "impersonate-group: devs",
+                "impersonate-group: ops",
+                "impersonate-extra-example.com%2fscope%20%c3%a9%25: a",
+                "impersonate-extra-example.com%2fscope%20%c3%a9%25: b",
+            ]
+        );
+    }
+
+    #[test]
+    fn names_that_no_header_can_carry_are_refused() {
+        let error = Impersonation::user("new\nline").headers().unwrap_err();
+        assert_eq!(error.to_string(), "the user to act as holds characters that no header can carry");
+    }
+}

@@ -1,0 +1,105 @@
+//! Kubeconfigs to show and to hand on: the part that is used, files taken in, secrets left out.
+
+use std::fs;
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+
+use super::{Cluster, Kubeconfig, Named, Selection, User, resolve::Chosen};
+use crate::{
+    auth::Secret,
+    config::{ConfigError, Place},
+};
+
+const REDACTED: &str = "REDACTED";
+const OMITTED: &str = "DATA+OMITTED";
+
+impl Kubeconfig {
+    /// The current context, or the one that `selection` names, with its cluster and its user, and no others.
+    pub fn minify(&self, selection: &Selection) -> Result<Self, ConfigError> {
+        let chosen = Chosen::of(self, selection)?;
+        Ok(Self {
+            clusters: chosen.cluster.cloned().into_iter().collect(),
+            contexts: chosen.context.cloned().into_iter().collect(),
+            users: chosen.user.cloned().into_iter().collect(),
+            current_context: chosen.context.map(|context| context.name.clone()),
+            other: self.other.clone(),
+            origin: self.origin.clone(),
+        })
+    }
+
+    /// The same, with certificates and keys in place of the files that hold them, so that the document can be moved.
+    /// Token files and programs stay outside.
+    pub fn flatten(mut self) -> Result<Self, ConfigError> {
+        for named in &mut self.clusters {
+            let data =
+                taken_in(named, "cluster", ("certificate-authority", named.entry.certificate_authority.as_deref()))?;
+            if let Some(data) = data {
+                named.entry.certificate_authority = None;
+                named.entry.certificate_authority_data = Some(data);
+            }
+        }
+        for named in &mut self.users {
+            let certificate =
+                taken_in(named, "user", ("client-certificate", named.entry.client_certificate.as_deref()))?;
+            if let Some(data) = certificate {
+                named.entry.client_certificate = None;
+                named.entry.client_certificate_data = Some(data);
+            }
+            if let Some(data) = taken_in(named, "user", ("client-key", named.entry.client_key.as_deref()))? {
+                named.entry.client_key = None;
+                named.entry.client_key_data = Some(data.into());
+            }
+        }
+        Ok(self)
+    }
+
+    /// The same, fit to be shown: without secrets, and without the bulk of certificates. Fields that are not known here
+    /// are shown as they are.
+    #[must_use]
+    pub fn redacted(mut self) -> Self {
+        for Named { entry, .. } in &mut self.clusters {
+            redact_cluster(entry);
+        }
+        for Named { entry, .. } in &mut self.users {
+            redact_user(entry);
+        }
+        self
+    }
+}
+
+/// What a file holds, in base64; `None` where no file is named.
+fn taken_in<T>(
+    named: &Named<T>,
+    word: &str,
+    (field, path): (&str, Option<&str>),
+) -> Result<Option<String>, ConfigError> {
+    let Some(path) = path.filter(|path| !path.is_empty()) else { return Ok(None) };
+    let path = named.resolve_path(path);
+    match fs::read(&path) {
+        Ok(bytes) => Ok(Some(BASE64_STANDARD.encode(bytes))),
+        Err(source) => {
+            let place: Place = named.place(word).field(field);
+            Err(ConfigError::Read { path, named_by: Some(Box::new(place)), source })
+        }
+    }
+}
+
+fn redact_cluster(cluster: &mut Cluster) {
+    omit(&mut cluster.certificate_authority_data);
+    let hides = |url: &Secret| url.expose().contains('@');
+    cluster.proxy_url = cluster.proxy_url.take().map(|url| if hides(&url) { REDACTED.into() } else { url });
+}
+
+fn redact_user(user: &mut User) {
+    omit(&mut user.client_certificate_data);
+    user.client_key_data = user.client_key_data.take().map(|_| OMITTED.into());
+    let provided = user.auth_provider.iter_mut().flat_map(|provider| provider.config.values_mut());
+    let variables = user.exec.iter_mut().flat_map(|exec| &mut exec.env).map(|variable| &mut variable.value);
+    for secret in provided.chain(variables).chain(&mut user.token).chain(&mut user.password) {
+        *secret = REDACTED.into();
+    }
+}
+
+fn omit(data: &mut Option<String>) {
+    *data = data.take().map(|_| OMITTED.to_owned());
+}

@@ -1,0 +1,135 @@
+//! The TLS configuration, as its files say now and as a plugin has handed out certificates.
+//!
+//! Files are read when a minute has passed since the last time, and at once when somebody suspects that they have
+//! changed. What cannot be used, since a certificate is there and its key not yet, leaves the last configuration in use.
+
+use std::{fs, path::Path, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use rustls::ClientConfig;
+use tokio::time::Instant;
+use windlass_api::ErrorChain;
+
+use super::tls;
+use crate::{
+    ConfigError,
+    auth::Issuer,
+    config::{Identity, Pem, TlsOptions},
+};
+
+const EVERY: Duration = Duration::from_mins(1);
+
+/// One TLS configuration after another.
+pub(super) struct Rotation {
+    options: TlsOptions,
+    /// Hands out client certificates, where the options hold none.
+    issuer: Option<Arc<Issuer>>,
+    current: Mutex<Current>,
+}
+
+/// A configuration, and its number: another number is another configuration.
+#[derive(Clone)]
+pub(super) struct Generation {
+    pub(super) number: u64,
+    pub(super) config: Arc<ClientConfig>,
+}
+
+struct Current {
+    generation: Generation,
+    material: Material,
+    read: Instant,
+}
+
+/// What a configuration is made of, read.
+#[derive(PartialEq, Eq)]
+pub(super) struct Material {
+    pub(super) authority: Option<Vec<u8>>,
+    /// Certificate and key.
+    pub(super) identity: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Rotation {
+    /// Reads the files, so that what cannot be used is refused at once.
+    pub(super) fn new(options: &TlsOptions, issuer: Option<Arc<Issuer>>) -> Result<Self, ConfigError> {
+        let material = Material::read(options, None)?;
+        let config = Arc::new(tls::client_config(options.verification, &material)?);
+        let generation = Generation { number: 0, config };
+        let current = Mutex::new(Current { generation, material, read: Instant::now() });
+        Ok(Self { options: options.clone(), issuer, current })
+    }
+
+    /// Whether there may be another configuration after this one.
+    pub(super) fn may_change(&self) -> bool {
+        let identity = self.options.identity.iter().flat_map(|identity| [&identity.certificate, &identity.key]);
+        let mut parts = self.options.certificate_authority.iter().chain(identity);
+        self.issuer.is_some() || parts.any(|part| matches!(part, Pem::File(_)))
+    }
+
+    /// The configuration for what is sent now.
+    pub(super) async fn current(&self) -> Result<Generation, ConfigError> {
+        let (generation, due) = {
+            let current = self.current.lock();
+            (current.generation.clone(), current.read.elapsed() >= EVERY || self.is_handed_another(&current.material))
+        };
+        if due && self.may_change() { self.read_again().await } else { Ok(generation) }
+    }
+
+    /// The same, where something speaks for another configuration.
+    pub(super) async fn read_again(&self) -> Result<Generation, ConfigError> {
+        let (options, handed) = (self.options.clone(), self.handed());
+        let plugin = handed.is_some();
+        let read = tokio::task::spawn_blocking(move || Material::read(&options, handed.as_deref())).await;
+        let read = read.map_err(|error| ConfigError::tls("TLS files", error)).and_then(|read| read);
+        let mut current = self.current.lock();
+        current.read = Instant::now();
+        let made = match read {
+            Ok(material) if material == current.material => return Ok(current.generation.clone()),
+            Ok(material) => tls::client_config(self.options.verification, &material).map(|config| (config, material)),
+            Err(error) => Err(error),
+        };
+        match made {
+            Ok((config, material)) => {
+                tracing::debug!("TLS files have changed: new connections use them");
+                current.material = material;
+                current.generation = Generation { number: current.generation.number + 1, config: Arc::new(config) };
+                Ok(current.generation.clone())
+            }
+            // There is no last one to go on with.
+            Err(error) if plugin => Err(error),
+            Err(error) => {
+                tracing::warn!(error = %ErrorChain(&error), "the last TLS files stay in use");
+                Ok(current.generation.clone())
+            }
+        }
+    }
+
+    fn handed(&self) -> Option<Arc<Identity>> {
+        self.issuer.as_ref()?.identity()
+    }
+
+    fn is_handed_another(&self, material: &Material) -> bool {
+        let Some(handed) = self.handed() else { return false };
+        let (Pem::Data(certificate), Pem::Data(key)) = (&handed.certificate, &handed.key) else { return true };
+        material.identity.as_ref().is_none_or(|(old, old_key)| old != certificate || old_key != key)
+    }
+}
+
+impl Material {
+    fn read(options: &TlsOptions, handed: Option<&Identity>) -> Result<Self, ConfigError> {
+        let authority = options.certificate_authority.as_ref().map(read).transpose()?;
+        let identity = options.identity.as_ref().or(handed);
+        let identity =
+            identity.map(|identity| Ok::<_, ConfigError>((read(&identity.certificate)?, read(&identity.key)?)));
+        Ok(Self { authority, identity: identity.transpose()? })
+    }
+}
+
+fn read(pem: &Pem) -> Result<Vec<u8>, ConfigError> {
+    let file = |path: &Path| {
+        fs::read(path).map_err(|source| ConfigError::Read { path: path.to_owned(), named_by: None, source })
+    };
+    match pem {
+        Pem::Data(bytes) => Ok(bytes.clone()),
+        Pem::File(path) => file(path),
+    }
+}

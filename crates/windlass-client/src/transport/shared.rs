@@ -1,0 +1,105 @@
+//! Connections that several clients share.
+//!
+//! Go's client keeps one table of transports per process. Here the table belongs to a configuration and its clones, so
+//! that nothing is global: connections are driven by the runtime that opened them, and a program, or a test, may have
+//! several.
+
+use std::{
+    fmt,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use http::Uri;
+use parking_lot::Mutex;
+
+use super::pools::{self, Pools};
+use crate::{
+    Config, ConfigError,
+    auth::{Auth, Credentials, Issuer},
+    config::{Proxy, TlsOptions},
+};
+
+/// What the clients of a configuration and of its clones have open. It keeps nothing alive.
+#[derive(Clone, Default)]
+pub(crate) struct Connections(Arc<Mutex<Table>>);
+
+#[derive(Default)]
+struct Table {
+    issuers: Vec<(Auth, Weak<Issuer>)>,
+    pools: Vec<(Way, Weak<pools::Shared>)>,
+}
+
+/// Clients that agree on this share their connections.
+#[derive(Clone)]
+struct Way {
+    server: Uri,
+    tls: TlsOptions,
+    proxy: Proxy,
+    timeout: Duration,
+    /// Who hands out the client certificate.
+    issuer: Option<Weak<Issuer>>,
+}
+
+impl Connections {
+    /// The credentials of a configuration. Those that are renewed are renewed once for all.
+    pub(super) fn credentials(&self, config: &Config) -> Result<Credentials, ConfigError> {
+        let mut table = self.0.lock();
+        table.issuers.retain(|(_, issuer)| issuer.strong_count() > 0);
+        let known = table.issuers.iter().find(|(auth, _)| *auth == config.auth);
+        if let Some(issuer) = known.and_then(|(_, issuer)| issuer.upgrade()) {
+            return Ok(Credentials::Issued(issuer));
+        }
+        let credentials = Credentials::new(&config.auth, &config.clock)?;
+        if let Credentials::Issued(issuer) = &credentials {
+            table.issuers.push((config.auth.clone(), Arc::downgrade(issuer)));
+        }
+        Ok(credentials)
+    }
+
+    /// The pools for a configuration, or what `open` makes.
+    pub(super) fn pools(
+        &self,
+        config: &Config,
+        issuer: Option<&Arc<Issuer>>,
+        open: impl FnOnce() -> Result<Pools, ConfigError>,
+    ) -> Result<Pools, ConfigError> {
+        let way = Way {
+            server: config.server.clone(),
+            tls: config.tls.clone(),
+            proxy: config.proxy.clone(),
+            timeout: config.connect_timeout,
+            issuer: issuer.map(Arc::downgrade),
+        };
+        let mut table = self.0.lock();
+        table.pools.retain(|(_, pools)| pools.strong_count() > 0);
+        if let Some(pools) = table.pools.iter().find(|(known, _)| *known == way).and_then(|(_, it)| Pools::upgrade(it))
+        {
+            return Ok(pools);
+        }
+        let pools = open()?;
+        table.pools.push((way, pools.downgrade()));
+        Ok(pools)
+    }
+}
+
+impl PartialEq for Way {
+    fn eq(&self, other: &Self) -> bool {
+        let issuer = match (&self.issuer, &other.issuer) {
+            (None, None) => true,
+            (Some(one), Some(other)) => one.ptr_eq(other),
+            (None, Some(_)) | (Some(_), None) => false,
+        };
+        issuer
+            && self.server == other.server
+            && self.tls == other.tls
+            && self.proxy == other.proxy
+            && self.timeout == other.timeout
+    }
+}
+
+impl fmt::Debug for Connections {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connections").finish_non_exhaustive()
+    }
+}
