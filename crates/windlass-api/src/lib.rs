@@ -38,7 +38,7 @@ mod nested;
 mod object;
 
 mod options;
-mod patch;
+pub mod patch;
 mod selector;
 
 mod list_watch;

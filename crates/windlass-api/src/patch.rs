@@ -1,6 +1,22 @@
-//! Changes to an object, as a server takes them.
+//! Changes to an object, as a server takes them, and how they follow from what objects are and are to be.
+//!
+//! [`PatchFrom`] makes a patch of an object before and after a change. The functions beside it work on values, and make
+//! patches of three states as well: what a user wanted before, what the user wants now, and what others have made of it.
+
+#[cfg(feature = "k8s-openapi")]
+mod from;
+mod merge;
+#[cfg(feature = "schema")]
+mod strategic;
 
 use serde_json::Value;
+use thiserror::Error;
+
+#[cfg(feature = "k8s-openapi")]
+pub use from::PatchFrom;
+pub use merge::{merge_diff, merge_three_way};
+#[cfg(feature = "schema")]
+pub use strategic::{OnConflict, strategic_diff, strategic_three_way};
 
 /// How a patch is to be understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -26,6 +42,50 @@ pub enum Patch {
     Strategic(Value),
     /// Server-side apply: the fields that the caller wants to own.
     Apply(Value),
+}
+
+/// Why there is no patch.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum DiffError {
+    /// What is compared is a list or a scalar.
+    #[error("a patch is made of two objects")]
+    NoObject,
+    /// An object cannot be encoded.
+    #[error("the object cannot be encoded: {message}")]
+    Encode {
+        /// Why not.
+        message: String,
+    },
+    /// The kind is not known well enough for a strategic merge patch.
+    #[error("{kind} is no built-in kind, and only those have strategic merge patches")]
+    NotBuiltIn {
+        /// Group, version and kind.
+        kind: String,
+    },
+    /// An object or a list stands where the kind has none.
+    #[error("the kind has no field {path} that can be merged")]
+    UnknownField {
+        /// Where, with dots.
+        path: String,
+    },
+    /// An item of a list with keys has no key.
+    #[error("an item of {path} has no {key}, which tells it from the others")]
+    NoMergeKey {
+        /// The list, with dots.
+        path: String,
+        /// The field that is missing.
+        key: String,
+    },
+    /// The version that the patch is to be bound to is not known.
+    #[error("the object has no resourceVersion that the patch could be bound to")]
+    NoVersion,
+    /// Two have changed the same.
+    #[error("{path} has been changed by somebody else, in another way")]
+    Conflict {
+        /// Where, with dots.
+        path: String,
+    },
 }
 
 impl PatchKind {

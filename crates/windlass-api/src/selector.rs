@@ -4,7 +4,10 @@
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
+use serde_json::json;
 use thiserror::Error;
+
+use crate::validation;
 
 /// Requirements on labels, all of which must hold. The empty selector matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -82,6 +85,24 @@ impl LabelSelector {
         Self::new(labels.into_iter().map(equals).collect())
     }
 
+    /// The same selector with one requirement more.
+    #[must_use]
+    pub fn and(mut self, requirement: Requirement) -> Self {
+        self.requirements.push(requirement);
+        Self::new(self.requirements)
+    }
+
+    /// The value that the selector demands of a label, if it leaves only one.
+    #[must_use]
+    pub fn exact(&self, label: &str) -> Option<&str> {
+        let is_exact = |requirement: &&Requirement| {
+            requirement.key == label
+                && matches!(requirement.operator, Operator::Equals | Operator::In)
+                && requirement.values.len() == 1
+        };
+        self.requirements.iter().find(is_exact).map(|requirement| requirement.values[0].as_str())
+    }
+
     /// The requirements, by key.
     #[must_use]
     pub fn requirements(&self) -> &[Requirement] {
@@ -110,9 +131,11 @@ impl LabelSelector {
 impl TryFrom<&k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector> for LabelSelector {
     type Error = SelectorError;
 
-    /// From the structured form of workloads: `matchLabels` and `matchExpressions`.
+    /// From the structured form of workloads: `matchLabels` and `matchExpressions`. Without any, everything matches.
     fn try_from(selector: &k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector) -> Result<Self, Self::Error> {
-        let mut requirements = Self::from_labels(selector.match_labels.iter().flatten()).requirements;
+        let equals = |(key, value): (&String, &String)| Requirement::checked(key, Operator::Equals, [value.as_str()]);
+        let mut requirements =
+            selector.match_labels.iter().flatten().map(equals).collect::<Result<Vec<_>, SelectorError>>()?;
         for expression in selector.match_expressions.iter().flatten() {
             let operator = match expression.operator.as_str() {
                 "In" => Operator::In,
@@ -122,7 +145,7 @@ impl TryFrom<&k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector> for
                 other => return Err(SelectorError(format!("{other:?} is not a valid label selector operator"))),
             };
             let values = expression.values.iter().flatten().map(String::as_str);
-            requirements.push(Requirement::new(&expression.key, operator, values));
+            requirements.push(Requirement::checked(&expression.key, operator, values)?);
         }
         Ok(Self::new(requirements))
     }
@@ -155,6 +178,50 @@ impl Requirement {
         values.sort();
         values.dedup();
         Self { key: key.to_owned(), operator, values }
+    }
+
+    /// One requirement, if key and values are such as labels have, and the values as many as the operator takes. The words
+    /// of the error are Go's.
+    pub fn checked<'v>(
+        key: &str,
+        operator: Operator,
+        values: impl IntoIterator<Item = &'v str>,
+    ) -> Result<Self, SelectorError> {
+        let requirement = Self::new(key, operator, values);
+        let values = &requirement.values;
+        let mut errors: Vec<String> = validate_key(key, "key").into_iter().collect();
+        let rule = match operator {
+            Operator::In | Operator::NotIn if values.is_empty() => {
+                Some("for 'in', 'notin' operators, values set can't be empty")
+            }
+            Operator::Equals | Operator::NotEquals if values.len() != 1 => {
+                Some("exact-match compatibility requires one single value")
+            }
+            Operator::Exists | Operator::DoesNotExist if !values.is_empty() => {
+                Some("values set must be empty for exists and does not exist")
+            }
+            Operator::GreaterThan | Operator::LessThan if values.len() != 1 => {
+                Some("for 'Gt', 'Lt' operators, exactly one value is required")
+            }
+            _ => None,
+        };
+        if let Some(rule) = rule {
+            errors.push(format!("values: Invalid value: {}: {rule}", json!(values)));
+        }
+        if matches!(operator, Operator::GreaterThan | Operator::LessThan) {
+            let odd = values.iter().enumerate().filter(|(_, value)| value.parse::<i64>().is_err());
+            errors.extend(odd.map(|(index, value)| {
+                format!(
+                    "values[{index}]: Invalid value: {value:?}: for 'Gt', 'Lt' operators, the value must be an integer"
+                )
+            }));
+        }
+        errors.extend(values.iter().enumerate().filter_map(|(index, value)| validate_value(key, index, value)));
+        match errors.as_slice() {
+            [] => Ok(requirement),
+            [only] => Err(SelectorError(only.clone())),
+            several => Err(SelectorError(format!("[{}]", several.join(", ")))),
+        }
     }
 
     /// Whether the label's value, or its absence, satisfies the requirement.
@@ -257,7 +324,9 @@ impl<'t> Parser<'t> {
             Some(Token::Word(word)) => word,
             other => return Err(unable(&found(other.as_ref(), "identifier"))),
         };
-        validate_key(key).map_err(|reason| unable(&reason))?;
+        if let Some(error) = validate_key(key, "<nil>") {
+            return Err(unable(&SelectorError(error)));
+        }
         if negated {
             return Ok(Requirement::new(key, Operator::DoesNotExist, []));
         }
@@ -276,10 +345,7 @@ impl<'t> Parser<'t> {
             Operator::In | Operator::NotIn => self.values().map_err(|reason| unable(&reason))?,
             _ => vec![self.value().map_err(|reason| unable(&reason))?],
         };
-        for value in &values {
-            validate_value(key, value, operator).map_err(|reason| unable(&reason))?;
-        }
-        Ok(Requirement::new(key, operator, values))
+        Requirement::checked(key, operator, values).map_err(|reason| unable(&reason))
     }
 
     /// The value after `=` and its kin; nothing at all is the empty value.
@@ -351,42 +417,14 @@ fn unable(reason: &SelectorError) -> SelectorError {
     SelectorError(format!("unable to parse requirement: {reason}"))
 }
 
-const NAME_RULE: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
-    alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
-    '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
-const VALUE_RULE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and \
-    must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for \
-    validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
-
-fn validate_key(key: &str) -> Result<(), SelectorError> {
-    let invalid = |rule: &str| Err(SelectorError(format!("<nil>: Invalid value: {key:?}: {rule}")));
-    let name = key.rsplit('/').next().unwrap_or(key);
-    if name.is_empty() {
-        return invalid("name part must be non-empty");
-    }
-    if name.len() > 63 {
-        return invalid("name part must be no more than 63 bytes");
-    }
-    if is_label_text(name) { Ok(()) } else { invalid(NAME_RULE) }
+fn validate_key(key: &str, path: &str) -> Option<String> {
+    let errors = validation::qualified_name(key);
+    (!errors.is_empty()).then(|| format!("{path}: Invalid value: {key:?}: {}", errors.join("; ")))
 }
 
-fn validate_value(key: &str, value: &str, operator: Operator) -> Result<(), SelectorError> {
-    let invalid = |rule: &str| Err(SelectorError(format!("values[0][{key}]: Invalid value: {value:?}: {rule}")));
-    if matches!(operator, Operator::GreaterThan | Operator::LessThan) && value.parse::<i64>().is_err() {
-        return Err(SelectorError(format!(
-            "values[0]: Invalid value: {value:?}: for 'Gt', 'Lt' operators, the value must be an integer"
-        )));
-    }
-    if value.len() > 63 {
-        return invalid("must be no more than 63 bytes");
-    }
-    if value.is_empty() || is_label_text(value) { Ok(()) } else { invalid(VALUE_RULE) }
-}
-
-fn is_label_text(text: &str) -> bool {
-    let edge = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric());
-    let inner = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    edge(text.bytes().next()) && edge(text.bytes().next_back()) && text.bytes().all(inner)
+fn validate_value(key: &str, index: usize, value: &str) -> Option<String> {
+    let errors = validation::label_value(value);
+    (!errors.is_empty()).then(|| format!("values[{index}][{key}]: Invalid value: {value:?}: {}", errors.join("; ")))
 }
 
 // === impl FieldSelector ===
@@ -395,8 +433,21 @@ impl FieldSelector {
     /// `metadata.name=name`
     #[must_use]
     pub fn name(name: impl Into<String>) -> Self {
-        let requirement = FieldRequirement { field: "metadata.name".to_owned(), equal: true, value: name.into() };
-        Self { requirements: vec![requirement] }
+        Self::default().and_equal("metadata.name", name)
+    }
+
+    /// The same selector with `field=value`.
+    #[must_use]
+    pub fn and_equal(mut self, field: impl Into<String>, value: impl Into<String>) -> Self {
+        self.requirements.push(FieldRequirement { field: field.into(), equal: true, value: value.into() });
+        self
+    }
+
+    /// The same selector with `field!=value`.
+    #[must_use]
+    pub fn and_not_equal(mut self, field: impl Into<String>, value: impl Into<String>) -> Self {
+        self.requirements.push(FieldRequirement { field: field.into(), equal: false, value: value.into() });
+        self
     }
 
     /// The requirements, in their order.

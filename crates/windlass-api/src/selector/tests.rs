@@ -82,3 +82,61 @@ fn bad_field_selectors_say_what_the_server_says() {
     assert_eq!(message("a"), "invalid selector: 'a'; can't understand 'a'");
     assert!(message(r"a=\x").contains("invalid escape sequence"));
 }
+
+#[test]
+fn requirements_are_checked_with_the_words_of_go() {
+    let error = |key: &str, operator, values: &[&str]| {
+        Requirement::checked(key, operator, values.iter().copied()).unwrap_err().to_string()
+    };
+    assert_eq!(
+        error("a", Operator::In, &[]),
+        "values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty"
+    );
+    assert_eq!(
+        error("a", Operator::Equals, &["x", "y"]),
+        "values: Invalid value: [\"x\",\"y\"]: exact-match compatibility requires one single value"
+    );
+    assert_eq!(
+        error("a", Operator::Exists, &["x"]),
+        "values: Invalid value: [\"x\"]: values set must be empty for exists and does not exist"
+    );
+    assert_eq!(
+        error("a", Operator::LessThan, &["x"]),
+        "values[0]: Invalid value: \"x\": for 'Gt', 'Lt' operators, the value must be an integer"
+    );
+    assert!(
+        error("a b", Operator::In, &["x", "-"]).starts_with("[key: Invalid value: \"a b\": name part must consist")
+    );
+    assert!(Requirement::checked("example.com/a", Operator::NotIn, ["x", ""]).is_ok());
+}
+
+#[test]
+fn selectors_are_put_together() {
+    let selector = LabelSelector::default().and(Requirement::new("tier", Operator::Exists, [])).and(Requirement::new(
+        "app",
+        Operator::In,
+        ["web"],
+    ));
+    assert_eq!(selector.to_string(), "app in (web),tier");
+    assert_eq!((selector.exact("app"), selector.exact("tier")), (Some("web"), None));
+    let fields = FieldSelector::name("a").and_not_equal("status.phase", "x,y");
+    assert_eq!(fields.to_string(), r"metadata.name=a,status.phase!=x\,y");
+    assert_eq!(FieldSelector::default().and_equal("spec.nodeName", "n").exact("spec.nodeName"), Some("n"));
+}
+
+#[cfg(feature = "k8s-openapi")]
+#[test]
+fn structured_selectors_are_checked() {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
+    let mut structured = meta::LabelSelector {
+        match_labels: Some(labels(&[("app", "web")])),
+        match_expressions: Some(vec![meta::LabelSelectorRequirement {
+            key: "tier".to_owned(),
+            operator: "In".to_owned(),
+            values: Some(vec!["b".to_owned(), "a".to_owned()]),
+        }]),
+    };
+    assert_eq!(LabelSelector::try_from(&structured).unwrap().to_string(), "app=web,tier in (a,b)");
+    structured.match_expressions.as_mut().unwrap()[0].values = None;
+    assert!(LabelSelector::try_from(&structured).unwrap_err().to_string().contains("values set can't be empty"));
+}

@@ -1,0 +1,112 @@
+//! JSON merge patches (RFC 7386) from what objects are and what they are to be.
+
+use serde_json::{Map, Value};
+
+use super::DiffError;
+
+/// The merge patch that makes `to` of `from`: what differs, and null for what is gone. Lists are replaced as one.
+///
+/// ```
+/// use windlass_api::patch::merge_diff;
+/// use serde_json::json;
+///
+/// let from = json!({"a": 1, "b": {"c": 2, "d": 3}});
+/// assert_eq!(merge_diff(&from, &json!({"a": 1, "b": {"c": 4}})), json!({"b": {"c": 4, "d": null}}));
+/// ```
+#[must_use]
+pub fn merge_diff(from: &Value, to: &Value) -> Value {
+    let (Value::Object(from), Value::Object(to)) = (from, to) else { return to.clone() };
+    let mut patch = Map::new();
+    for (key, value) in to {
+        match (from.get(key), value) {
+            (Some(before), after) if before == after => {}
+            (Some(before @ Value::Object(_)), Value::Object(_)) => {
+                patch.insert(key.clone(), merge_diff(before, value));
+            }
+            _ => {
+                patch.insert(key.clone(), value.clone());
+            }
+        }
+    }
+    let gone = from.keys().filter(|key| !to.contains_key(*key));
+    patch.extend(gone.map(|key| (key.clone(), Value::Null)));
+    Value::Object(patch)
+}
+
+/// The merge patch that brings what a user wants into an object that others have changed as well.
+///
+/// What differs between `current` and `modified` is set; what is in `original`, the state that the user wanted before, and no
+/// longer in `modified` is removed; all the rest of `current` stays. Fails where something would be both set and removed.
+pub fn merge_three_way(original: &Value, modified: &Value, current: &Value) -> Result<Value, DiffError> {
+    let additions = only(merge_diff(current, modified), Part::Additions);
+    let deletions = only(merge_diff(original, modified), Part::Deletions);
+    let mut patch = deletions;
+    overlay(&mut patch, additions, "")?;
+    Ok(patch)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Additions,
+    Deletions,
+}
+
+/// What a merge patch sets, or what it removes.
+fn only(patch: Value, part: Part) -> Value {
+    let Value::Object(fields) = patch else { return patch };
+    let kept = fields.into_iter().filter_map(|(key, value)| match value {
+        Value::Null => (part == Part::Deletions).then_some((key, Value::Null)),
+        Value::Object(ref inner) if !inner.is_empty() => {
+            let kept = only(value, part);
+            kept.as_object().is_some_and(|kept| !kept.is_empty()).then_some((key, kept))
+        }
+        // An empty object that is set is a value.
+        other => (part == Part::Additions).then_some((key, other)),
+    });
+    Value::Object(kept.collect())
+}
+
+/// Puts what is set beside what is removed.
+fn overlay(deletions: &mut Value, additions: Value, path: &str) -> Result<(), DiffError> {
+    let (Value::Object(target), Value::Object(additions)) = (deletions, additions) else { return Ok(()) };
+    for (key, value) in additions {
+        let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+        match (target.get_mut(&key), value) {
+            (Some(inner @ Value::Object(_)), value @ Value::Object(_)) => overlay(inner, value, &path)?,
+            (Some(_), _) => return Err(DiffError::Conflict { path }),
+            (None, value) => {
+                target.insert(key, value);
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_what_differs_is_said() {
+        for (from, to, patch) in [
+            (json!({"a": 1}), json!({"a": 1}), json!({})),
+            (json!({"a": 1}), json!({"a": 2, "b": {}}), json!({"a": 2, "b": {}})),
+            (json!({"a": {"b": 1, "c": 2}}), json!({"a": {"b": 1}}), json!({"a": {"c": null}})),
+            (json!({"a": [1, 2]}), json!({"a": [2]}), json!({"a": [2]})),
+            (json!({"a": {"b": 1}}), json!({"a": "x"}), json!({"a": "x"})),
+        ] {
+            assert_eq!(merge_diff(&from, &to), patch, "{from} → {to}");
+        }
+    }
+
+    #[test]
+    fn what_others_have_set_stays_and_what_the_user_drops_goes() {
+        let original = json!({"labels": {"mine": "1", "old": "1"}, "n": 1});
+        let modified = json!({"labels": {"mine": "2"}, "n": 1});
+        let current = json!({"labels": {"mine": "1", "old": "1", "theirs": "1"}, "n": 5, "status": {}});
+        let patch = merge_three_way(&original, &modified, &current).unwrap();
+        assert_eq!(patch, json!({"labels": {"old": null, "mine": "2"}, "n": 1}));
+    }
+}
