@@ -16,6 +16,7 @@ macro_rules! cases {
 
 cases! {
     admission
+    apply
     certificates
     clients
     core_kinds
@@ -38,9 +39,11 @@ cases! {
     policy
     rbac
     refusals
+    reset
     reviews
     services
     storage
+    strategic
     subresources
     verbs
     watches

@@ -38,7 +38,7 @@ use self::{decode::Strictness, types::StructRef};
 pub(crate) use self::{
     json::{MAX_DEPTH, check as check_json},
     protobuf::{ProtobufList, protobuf_frame, to_protobuf},
-    quote::quote as go_quote,
+    quote::{is_printable, quote as go_quote},
     time::check_duration,
     types::{Field, Struct},
     yaml::to_yaml,
@@ -176,11 +176,28 @@ impl Plan {
         check_json(&body)?;
         let meta =
             json::interpret(&body).map_err(|error| format!("couldn't get version/kind; json parse error: {error}"))?;
+        if meta.api_version.is_empty() {
+            return self.decode_unversioned(value, validation);
+        }
         let actual = self.actual(&meta.api_version, &meta.kind)?;
         self.expect(&actual).map_err(|failure| match failure {
             Failure::Unrecognized(message) | Failure::Content { message, .. } | Failure::Plain(message) => message,
         })?;
         self.decode_root(&body, validation, Vec::new())
+    }
+
+    /// What has lost its apiVersion is read into Go's internal type, whose fields have no names in JSON: none is known.
+    fn decode_unversioned(&self, value: &Value, validation: FieldValidation) -> Result<Decoded, String> {
+        let mut decoded = self.decode_root(b"{}", FieldValidation::Ignore, Vec::new())?;
+        let fields = value.as_object().into_iter().flatten().map(|(name, _)| name);
+        let unknown = fields.filter(|name| !matches!(name.as_str(), "kind" | "apiVersion"));
+        let unknown: Vec<String> = unknown.map(|name| format!("unknown field {}", go_quote(name))).collect();
+        match validation {
+            FieldValidation::Strict if !unknown.is_empty() => return Err(strict_error(&unknown)),
+            FieldValidation::Ignore => {}
+            _ => decoded.warnings = unknown,
+        }
+        Ok(decoded)
     }
 
     /// As `normalise`, with the rules and errors of Go's converter for trees: for the result of a strategic merge patch.

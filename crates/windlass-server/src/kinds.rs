@@ -16,8 +16,8 @@ use crate::{
     codec,
     discovery::catalog::{CatalogResource, catalog},
     registry::{
-        Conversion, Deletion, Dependents, Effect, Errors, FieldRule, Generation, NameRule, Part, ResourceInfo, Rules,
-        ScaleRule, Shape, StatusRule, Strategy, SubresourceInfo,
+        Conversion, Deletion, Dependents, Effect, Errors, FieldRule, Generation, NameRule, Part, Resets, ResourceInfo,
+        Rules, ScaleRule, Shape, StatusRule, Strategy, SubresourceInfo,
     },
 };
 
@@ -133,7 +133,7 @@ const BASE: Kind = Kind {
 const QUESTION: Kind = BASE;
 
 /// What workloads have in common.
-const WORKLOAD: Rules = Rules { status: StatusRule::Reset, generation: Generation::Spec, ..Rules::COMMON };
+const WORKLOAD: Rules = Rules { generation: Generation::Spec, ..Rules::WITH_STATUS };
 
 /// The strategy of a built-in kind.
 struct BuiltIn {
@@ -185,13 +185,15 @@ const KINDS: &[Kind] = &[
             "resize",
         ],
         rules: Rules {
-            status: StatusRule::Reset,
-            status_keeps: &["ownerReferences"],
+            resets: Resets {
+                status: &["spec", "metadata.deletionTimestamp", "metadata.ownerReferences"],
+                ..Resets::STATUS
+            },
             generation: Generation::Spec,
             returns_deleted: true,
             deletion: Deletion::Graceful,
             fields: pod::FIELDS,
-            ..Rules::COMMON
+            ..Rules::WITH_STATUS
         },
         default: pod_defaults::default_pod,
         prepare_create: pod::prepare_create,
@@ -230,7 +232,6 @@ const KINDS: &[Kind] = &[
         subresources: &["status", "proxy"],
         rules: Rules {
             name: NameRule::Label,
-            status: StatusRule::Reset,
             create_on_update: true,
             returns_deleted: true,
             fields: &[
@@ -238,7 +239,7 @@ const KINDS: &[Kind] = &[
                 FieldRule { label: "spec.type", path: "spec.type" },
             ],
             restores: true,
-            ..Rules::COMMON
+            ..Rules::WITH_STATUS
         },
         default: service::default,
         prepare_create: service::prepare_create,
@@ -287,11 +288,10 @@ const KINDS: &[Kind] = &[
         subresources: &["status", "finalize"],
         rules: Rules {
             name: NameRule::Label,
-            status: StatusRule::Reset,
             returns_deleted: true,
             deletion: Deletion::Namespace,
             fields: &[FieldRule { label: "status.phase", path: "status.phase" }],
-            ..Rules::COMMON
+            ..Rules::WITH_STATUS
         },
         default: core::default_namespace,
         prepare_create: core::prepare_namespace_create,
@@ -307,7 +307,7 @@ const KINDS: &[Kind] = &[
         rules: Rules {
             status: StatusRule::Initial,
             fields: &[FieldRule { label: "spec.unschedulable", path: "spec.unschedulable" }],
-            ..Rules::COMMON
+            ..Rules::WITH_STATUS
         },
         default: core::default_node,
         validate: core::validate_node,
@@ -363,7 +363,11 @@ const KINDS: &[Kind] = &[
         name: "Deployment",
         prefix: "/registry/deployments/",
         subresources: &["status", "scale"],
-        rules: Rules { generation: Generation::SpecOrAnnotations, status_keeps: &["labels"], ..WORKLOAD },
+        rules: Rules {
+            resets: Resets { status: &["spec", "metadata.labels"], ..Resets::STATUS },
+            generation: Generation::SpecOrAnnotations,
+            ..WORKLOAD
+        },
         scales: true,
         default: workload::default_deployment,
         validate: workload::validate_deployment,
@@ -465,13 +469,11 @@ const KINDS: &[Kind] = &[
         prefix: "/registry/apiextensions.k8s.io/customresourcedefinitions/",
         subresources: &["status"],
         rules: Rules {
-            status: StatusRule::Reset,
-            status_keeps: &["*"],
             generation: Generation::Spec,
             unconditional_update: false,
             returns_deleted: true,
             deletion: Deletion::Definition,
-            ..Rules::COMMON
+            ..Rules::WITH_STATUS
         },
         default: apiextensions::default_definition,
         prepare_create: apiextensions::prepare_definition,

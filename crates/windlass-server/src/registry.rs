@@ -42,6 +42,7 @@ mod meta;
 mod names;
 mod patch;
 mod read;
+mod resets;
 mod resource;
 mod scale;
 mod select;
@@ -64,6 +65,7 @@ pub(crate) use self::{
         NameRule, address_problem, condition_reason, config_key, dns_label, dns_label_1035, dns_subdomain, http_path,
         ip_range, label_value, path_segment, port_name, qualified_name, range_problem, wildcard_subdomain,
     },
+    resets::Resets,
     resource::{Conversion, CustomShape, ResourceInfo, ResourceTable, Shape, SubresourceInfo},
     scale::requirement,
     select::Derived,

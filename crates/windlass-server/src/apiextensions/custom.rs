@@ -19,8 +19,8 @@ use crate::{
     field_manager::{self, Type},
     patch,
     registry::{
-        Conversion, CustomShape, Effect, Errors, Generation, ResourceInfo, Rules, ScaleRule, Shape, StatusRule,
-        Strategy, SubresourceInfo, Tree,
+        Conversion, CustomShape, Effect, Errors, Generation, Resets, ResourceInfo, Rules, ScaleRule, Shape, Strategy,
+        SubresourceInfo, Tree,
     },
     table::CustomColumn,
 };
@@ -186,7 +186,6 @@ impl CustomType {
             *metadata = decoded.value;
         }
         let pruned = prune::prune(object, &self.compiled);
-        prune::drop_nulls(object, &self.compiled);
         warnings.extend(pruned.into_iter().map(|path| format!("unknown field {path:?}")));
         settle_embedded(object, &self.compiled, "", validation, &mut warnings)?;
         if validation == FieldValidation::Ignore {
@@ -249,6 +248,7 @@ impl CustomShape for CustomType {
             errors.check(&GroupKind::new(self.group.clone(), kind.clone()), &name)?;
         }
         let content_error = |message: &str| Status::from(self.as_kind().content_error(&kind, message));
+        prune::drop_nulls(&mut value, &self.compiled);
         warnings.extend(self.settle(&mut value, validation).map_err(|message| content_error(&message))?);
         if validation == FieldValidation::Strict && !warnings.is_empty() {
             return Err(content_error(&strict_error(&warnings)));
@@ -258,12 +258,18 @@ impl CustomShape for CustomType {
 
     fn normalise(&self, value: Value, validation: FieldValidation) -> Result<Decoded, Status> {
         let mut settled = value.clone();
+        prune::drop_nulls(&mut settled, &self.compiled);
         let shown = || crate::codec::go_json(&value);
         let warnings = self.settle(&mut settled, validation).map_err(|message| patch::invalid(&shown(), &message))?;
         if validation == FieldValidation::Strict && !warnings.is_empty() {
             return Err(patch::invalid(&shown(), &strict_error(&warnings)));
         }
         Ok(Decoded { value: settled, warnings })
+    }
+
+    fn arrange(&self, mut value: Value) -> Result<Value, Status> {
+        self.settle(&mut value, FieldValidation::Ignore).map_err(Status::internal)?;
+        Ok(value)
     }
 
     fn storage_version(&self) -> &str {
@@ -299,12 +305,11 @@ impl CustomStrategy {
         });
         Self {
             rules: Rules {
-                status: if version.has_status { StatusRule::Reset } else { StatusRule::Plain },
-                status_keeps: &["*"],
+                resets: if version.has_status { Resets::BARE_STATUS } else { Resets::NONE },
                 generation: Generation::Content,
                 unconditional_update: false,
                 scale,
-                ..Rules::COMMON
+                ..if version.has_status { Rules::WITH_STATUS } else { Rules::COMMON }
             },
             schema: Arc::clone(&shape.compiled),
             resource: GroupResource::new(definition.group.clone(), definition.accepted.plural.clone()),

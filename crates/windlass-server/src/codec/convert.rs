@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{
     base64, decode,
-    types::{Kind, Struct, Type},
+    types::{Kind, Special, Struct, Type},
 };
 
 /// Checks the tree against the struct and turns its numbers into those of their fields. The result is the unknown
@@ -52,7 +52,10 @@ impl Converter {
         match &ty.kind {
             Kind::Pointer(inner) => self.value(value, inner),
             Kind::Struct(inner) => self.fields(value, inner.get()),
-            // These read JSON themselves, so the decoder has the right errors for them.
+            // These read JSON themselves, and their errors know nothing of where they stand.
+            Kind::Special(
+                special @ (Special::IntOrString | Special::Time | Special::MicroTime | Special::Duration),
+            ) if !value.is_string() => decode::check_special(value.to_string().as_bytes(), *special),
             Kind::Special(_) => Ok(()),
             Kind::Bytes if value.is_string() => base64::normalise(value.as_str().unwrap_or_default())
                 .map(drop)

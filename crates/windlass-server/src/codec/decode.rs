@@ -15,7 +15,7 @@ use super::{
     MAX_ELEMENTS, base64,
     quote::quote,
     shape,
-    types::{Kind, Struct, StructRef, Type},
+    types::{Kind, Special, Struct, StructRef, Type},
 };
 
 /// How many strict errors are kept; Go stops there too.
@@ -75,6 +75,13 @@ pub(super) fn decode(data: &[u8], target: StructRef, strictness: Strictness) -> 
         Some(error) => Err(error.to_string()),
         None => Ok(Root { values, strict_errors: decoder.strict_errors }),
     }
+}
+
+/// Whether a document of its own is a value of a type that reads JSON itself; the error is Go's message.
+pub(super) fn check_special(data: &[u8], special: Special) -> Result<(), String> {
+    let mut decoder = Decoder::new(data, Strictness::Lenient);
+    decoder.special(special).map_err(|failure| failure.to_string())?;
+    decoder.saved.map_or(Ok(()), |error| Err(error.to_string()))
 }
 
 /// Decodes a document that no struct describes; duplicate keys are reported, the last value counts.

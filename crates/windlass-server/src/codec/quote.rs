@@ -19,28 +19,50 @@ pub(crate) fn quote(text: &str) -> String {
             '\u{b}' => out.push_str(r"\v"),
             ' '..='~' => out.push(character),
             '\u{0}'..='\u{7f}' => _ = write!(out, r"\x{:02x}", u32::from(character)),
-            // Go prints what Unicode calls graphic; of the rest these are the ones that texts really contain.
-            '\u{80}'..='\u{a0}'
-            | '\u{ad}'
-            | '\u{200b}'..='\u{200f}'
-            | '\u{2028}'..='\u{202f}'
-            | '\u{2060}'..='\u{206f}'
-            | '\u{feff}' => {
-                let _ = write!(out, r"\u{:04x}", u32::from(character));
-            }
-            _ => out.push(character),
+            _ if is_printable(character) => out.push(character),
+            '\u{80}'..='\u{ffff}' => _ = write!(out, r"\u{:04x}", u32::from(character)),
+            _ => _ = write!(out, r"\U{:08x}", u32::from(character)),
         }
     }
     out.push('"');
     out
 }
 
+/// Go's `unicode.IsPrint`: what Unicode calls graphic, and of spaces the common one. Characters that are not assigned yet
+/// count as printable here.
+pub(crate) fn is_printable(character: char) -> bool {
+    let is_format = matches!(
+        character,
+        '\u{ad}'
+            | '\u{600}'..='\u{605}'
+            | '\u{61c}'
+            | '\u{6dd}'
+            | '\u{70f}'
+            | '\u{180e}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{202a}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e007f}'
+    );
+    let is_private = matches!(character, '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..);
+    character == ' ' || !(character.is_control() || character.is_whitespace() || is_format || is_private)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::quote;
+    use super::{is_printable, quote};
 
     #[test]
     fn control_characters_are_escaped_and_letters_are_not() {
         assert_eq!(quote("a\"\\\n\u{1}\u{7f}é\u{feff}"), r#""a\"\\\n\x01\x7fé\ufeff""#);
+        assert_eq!(quote("\u{3000}\u{e000}\u{10ffff}"), r#""\u3000\ue000\U0010ffff""#);
+    }
+
+    #[test]
+    fn what_is_seen_is_printable() {
+        assert!(" aé世\u{301}😀".chars().all(is_printable));
+        assert!(!"\t\u{a0}\u{ad}\u{200b}\u{2003}\u{2028}\u{e0001}".chars().any(is_printable));
     }
 }

@@ -7,7 +7,7 @@ use windlass_api::{Cause, DryRun, FieldSelector, FieldValidation, GroupKind, Pat
 
 use super::query::Query;
 use crate::{
-    codec::{check_duration, go_quote},
+    codec::{check_duration, go_quote, is_printable},
     registry::{DeleteParams, ListParams, WatchParams},
 };
 
@@ -194,11 +194,6 @@ fn manager_problems(manager: &str) -> Vec<Cause> {
             cause("fieldManager", "FieldValueInvalid", format!("Invalid value: {}: {why}", go_quote(manager)))
         })
         .collect()
-}
-
-/// Go's `unicode.IsPrint`, as far as texts in requests go.
-fn is_printable(character: char) -> bool {
-    character == ' ' || !(character.is_control() || character.is_whitespace())
 }
 
 fn dry_run_problem(values: &[&str]) -> Option<Cause> {

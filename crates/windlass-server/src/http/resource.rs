@@ -139,7 +139,8 @@ fn operation(method: &Method, path: &ResourcePath, resource: &ResourceInfo) -> R
         &resource.verbs
     } else {
         let found = resource.subresource(&path.subresource).filter(|_| path.rest.is_empty() && !path.legacy_watch);
-        &found.ok_or_else(missing)?.verbs
+        let unknown = || if custom { not_found(path, resource) } else { missing() };
+        &found.ok_or_else(unknown)?.verbs
     };
     // Of what is only created nothing has a path of its own.
     if !path.name.is_empty() && path.subresource.is_empty() && *verbs == ["create"] {
@@ -163,6 +164,11 @@ fn operation(method: &Method, path: &ResourcePath, resource: &ResourceInfo) -> R
         return Err(not_supported(resource, method));
     }
     if verbs.iter().any(|own| own == verb) { Ok(operation) } else { Err(not_supported(resource, method)) }
+}
+
+/// A part that custom resources of this kind do not have.
+fn not_found(path: &ResourcePath, resource: &ResourceInfo) -> Failure {
+    Status::not_found(&resource.group_resource(), &path.name).into()
 }
 
 /// A method that the resource does not have.

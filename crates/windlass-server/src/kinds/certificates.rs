@@ -9,8 +9,8 @@ use super::{BASE, Kind};
 use crate::{
     authn::User,
     registry::{
-        Errors, FieldRule, Part, Path, Rules, StatusRule, Tree, as_object, copy_key, dns_label, dns_subdomain,
-        object_mut, same,
+        Errors, FieldRule, Part, Path, Resets, Rules, Tree, as_object, copy_key, dns_label, dns_subdomain, object_mut,
+        same,
     },
 };
 
@@ -60,9 +60,13 @@ pub(super) const KINDS: &[Kind] = &[Kind {
     prefix: "/registry/certificatesigningrequests/",
     subresources: &["status", "approval"],
     rules: Rules {
-        status: StatusRule::Reset,
+        resets: Resets {
+            main: &["spec", "status"],
+            status: &["spec", "status.conditions"],
+            approval: &["spec", "status.certificate"],
+        },
         fields: &[FieldRule { label: "spec.signerName", path: "spec.signerName" }],
-        ..Rules::COMMON
+        ..Rules::WITH_STATUS
     },
     prepare_update: |new, old| copy_key(as_object(new), old, "spec"),
     prepare_status: |new, old| {

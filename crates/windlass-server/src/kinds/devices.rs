@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{BASE, Kind, selector::validate_node_selector, volumes::validate_driver_name};
 use crate::registry::{
-    Errors, FieldRule, Generation, Path, Rules, StatusRule, Tree, as_object, default_to, dns_label, dns_subdomain,
+    Errors, FieldRule, Generation, Path, Resets, Rules, Tree, as_object, default_to, dns_label, dns_subdomain,
     entry_mut, items_mut, qualified_name,
 };
 
@@ -35,7 +35,7 @@ pub(super) const KINDS: &[Kind] = &[
         name: "ResourceClaim",
         prefix: "/registry/resourceclaims/",
         subresources: &["status"],
-        rules: Rules { status: StatusRule::Reset, status_keeps: &["*"], returns_deleted: true, ..Rules::COMMON },
+        rules: Rules { resets: Resets::BARE_STATUS, returns_deleted: true, ..Rules::WITH_STATUS },
         default: |object| {
             if let Some(spec) = entry_mut(object, "spec") {
                 default_claim(spec);

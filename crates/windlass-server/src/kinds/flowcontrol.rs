@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::{BASE, Kind};
 use crate::registry::{
-    Errors, Generation, Path, Rules, StatusRule, Tree, as_object, default_pointer, default_to, dns_label,
-    dns_subdomain, entry_mut, object_mut, same,
+    Errors, Generation, Path, Resets, Rules, Tree, as_object, default_pointer, default_to, dns_label, dns_subdomain,
+    entry_mut, object_mut, same,
 };
 
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";
@@ -19,7 +19,7 @@ const HASH_BITS: f64 = 60.0;
 const VERBS: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"];
 
 /// What both kinds have in common.
-const RULES: Rules = Rules { status: StatusRule::Reset, generation: Generation::Spec, ..Rules::COMMON };
+const RULES: Rules = Rules { resets: Resets::BARE_STATUS, generation: Generation::Spec, ..Rules::WITH_STATUS };
 
 pub(super) const KINDS: &[Kind] = &[
     Kind {

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::{BASE, Kind, selector::validate_selector};
 use crate::registry::{
-    Errors, Generation, Path, Rules, StatusRule, Tree, as_object, default_pointer, dns_label_1035, dns_subdomain,
-    items_mut, qualified_name,
+    Errors, Generation, Path, Resets, Rules, StatusRule, Tree, as_object, default_pointer, dns_label_1035,
+    dns_subdomain, items_mut, qualified_name,
 };
 
 const GROUP: &str = "admissionregistration.k8s.io";
@@ -48,7 +48,7 @@ pub(super) const KINDS: &[Kind] = &[
         name: "ValidatingAdmissionPolicy",
         prefix: "/registry/validatingadmissionpolicies/",
         subresources: &["status"],
-        rules: Rules { status: StatusRule::Reset, status_keeps: &["*"], generation: Generation::Spec, ..RULES },
+        rules: Rules { status: StatusRule::Reset, resets: Resets::BARE_STATUS, generation: Generation::Spec, ..RULES },
         default: policies::default_policy,
         validate: policies::validate_validating,
         ..BASE

@@ -4,8 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{BASE, Kind, quantity::amount};
 use crate::registry::{
-    Errors, Path, Rules, StatusRule, Tree, as_object, default_pointer, items_mut, metadata_mut, object_mut,
-    qualified_name,
+    Errors, Path, Rules, Tree, as_object, default_pointer, items_mut, metadata_mut, object_mut, qualified_name,
 };
 
 const SPEC: Path<'static> = Path::new("spec");
@@ -15,7 +14,7 @@ pub(super) const KINDS: &[Kind] = &[
         name: "ResourceQuota",
         prefix: "/registry/resourcequotas/",
         subresources: &["status"],
-        rules: Rules { status: StatusRule::Reset, returns_deleted: true, ..Rules::COMMON },
+        rules: Rules { returns_deleted: true, ..Rules::WITH_STATUS },
         validate: validate_quota,
         validate_update: validate_quota_update,
         validate_status: |new, _, errors| {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{BASE, Kind, pod_rules::in_port_range, selector::validate_selector};
 use crate::registry::{
-    Errors, Generation, NameRule, Path, Range, Rules, StatusRule, Tree, address_problem, as_object, default_pointer,
+    Errors, Generation, NameRule, Path, Range, Resets, Rules, Tree, address_problem, as_object, default_pointer,
     dns_label, dns_subdomain, entry_mut, http_path, ip_range, items_mut, parse_address, path_segment, port_name,
     range_problem, same, wildcard_subdomain,
 };
@@ -19,7 +19,7 @@ pub(super) const KINDS: &[Kind] = &[
         name: "Ingress",
         prefix: "/registry/ingress/",
         subresources: &["status"],
-        rules: Rules { status: StatusRule::Reset, generation: Generation::Spec, ..Rules::COMMON },
+        rules: Rules { generation: Generation::Spec, ..Rules::WITH_STATUS },
         validate: validate_ingress,
         validate_create: validate_class_annotation,
         validate_status: validate_ingress_status,
@@ -76,11 +76,7 @@ pub(super) const KINDS: &[Kind] = &[
         name: "ServiceCIDR",
         prefix: "/registry/servicecidrs/",
         subresources: &["status"],
-        rules: Rules {
-            status: StatusRule::Reset,
-            status_keeps: &["labels", "annotations", "finalizers", "ownerReferences"],
-            ..Rules::COMMON
-        },
+        rules: Rules { resets: Resets::BARE_STATUS, ..Rules::WITH_STATUS },
         validate_create: validate_ranges,
         validate_update: validate_ranges_update,
         ..BASE

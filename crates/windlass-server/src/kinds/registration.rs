@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::{BASE, Kind};
 use crate::registry::{
-    Errors, NameRule, Path, Rules, StatusRule, Tree, as_object, default_pointer, dns_label_1035, dns_subdomain,
-    entry_mut, object_mut,
+    Errors, NameRule, Path, Resets, Rules, Tree, as_object, default_pointer, dns_label_1035, dns_subdomain, entry_mut,
+    object_mut,
 };
 
 const SPEC: Path<'static> = Path::new("spec");
@@ -20,10 +20,9 @@ pub(super) const KINDS: &[Kind] = &[Kind {
     subresources: &["status"],
     rules: Rules {
         name: NameRule::PathSegment,
-        status: StatusRule::Reset,
-        status_keeps: &["labels", "annotations", "finalizers", "ownerReferences"],
+        resets: Resets::BARE_STATUS,
         unconditional_update: false,
-        ..Rules::COMMON
+        ..Rules::WITH_STATUS
     },
     default: |object| {
         let service = entry_mut(object, "spec").and_then(|spec| entry_mut(spec, "service"));

@@ -8,8 +8,8 @@ use super::{
     selector::{validate_conditions, validate_selector},
 };
 use crate::registry::{
-    Errors, Generation, Path, Rules, StatusRule, Tree, as_object, default_pointer, dns_label, metadata_mut,
-    qualified_name, validate_labels,
+    Errors, Generation, Path, Rules, Tree, as_object, default_pointer, dns_label, metadata_mut, qualified_name,
+    validate_labels,
 };
 
 pub(super) const KINDS: &[Kind] = &[
@@ -18,12 +18,7 @@ pub(super) const KINDS: &[Kind] = &[
         name: "PodDisruptionBudget",
         prefix: "/registry/poddisruptionbudgets/",
         subresources: &["status"],
-        rules: Rules {
-            status: StatusRule::Reset,
-            generation: Generation::Spec,
-            unconditional_update: false,
-            ..Rules::COMMON
-        },
+        rules: Rules { generation: Generation::Spec, unconditional_update: false, ..Rules::WITH_STATUS },
         validate: validate_budget,
         validate_status: validate_budget_status,
         ..BASE

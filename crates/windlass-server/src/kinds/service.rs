@@ -465,9 +465,10 @@ pub(super) fn prepare_update(new: &mut Value, old: &Value) {
     }
 }
 
-pub(super) fn warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
-    let of = |service: &Value| !service.items(&["spec", "externalIPs"]).is_empty();
-    let warns = of(new) && !old.is_some_and(of);
+pub(super) fn warnings(service: &Value, _old: Option<&Value>) -> Vec<String> {
+    let is_plain =
+        service.text(&["spec", "clusterIP"]) != HEADLESS && service.text(&["spec", "type"]) != "ExternalName";
+    let warns = is_plain && !service.items(&["spec", "externalIPs"]).is_empty();
     let text = "spec.externalIPs is deprecated and may no longer be implemented in some clusters";
     if warns { vec![text.to_owned()] } else { Vec::new() }
 }

@@ -4,8 +4,7 @@ use serde_json::{Value, json};
 
 use super::{BASE, Kind, quantity::amount, selector::validate_selector, volumes::validate_driver_name};
 use crate::registry::{
-    Errors, Path, Rules, StatusRule, Tree, default_pointer, dns_subdomain, metadata_mut, object_mut, qualified_name,
-    same,
+    Errors, Path, Resets, Rules, Tree, default_pointer, dns_subdomain, metadata_mut, object_mut, qualified_name, same,
 };
 
 const SPEC: Path<'static> = Path::new("spec");
@@ -55,11 +54,10 @@ pub(super) const KINDS: &[Kind] = &[
         prefix: "/registry/volumeattachments/",
         subresources: &["status"],
         rules: Rules {
-            status: StatusRule::Reset,
-            status_keeps: &["labels", "annotations", "finalizers", "ownerReferences"],
+            resets: Resets::BARE_STATUS,
             unconditional_update: false,
             returns_deleted: true,
-            ..Rules::COMMON
+            ..Rules::WITH_STATUS
         },
         validate: validate_attachment,
         validate_update: validate_attachment_update,

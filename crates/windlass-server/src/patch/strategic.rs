@@ -489,7 +489,18 @@ fn go_type(value: &Value) -> &'static str {
 
 fn bad_directive(directive: &Value, patch: &Entries) -> Error {
     let patch = go_format(&Value::Object(patch.clone()));
-    Error::Unclassified(format!("unknown patch type: {} in map: {patch}", go_format(directive)))
+    Error::Unclassified(format!("unknown patch type: {} in map: {patch}", go_text(directive)))
+}
+
+/// Go's `%s` of what should have been a text.
+fn go_text(value: &Value) -> String {
+    match value {
+        Value::Null => "%!s(<nil>)".to_owned(),
+        Value::Bool(_) | Value::Number(_) => format!("%!s({}={value})", go_type(value)),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => format!("[{}]", items.iter().map(go_text).collect::<Vec<_>>().join(" ")),
+        Value::Object(_) => go_format(value),
+    }
 }
 
 /// The value without objects that carry a directive; `None` when it is one itself.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use windlass_api::{FieldValidation, Status, format_time};
 
-use super::{Registry, ResourceInfo, Shape, StatusRule, Target, Tree, WriteParams, meta, scale};
+use super::{Registry, ResourceInfo, Shape, Target, Tree, WriteParams, meta, scale};
 use crate::{
     codec,
     field_manager::{self, Applier, Kind, ReplicasPaths, Set, TypeHandle, Version},
@@ -84,12 +84,7 @@ impl Registry {
             return Err(Status::conflict(&target.group_resource(), name, why));
         }
         meta::settle_namespace(target, &mut object)?;
-        if object.text(&["metadata", "name"]).is_empty() {
-            return Err(Status::bad_request(format!(
-                "the name of the object ({name} based on URL) was undeterminable: name must be provided"
-            )));
-        }
-        meta::settle_name(target, &mut object)?;
+        meta::check_name(target, &object)?;
         warnings.extend(meta::deduplicate_owners(&mut object));
         resource.strategy.default(&mut object);
         attach(&mut object, managed_fields, resource.stored_shape().style());
@@ -133,14 +128,19 @@ impl Registry {
             }
             Scaling::Applied(application) => {
                 let applier = Applier { manager: &params.field_manager, force: application.force, now: &now };
-                let (after, managed) = field_manager::apply(&kind, Some(&before), &application.patch, applier, false)?;
-                let after = match after {
-                    Some(after) => in_form(&scale::shape(), after, &application.patch)?,
+                let patch = &application.patch;
+                let (after, managed) = field_manager::apply(&kind, Some(&before), patch, applier, false)?;
+                let mut after = match after {
+                    // The real server has no way from a merged scale to that of a custom resource.
+                    Some(_) if matches!(resource.shape, Shape::Custom(_)) => {
+                        let why = format!("request to convert CR to an invalid group/version: {SCALE}");
+                        return Err(not_converted(patch, &why));
+                    }
+                    Some(after) => in_form(&scale::shape(), after, patch)?,
                     None => clone_without(&before),
                 };
-                let mut after = after;
                 meta::settle_namespace(target, &mut after)?;
-                meta::settle_name(target, &mut after)?;
+                meta::check_name(target, &after)?;
                 attach(&mut after, managed, style);
                 after
             }
@@ -165,7 +165,7 @@ impl Registry {
             };
             Some(Version {
                 ty: type_of(&version.shape),
-                reset: reset(version, subresource),
+                reset: version.strategy.rules().resets.fields(subresource),
                 convert: convert(resource, version),
                 back: convert(version, resource),
             })
@@ -174,7 +174,7 @@ impl Registry {
             api_version: resource.api_version(),
             kind: resource.kind.clone(),
             ty: type_of(&resource.shape),
-            reset: reset(resource, subresource),
+            reset: resource.strategy.rules().resets.fields(subresource),
             subresource,
             empty: if whole { empty_of(resource) } else { Value::Null },
             other: &other,
@@ -220,40 +220,30 @@ fn empty(shape: &Shape, kind: &str) -> Value {
     }
 }
 
-/// What this sort of write does not change.
-fn reset(resource: &ResourceInfo, subresource: &str) -> Set {
-    let rules = resource.strategy.rules();
-    match subresource {
-        "" if rules.status == StatusRule::Plain => Set::default(),
-        "" | "finalize" => field_manager::set_of(&["status"]),
-        "status" => {
-            let kept = rules.status_keeps.iter().map(|key| match *key {
-                "*" => "metadata".to_owned(),
-                key => format!("metadata.{key}"),
-            });
-            let paths: Vec<String> = kept.chain(["spec".to_owned()]).collect();
-            field_manager::set_of(&paths.iter().map(String::as_str).collect::<Vec<_>>())
-        }
-        _ => Set::default(),
-    }
-}
-
 /// Brings what comes of merging into the form of its kind.
 fn in_form(shape: &Shape, object: Value, patch: &Value) -> Result<Value, Status> {
     match shape {
-        Shape::Custom(shape) => Ok(shape.normalise(object, FieldValidation::Ignore)?.value),
+        Shape::Custom(shape) => shape.arrange(object),
         Shape::BuiltIn(plan) => {
             let converted = plan.convert(&object, FieldValidation::Ignore).map_err(|why| {
-                let shown = field_manager::shown_kind(patch.text(&["apiVersion"]), patch.text(&["kind"]));
-                let (namespace, name) = (patch.text(&["metadata", "namespace"]), patch.text(&["metadata", "name"]));
-                Status::unclassified(format!(
-                    "failed to convert new object ({namespace}/{name}; {shown}) to proper version: unable to convert \
-                     unstructured object to {shown}: {why}"
-                ))
+                not_converted(patch, &format!("unable to convert unstructured object to {}: {why}", kind_of(patch)))
             })?;
             Ok(converted.value)
         }
     }
+}
+
+/// What comes of merging is no object of its kind.
+fn not_converted(patch: &Value, why: &str) -> Status {
+    let (namespace, name) = (patch.text(&["metadata", "namespace"]), patch.text(&["metadata", "name"]));
+    Status::unclassified(format!(
+        "failed to convert new object ({namespace}/{name}; {}) to proper version: {why}",
+        kind_of(patch)
+    ))
+}
+
+fn kind_of(patch: &Value) -> String {
+    field_manager::shown_kind(patch.text(&["apiVersion"]), patch.text(&["kind"]))
 }
 
 /// Whether a patch might be about managedFields, as far as its text tells.

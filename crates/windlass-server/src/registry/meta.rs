@@ -62,19 +62,17 @@ pub(crate) fn settle_namespace(target: &Target, object: &mut Value) -> Result<()
     Ok(())
 }
 
-/// Makes the name in the object that of the request.
-pub(super) fn settle_name(target: &Target, object: &mut Value) -> Result<(), Status> {
-    let (given, requested) = (object.text(&["metadata", "name"]), target.name());
-    if given == requested {
-        return Ok(());
-    }
-    if !given.is_empty() {
-        return Err(Status::bad_request(format!(
+/// Checks that the name in the object is that of the request.
+pub(super) fn check_name(target: &Target, object: &Value) -> Result<(), Status> {
+    match (object.text(&["metadata", "name"]), target.name()) {
+        (given, requested) if given == requested => Ok(()),
+        ("", requested) => Err(Status::bad_request(format!(
+            "the name of the object ({requested} based on URL) was undeterminable: name must be provided"
+        ))),
+        (given, requested) => Err(Status::bad_request(format!(
             "the name of the object ({given}) does not match the name on the URL ({requested})"
-        )));
+        ))),
     }
-    metadata_mut(object).insert("name".to_owned(), requested.into());
-    Ok(())
 }
 
 /// Drops repeated owner references; returns the warning that the client gets for them.

@@ -6,7 +6,7 @@ use windlass_api::{FieldValidation, Status};
 
 pub(crate) use crate::patch::PatchType;
 
-use crate::codec;
+use crate::codec::{self, Decoded};
 
 use super::{
     Registry, Shape, Target, Tree, WriteParams, Written,
@@ -61,9 +61,9 @@ impl Registry {
                 "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  {lines}"
             ))
         });
-        let mut warnings: Vec<String> = target.resource.deprecation.clone().into_iter().collect();
+        let warnings = target.resource.deprecation.clone().into_iter().collect();
         if params.field_validation == FieldValidation::Warn {
-            warnings.extend(duplicates);
+            params.warnings.extend(duplicates);
         }
         let application = Application { patch, force, refusal: strict };
         self.edit(target, &Edit::Apply(application), &params, warnings).await
@@ -71,22 +71,24 @@ impl Registry {
 }
 
 /// What a patch makes of an object, in the normal form of its kind. Without managedFields the patch says nothing of them.
+/// What there is to warn of is told whatever becomes of it.
 pub(super) fn patched(
     kind: PatchType,
     body: &Bytes,
     current: &Value,
     shape: &Shape,
-    validation: FieldValidation,
-    warnings: &mut Vec<String>,
+    params: &WriteParams,
 ) -> Result<Value, Status> {
+    let patch = |current| patch_whole(kind, body, current, shape, params.field_validation);
     // They are often the larger part of an object, and seldom what a patch is about.
-    if kind == PatchType::Json || field_manager::mentions_managers(body) {
-        return patch_whole(kind, body, current, shape, validation, warnings);
-    }
-    let rest = field_manager::clone_without(current);
-    // A refusal may show the whole object.
-    patch_whole(kind, body, &rest, shape, validation, warnings)
-        .or_else(|_| patch_whole(kind, body, current, shape, validation, warnings))
+    let decoded = if kind == PatchType::Json || field_manager::mentions_managers(body) {
+        patch(current)?
+    } else {
+        // A refusal may show the whole object.
+        patch(&field_manager::clone_without(current)).or_else(|_| patch(current))?
+    };
+    params.warnings.extend(decoded.warnings);
+    Ok(decoded.value)
 }
 
 fn patch_whole(
@@ -95,8 +97,7 @@ fn patch_whole(
     current: &Value,
     shape: &Shape,
     validation: FieldValidation,
-    warnings: &mut Vec<String>,
-) -> Result<Value, Status> {
+) -> Result<Decoded, Status> {
     let plan = match shape {
         Shape::BuiltIn(plan) => Some(*plan),
         Shape::Custom(_) => None,
@@ -118,6 +119,5 @@ fn patch_whole(
     {
         field_manager::mark_reset(&mut decoded.value);
     }
-    warnings.extend(decoded.warnings);
-    Ok(decoded.value)
+    Ok(decoded)
 }

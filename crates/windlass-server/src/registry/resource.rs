@@ -71,6 +71,10 @@ pub(crate) trait CustomShape: fmt::Debug + Send + Sync + 'static {
     /// Brings a tree into the form that decoding would give it.
     fn normalise(&self, value: Value, validation: FieldValidation) -> Result<Decoded, Status>;
 
+    /// As [`Self::normalise`], for a tree that does not come from a body: nulls that must not be there stay, so that
+    /// validation finds them.
+    fn arrange(&self, value: Value) -> Result<Value, Status>;
+
     /// The version that storage holds.
     fn storage_version(&self) -> &str;
 
@@ -202,7 +206,7 @@ impl Shape {
     pub(super) fn normalise_stored(&self, value: Value) -> Result<Value, Status> {
         match self {
             Self::BuiltIn(plan) => plan.normalise_stored(&value).map_err(Status::internal),
-            Self::Custom(shape) => Ok(shape.normalise(value, FieldValidation::Ignore)?.value),
+            Self::Custom(shape) => shape.arrange(value),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The scale subresource: replicas of any kind that has them, through one type.
 
 use serde_json::{Map, Value, json};
-use windlass_api::{FieldValidation, GroupKind, LabelSelector, Operator, Requirement, Status};
+use windlass_api::{FieldValidation, GroupKind, GroupResource, LabelSelector, Operator, Requirement, Status};
 
 use super::{Errors, Item, Path, Shape, Target, Tree, strategy::ScaleRule, tree::as_object};
 use crate::{codec, encoded::Encoded};
@@ -60,6 +60,7 @@ pub(super) fn scaled(target: &Target, object: &Value, scale: &Value) -> Result<V
     let mut errors = Errors::default();
     errors.not_negative(&Path::new("spec.replicas"), Some(replicas));
     errors.check(&GroupKind::new("autoscaling", "Scale"), target.name())?;
+    check_uid(target, object, scale)?;
     let mut object = object.clone();
     let mut place = &mut object;
     for key in &rule.spec_replicas {
@@ -67,11 +68,19 @@ pub(super) fn scaled(target: &Target, object: &Value, scale: &Value) -> Result<V
     }
     *place = replicas.into();
     let version = scale.text(&["metadata", "resourceVersion"]);
-    let uid = scale.text(&["metadata", "uid"]);
-    let metadata = super::tree::metadata_mut(&mut object);
-    metadata.insert("resourceVersion".to_owned(), version.into());
-    metadata.insert("uid".to_owned(), uid.into());
+    super::tree::metadata_mut(&mut object).insert("resourceVersion".to_owned(), version.into());
     Ok(object)
+}
+
+/// A uid in the scale of a built-in kind is a condition; that of a custom resource counts for nothing.
+fn check_uid(target: &Target, object: &Value, scale: &Value) -> Result<(), Status> {
+    let (given, found) = (scale.text(&["metadata", "uid"]), object.text(&["metadata", "uid"]));
+    if given.is_empty() || given == found || matches!(target.resource.shape, Shape::Custom(_)) {
+        return Ok(());
+    }
+    let resource = GroupResource::new(target.resource.group.clone(), format!("{}/scale", target.resource.plural));
+    let why = format!("Precondition failed: UID in precondition: {given}, UID in object meta: {found}");
+    Err(Status::conflict(&resource, target.name(), why))
 }
 
 fn rule(target: &Target) -> Result<&ScaleRule, Status> {

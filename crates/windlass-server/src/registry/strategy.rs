@@ -7,7 +7,7 @@ use windlass_api::Status;
 
 use crate::authn::User;
 
-use super::{Errors, Item, NameRule, Tree};
+use super::{Errors, Item, NameRule, Resets, Tree};
 
 /// The rules of one kind. The registry calls them in the order in which they stand here.
 pub(crate) trait Strategy: fmt::Debug + Send + Sync + 'static {
@@ -95,8 +95,8 @@ pub(crate) struct Rules {
     pub(crate) name: NameRule,
     /// What becomes of the status in writes that are not about it.
     pub(crate) status: StatusRule,
-    /// Which parts of the metadata writes of the status do not change; `*` for all.
-    pub(crate) status_keeps: &'static [&'static str],
+    /// What each sort of write leaves as it was.
+    pub(crate) resets: Resets,
     /// When `metadata.generation` grows.
     pub(crate) generation: Generation,
     /// Whether an update may leave out the resourceVersion.
@@ -212,7 +212,7 @@ impl Rules {
     pub(crate) const COMMON: Self = Self {
         name: NameRule::Subdomain,
         status: StatusRule::Plain,
-        status_keeps: &[],
+        resets: Resets::NONE,
         generation: Generation::None,
         unconditional_update: true,
         create_on_update: false,
@@ -223,6 +223,9 @@ impl Rules {
         fields: &[],
         restores: false,
     };
+
+    /// What most kinds do that have a status.
+    pub(crate) const WITH_STATUS: Self = Self { status: StatusRule::Reset, resets: Resets::STATUS, ..Self::COMMON };
 }
 
 /// The text that a field selector compares with.

@@ -65,13 +65,7 @@ impl Registry {
             field_manager::mark_reset(&mut object);
         }
         meta::settle_namespace(target, &mut object)?;
-        if object.text(&["metadata", "name"]).is_empty() {
-            let name = target.name();
-            return Err(Status::bad_request(format!(
-                "the name of the object ({name} based on URL) was undeterminable: name must be provided"
-            )));
-        }
-        meta::settle_name(target, &mut object)?;
+        meta::check_name(target, &object)?;
         if !is_scale {
             object = resource.convert_to_stored(object);
             warnings.extend(resource.deprecation.clone());
@@ -291,7 +285,7 @@ impl Registry {
         let not_found = || Status::not_found(&target.group_resource(), target.name());
         if target.subresource.as_deref() == Some("scale") {
             let old = old.ok_or_else(not_found)?;
-            return self.scaled(target, old, params, |current| scaling(target, edit, current, params, warnings));
+            return self.scaled(target, old, params, |current| scaling(target, edit, current, params));
         }
         let mut object = match edit {
             Edit::Replace(_) if old.is_none() && !resource.strategy.rules().create_on_update => return Err(not_found()),
@@ -307,10 +301,10 @@ impl Registry {
             Edit::Patch { kind, body } => {
                 let old = old.ok_or_else(not_found)?;
                 let (current, shape) = (resource.shown(old), &resource.shape);
-                let patched = patch::patched(*kind, body, &current, shape, params.field_validation, warnings)?;
+                let patched = patch::patched(*kind, body, &current, shape, params)?;
                 let mut object = resource.convert_to_stored(patched);
                 meta::settle_namespace(target, &mut object)?;
-                meta::settle_name(target, &mut object)?;
+                meta::check_name(target, &object)?;
                 warnings.extend(meta::deduplicate_owners(&mut object));
                 resource.strategy.default(&mut object);
                 object
@@ -323,13 +317,7 @@ impl Registry {
 }
 
 /// What a client's change makes of a scale.
-fn scaling<'e>(
-    target: &Target,
-    edit: &'e Edit,
-    current: &Value,
-    params: &WriteParams,
-    warnings: &mut Vec<String>,
-) -> Result<Scaling<'e>, Status> {
+fn scaling<'e>(target: &Target, edit: &'e Edit, current: &Value, params: &WriteParams) -> Result<Scaling<'e>, Status> {
     match edit {
         Edit::Replace(scale) => {
             let (given, found) = (scale.text(&["metadata", "uid"]), current.text(&["metadata", "uid"]));
@@ -340,7 +328,9 @@ fn scaling<'e>(
         }
         Edit::Patch { kind, body } => {
             let shape = scale::shape();
-            let patched = patch::patched(*kind, body, current, &shape, params.field_validation, warnings)?;
+            let mut patched = patch::patched(*kind, body, current, &shape, params)?;
+            meta::settle_namespace(target, &mut patched)?;
+            meta::check_name(target, &patched)?;
             Ok(Scaling::Given(patched))
         }
         Edit::Apply(application) => Ok(Scaling::Applied(application)),
@@ -394,7 +384,7 @@ fn prepare(
             effect = resource.strategy.begin(new, Some(old))?;
         }
         Aspect::Status => {
-            keep_all_but_status(rules.status_keeps, new, old);
+            rules.resets.keep_all_but_status(new, old);
             resource.strategy.prepare_status(new, old);
             meta::keep_system_fields(new, old);
         }
@@ -409,24 +399,6 @@ fn prepare(
         Aspect::Internal => {}
     }
     Ok(effect)
-}
-
-fn keep_all_but_status(keeps: &[&str], new: &mut Value, old: &Value) {
-    let status = new.at(&["status"]).cloned();
-    let mut metadata = as_object(new).shift_remove("metadata").unwrap_or_default();
-    *new = old.clone();
-    if keeps != ["*"] {
-        let nothing = Value::Null;
-        let old_metadata = old.get("metadata").unwrap_or(&nothing);
-        for key in keeps {
-            copy_key(as_object(&mut metadata), old_metadata, key);
-        }
-        as_object(new).insert("metadata".to_owned(), metadata);
-    }
-    match status {
-        Some(status) => drop(as_object(new).insert("status".to_owned(), status)),
-        None => drop(as_object(new).shift_remove("status")),
-    }
 }
 
 /// Counts the change, if it is one that counts. Both states are in their normal form.
