@@ -10,7 +10,7 @@
 //! - managedFields: their order is that of times to the second, so here it is that of names; in texts they are left out. The
 //!   causes of a conflict between managers come in no order there
 //! - descriptions of table columns: prose, and not ours to copy
-//! - the structural diff in the message about forbidden changes of a pod: it is Go's, and not made for programs
+//! - the structural diff in messages about forbidden changes of a pod: it is Go's, and not made for programs
 
 use std::collections::BTreeSet;
 
@@ -378,13 +378,14 @@ fn without_managed_fields(text: &str) -> String {
 }
 
 fn without_go_diff(text: &str) -> String {
-    match text.split_once("pod updates may not change fields other than") {
-        Some((before, after)) => {
-            let first = after.split('\n').next().unwrap_or_default();
-            format!("{before}pod updates may not change fields other than{first}")
+    const MARKERS: [&str; 2] = ["pod updates may not change fields other than", "may not be changed\n"];
+    for marker in MARKERS {
+        if let Some((before, after)) = text.split_once(marker) {
+            let first = after.split('\n').next().filter(|_| !marker.ends_with('\n')).unwrap_or_default();
+            return format!("{before}{marker}{first}");
         }
-        None => text.to_owned(),
     }
+    text.to_owned()
 }
 
 #[cfg(test)]

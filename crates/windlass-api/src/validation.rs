@@ -28,6 +28,26 @@ pub fn dns_subdomain(text: &str) -> Vec<String> {
     errors
 }
 
+/// As in the names that resolvers look for: an underscore may stand where a letter does, but at the end.
+#[must_use]
+pub fn dns_subdomain_with_underscores(text: &str) -> Vec<String> {
+    const TEXT: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', \
+                        and must start and end with an alphanumeric character";
+    const WORD: &str = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?";
+    let mut errors = Vec::new();
+    if text.len() > 253 {
+        errors.push(too_long(253, "characters"));
+    }
+    let is_word = |word: &str| {
+        let word = word.strip_prefix('_').unwrap_or(word);
+        !word.starts_with('_') && !word.ends_with('_') && is_label(&word.replace('_', "-"))
+    };
+    if !text.split('.').all(is_word) {
+        errors.push(regex(TEXT, &format!(r"{WORD}(\.{WORD})*"), &["example.com"]));
+    }
+    errors
+}
+
 /// As in host names, with a star as the first part.
 #[must_use]
 pub fn wildcard_subdomain(text: &str) -> Vec<String> {

@@ -12,6 +12,7 @@ use windlass_api::{Cause, GroupResource, Status};
 use crate::registry::{Registry, ResourceInfo, Target};
 
 mod classes;
+mod limits;
 mod nodes;
 mod pods;
 mod protection;
@@ -19,6 +20,7 @@ mod service_accounts;
 
 pub(crate) use self::{
     classes::{ClaimGrowth, DefaultClasses, PriorityClasses, RuntimeClasses},
+    limits::LimitRanges,
     nodes::TaintNewNodes,
     pods::PodDefaults,
     protection::ProtectStorage,
@@ -78,7 +80,7 @@ pub enum PodAccounts {
 
 /// The plugins, in order.
 pub(crate) fn chain(pod_accounts: PodAccounts) -> Vec<Arc<dyn Admission>> {
-    let mut chain: Vec<Arc<dyn Admission>> = vec![Arc::new(NamespaceLifecycle)];
+    let mut chain: Vec<Arc<dyn Admission>> = vec![Arc::new(NamespaceLifecycle), Arc::new(LimitRanges)];
     if pod_accounts == PodAccounts::Required {
         chain.push(Arc::new(ServiceAccounts));
     }

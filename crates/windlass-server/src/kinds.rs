@@ -9,14 +9,14 @@ use serde_json::Value;
 use windlass_api::{Clock, Entropy, Status};
 
 use self::service::{Addresses, ServiceCidr};
-pub(crate) use self::{quantity::amount, scheduling::SYSTEM_CLASSES};
+pub(crate) use self::{pod_defaults::add_amounts, quantity::amount, scheduling::SYSTEM_CLASSES};
 use crate::{
     apiextensions,
     authn::User,
     codec,
     discovery::catalog::{CatalogResource, catalog},
     registry::{
-        Conversion, Deletion, Dependents, Effect, Errors, FieldRule, Generation, NameRule, Part, Resets, ResourceInfo,
+        Conversion, Deletion, Dependents, Effect, Errors, FieldRule, Generation, NameRule, Part, Path, Resets, ResourceInfo,
         Rules, ScaleRule, Shape, StatusRule, Strategy, SubresourceInfo,
     },
 };
@@ -25,10 +25,13 @@ mod autoscaling;
 mod certificates;
 mod components;
 mod core;
+mod cron;
 mod devices;
+mod endpoints;
 mod event;
 pub(crate) mod flowcontrol;
 mod hooks;
+mod jobs;
 mod limits;
 mod networking;
 mod pod;
@@ -200,6 +203,7 @@ const KINDS: &[Kind] = &[
         prepare_status: pod::prepare_status,
         prepare_part: pod_parts::prepare,
         validate: pod_rules::validate_pod,
+        validate_create: pod_rules::validate_new_pod,
         validate_update: pod::validate_update,
         validate_part: pod_parts::validate,
         field: pod::field,
@@ -212,6 +216,11 @@ const KINDS: &[Kind] = &[
         prefix: "/registry/podtemplates/",
         rules: Rules { generation: Generation::Content, returns_deleted: true, ..Rules::COMMON },
         default: |object| pod_defaults::default_template(object, "template"),
+        validate: |object, errors| {
+            let nothing = Value::Null;
+            let template = object.get("template").unwrap_or(&nothing);
+            workload::validate_pod_template(template, &Path::new("template"), errors);
+        },
         warnings: pod_warnings::of_pod_template,
         ..BASE
     },
@@ -253,7 +262,8 @@ const KINDS: &[Kind] = &[
         name: "Endpoints",
         prefix: "/registry/services/endpoints/",
         rules: Rules { create_on_update: true, ..Rules::COMMON },
-        default: core::default_endpoints,
+        default: endpoints::default_endpoints,
+        validate: endpoints::validate_endpoints,
         deprecation: Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),
         ..BASE
     },
@@ -400,6 +410,7 @@ const KINDS: &[Kind] = &[
         default: workload::default_stateful_set,
         validate: workload::validate_stateful_set,
         validate_update: workload::validate_stateful_set_update,
+        validate_status: workload::validate_stateful_set_status,
         warnings: pod_warnings::of_workload,
         ..BASE
     },
@@ -414,6 +425,7 @@ const KINDS: &[Kind] = &[
         prepare_update: workload::prepare_daemon_set_update,
         validate: workload::validate_daemon_set,
         validate_update: workload::selector_is_immutable,
+        validate_status: workload::validate_daemon_set_status,
         warnings: pod_warnings::of_workload,
         ..BASE
     },
@@ -427,10 +439,11 @@ const KINDS: &[Kind] = &[
             fields: &[FieldRule { label: "status.successful", path: "status.succeeded" }],
             ..WORKLOAD
         },
-        default: workload::default_job,
-        prepare_create: workload::prepare_job_create,
-        validate: workload::validate_job,
-        validate_update: workload::validate_job_update,
+        default: jobs::default_job,
+        prepare_create: jobs::prepare_job_create,
+        validate: jobs::validate_job,
+        validate_update: jobs::validate_job_update,
+        validate_status: jobs::validate_job_status,
         warnings: pod_warnings::of_workload,
         ..BASE
     },
@@ -440,8 +453,9 @@ const KINDS: &[Kind] = &[
         prefix: "/registry/cronjobs/",
         subresources: &["status"],
         rules: WORKLOAD,
-        default: workload::default_cron_job,
-        validate: workload::validate_cron_job,
+        default: jobs::default_cron_job,
+        validate: jobs::validate_cron_job,
+        validate_create: jobs::validate_new_cron_job,
         warnings: pod_warnings::of_cron_job,
         ..BASE
     },
@@ -458,9 +472,12 @@ const KINDS: &[Kind] = &[
         name: "EndpointSlice",
         prefix: "/registry/endpointslices/",
         rules: Rules { generation: Generation::ContentOrLabels, ..Rules::COMMON },
-        default: core::default_endpoint_slice,
-        validate_update: core::validate_endpoint_slice_update,
-        validate: core::validate_endpoint_slice,
+        default: endpoints::default_slice,
+        prepare_create: endpoints::prepare_slice,
+        prepare_update: endpoints::prepare_slice_update,
+        validate: endpoints::validate_slice,
+        validate_update: endpoints::validate_slice_update,
+        warnings: endpoints::slice_warnings,
         ..BASE
     },
     Kind {

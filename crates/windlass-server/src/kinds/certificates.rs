@@ -162,7 +162,8 @@ fn validate(new: &Value, old: &Value, errors: &mut Errors) {
     let request = new.text(&["spec", "request"]);
     if let Err(why) = check_request(request) {
         // Bytes are shown as Go prints them in JSON.
-        errors.invalid(&SPEC.child("request"), request, why);
+        let shown = new.at(&["spec", "request"]).filter(|_| !request.is_empty()).unwrap_or(&Value::Null);
+        errors.invalid(&SPEC.child("request"), shown, why);
     }
     let usages = new.items(&["spec", "usages"]);
     let list = SPEC.child("usages");

@@ -2,11 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::pod_rules::one_of;
 use crate::codec::check_json;
 use crate::registry::{
-    Errors, Path, Tree, address_problem, as_object, config_key, copy_key, default_to, dns_label, items_mut,
-    label_value, metadata_mut, object_mut, qualified_name,
+    Errors, Path, Tree, as_object, config_key, copy_key, default_to, items_mut, label_value, metadata_mut, object_mut,
+    qualified_name,
 };
 
 /// What a config map or secret may hold, in bytes.
@@ -278,68 +277,14 @@ pub(super) fn validate_lease(object: &Value, errors: &mut Errors) {
     }
 }
 
-// === endpoints ===
-
-pub(super) fn default_endpoints(object: &mut Value) {
-    for subset in items_mut(object, "subsets") {
-        for port in items_mut(subset, "ports") {
-            default_to(as_object(port), "protocol", "TCP");
-        }
-    }
-}
-
-pub(super) fn default_endpoint_slice(object: &mut Value) {
-    for port in items_mut(object, "ports") {
-        let map = as_object(port);
-        crate::registry::default_pointer(map, "name", "");
-        crate::registry::default_pointer(map, "protocol", "TCP");
-    }
-}
-
-pub(super) fn validate_endpoint_slice(object: &Value, errors: &mut Errors) {
-    let path = Path::new("addressType");
-    let kind = object.text(&["addressType"]);
-    match kind {
-        "" => errors.required(&path, ""),
-        "FQDN" | "IPv4" | "IPv6" => {}
-        other => errors.unsupported(&path, other, &["FQDN", "IPv4", "IPv6"]),
-    }
-    let ports = Path::new("ports");
-    for (index, port) in object.items(&["ports"]).iter().enumerate() {
-        let place = ports.index(index);
-        let name = port.text(&["name"]);
-        if !name.is_empty() {
-            errors.invalid_each(&place.child("name"), name, dns_label(name));
-        }
-        one_of(port, "protocol", &["SCTP", "TCP", "UDP"], &place, errors);
-    }
-    let endpoints = Path::new("endpoints");
-    for (index, endpoint) in object.items(&["endpoints"]).iter().enumerate() {
-        let place = endpoints.index(index);
-        let list = place.child("addresses");
-        let addresses = endpoint.items(&["addresses"]);
-        if addresses.is_empty() {
-            errors.required(&list, "must contain at least 1 address");
-        }
-        for (index, address) in addresses.iter().enumerate() {
-            let text = address.as_str().unwrap_or_default();
-            if let Some(problem) = address_problem(text).filter(|_| kind.starts_with("IP")) {
-                errors.invalid(&list.index(index), text, problem);
-            }
-        }
-    }
-}
-
-pub(super) fn validate_endpoint_slice_update(new: &Value, old: &Value, errors: &mut Errors) {
-    errors.immutable(&Path::new("addressType"), new.at(&["addressType"]), old.at(&["addressType"]));
-}
-
 // === controller revisions ===
 
 pub(super) fn validate_controller_revision(object: &Value, errors: &mut Errors) {
     errors.not_negative(&Path::new("revision"), object.int(&["revision"]));
-    if object.at(&["data"]).is_none() {
-        errors.required(&Path::new("data"), "data is mandatory");
+    match object.at(&["data"]) {
+        None => errors.required(&Path::new("data"), "data is mandatory"),
+        Some(data) if !data.is_object() => errors.required(&Path::new("data"), "data must be a valid JSON object"),
+        Some(_) => {}
     }
 }
 

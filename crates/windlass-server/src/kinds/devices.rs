@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{BASE, Kind, selector::validate_node_selector, volumes::validate_driver_name};
 use crate::registry::{
     Errors, FieldRule, Generation, Path, Resets, Rules, Tree, as_object, default_to, dns_label, dns_subdomain,
-    entry_mut, items_mut, qualified_name,
+    entry_mut, items_mut, label_value, qualified_name,
 };
 
 const GROUP: &str = "resource.k8s.io";
@@ -288,6 +288,28 @@ fn validate_wish(wish: &Value, path: &Path<'_>, errors: &mut Errors) {
         "All" | "ExactCount" => {}
         other => errors.unsupported(&path.child("allocationMode"), other, &["All", "ExactCount"]),
     }
+    let list = path.child("tolerations");
+    for (index, toleration) in wish.items(&["tolerations"]).iter().enumerate() {
+        validate_toleration(toleration, &list.index(index), errors);
+    }
+}
+
+/// Which taints of a device are no hindrance.
+fn validate_toleration(toleration: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let (key, value) = (toleration.text(&["key"]), toleration.text(&["value"]));
+    if !key.is_empty() {
+        errors.invalid_each(&path.child("key"), key, qualified_name(key));
+    }
+    match toleration.text(&["operator"]) {
+        "Exists" if !value.is_empty() => {
+            errors.invalid(&path.child("value"), value, "must be empty for operator `Exists`");
+        }
+        "Exists" => {}
+        "Equal" => errors.invalid_each(&path.child("value"), value, label_value(value)),
+        "" => errors.required(&path.child("operator"), ""),
+        other => errors.unsupported(&path.child("operator"), other, &["Equal", "Exists"]),
+    }
+    super::pod_rules::one_of(toleration, "effect", &["NoExecute", "NoSchedule", "None"], path, errors);
 }
 
 fn validate_claim_status(new: &Value, old: &Value, errors: &mut Errors) {

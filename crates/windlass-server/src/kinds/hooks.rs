@@ -148,14 +148,14 @@ fn validate_hook(hook: &Value, mutating: bool, path: &Path<'_>, errors: &mut Err
         errors.required(&path.child("sideEffects"), &format!("must specify one of {}", SIDE_EFFECTS.join(", ")));
     }
     one_of(hook, "sideEffects", SIDE_EFFECTS, path, errors);
-    if mutating {
-        one_of(hook, "reinvocationPolicy", REINVOCATION_POLICIES, path, errors);
-    }
     if let Some(seconds) = hook.int(&["timeoutSeconds"]).filter(|seconds| !(1..=30).contains(seconds)) {
         errors.invalid(&path.child("timeoutSeconds"), &seconds, "the timeout value must be between 1 and 30 seconds");
     }
     validate_selector(hook.at(&["namespaceSelector"]), &path.child("namespaceSelector"), errors);
     validate_selector(hook.at(&["objectSelector"]), &path.child("objectSelector"), errors);
+    if mutating {
+        one_of(hook, "reinvocationPolicy", REINVOCATION_POLICIES, path, errors);
+    }
     let place = path.child("clientConfig");
     match (hook.at(&["clientConfig", "url"]).and_then(Value::as_str), hook.at(&["clientConfig", "service"])) {
         (Some(url), None) => validate_url(url, &place.child("url"), errors),

@@ -3,7 +3,10 @@
 use serde_json::{Map, Value, json};
 
 use super::pod_defaults::quality_of_service;
-use crate::registry::{Errors, FieldRule, Path, Tree, as_object, metadata_mut, object_mut, same};
+use crate::registry::{
+    Errors, FieldRule, Path, Tree, as_object, dns_subdomain, metadata_mut, object_mut, qualified_name, same,
+    validate_address,
+};
 
 pub(super) const FIELDS: &[FieldRule] = &[
     FieldRule { label: "spec.nodeName", path: "spec.nodeName" },
@@ -60,11 +63,66 @@ pub(super) fn prepare_status(new: &mut Value, old: &Value) {
 }
 
 pub(super) fn validate_status(new: &Value, old: &Value, errors: &mut Errors) {
+    let path = Path::new("status");
+    let conditions = path.child("conditions");
+    for (index, condition) in new.items(&["status", "conditions"]).iter().enumerate() {
+        let kind = condition.text(&["type"]);
+        errors.invalid_each(&conditions.index(index).child("Type"), kind, qualified_name(kind));
+    }
     let nominated = new.text(&["status", "nominatedNodeName"]);
-    let bound = !new.text(&["spec", "nodeName"]).is_empty();
-    if bound && !nominated.is_empty() && nominated != old.text(&["status", "nominatedNodeName"]) {
-        let text = "may not be set on pods that are already bound to a node";
-        errors.forbidden(&Path::new("status.nominatedNodeName"), text);
+    if !nominated.is_empty() && nominated != old.text(&["status", "nominatedNodeName"]) {
+        let place = path.child("nominatedNodeName");
+        errors.invalid_each(&place, nominated, dns_subdomain(nominated));
+        if !old.text(&["spec", "nodeName"]).is_empty() {
+            errors.forbidden(&place, "may not be set on pods that are already bound to a node");
+        }
+    }
+    errors.immutable(&path.child("qosClass"), new.at(&["status", "qosClass"]), old.at(&["status", "qosClass"]));
+    for (statuses, containers) in [
+        ("containerStatuses", "containers"),
+        ("initContainerStatuses", "initContainers"),
+        ("ephemeralContainerStatuses", ""),
+    ] {
+        let list = path.child(statuses);
+        for (index, before) in old.items(&["status", statuses]).iter().enumerate() {
+            let Some(end) = before.at(&["state", "terminated"]) else { continue };
+            let name = before.text(&["name"]);
+            let is_it = |other: &&Value| other.text(&["name"]) == name;
+            let now = new.items(&["status", statuses]).iter().find(is_it);
+            let container = old.items(&["spec", containers]).iter().find(is_it);
+            let exit = end.int(&["exitCode"]).unwrap_or_default();
+            let restarts = container.is_some_and(|container| restarts(container, old, exit));
+            if now.is_some_and(|now| now.at(&["state", "terminated"]).is_none()) && !restarts {
+                let text = "may not be transitioned to non-terminated state";
+                errors.forbidden(&list.index(index).child("state"), text);
+            }
+        }
+    }
+    for (list, single) in [("podIPs", "podIP"), ("hostIPs", "hostIP")] {
+        let place = path.child(list);
+        let addresses = new.items(&["status", list]);
+        let known = |address: &Value| old.items(&["status", list]).contains(address);
+        if let Some(first) = addresses.first().map(|first| first.text(&["ip"])).filter(|_| single == "hostIP")
+            && first != new.text(&["status", single])
+        {
+            errors.invalid(&place.index(0).child("ip"), first, "must be equal to `hostIP`");
+        }
+        for (index, address) in addresses.iter().enumerate().filter(|(_, address)| !known(address)) {
+            validate_address(address.text(&["ip"]), &place.index(index), errors);
+        }
+    }
+}
+
+/// Whether a container that has ended is started again.
+fn restarts(container: &Value, pod: &Value, exit: i64) -> bool {
+    let policy = match container.text(&["restartPolicy"]) {
+        "" => pod.text(&["spec", "restartPolicy"]),
+        own => own,
+    };
+    match policy {
+        "Never" => false,
+        "OnFailure" => exit != 0,
+        _ => true,
     }
 }
 
@@ -88,11 +146,6 @@ pub(super) fn validate_update(new: &Value, old: &Value, errors: &mut Errors) {
         }
     }
     validate_deadline(spec, old_spec, errors);
-    let gates = spec.items(&["schedulingGates"]);
-    if gates.iter().any(|gate| !old_spec.items(&["schedulingGates"]).contains(gate)) {
-        errors
-            .forbidden(&spec_path.child("schedulingGates"), "only deletion is allowed, but found new scheduling gate");
-    }
     let tolerations = spec.items(&["tolerations"]);
     // How long is tolerated may change.
     let same_but_seconds = |new: &Value, old: &Value| {
@@ -102,6 +155,11 @@ pub(super) fn validate_update(new: &Value, old: &Value, errors: &mut Errors) {
     if !old_spec.items(&["tolerations"]).iter().all(stays) {
         let path = spec_path.child("tolerations");
         errors.forbidden(&path, "existing toleration can not be modified except its tolerationSeconds");
+    }
+    validate_gates(spec, old_spec, errors);
+    let gated = !old_spec.items(&["schedulingGates"]).is_empty();
+    if gated {
+        validate_directives(spec, old_spec, errors);
     }
     let mut munged = spec.clone();
     let map = as_object(&mut munged);
@@ -113,7 +171,7 @@ pub(super) fn validate_update(new: &Value, old: &Value, errors: &mut Errors) {
         }
     }
     let mut free = vec!["activeDeadlineSeconds", "schedulingGates", "tolerations"];
-    if !old_spec.items(&["schedulingGates"]).is_empty() {
+    if gated {
         free.extend(["nodeSelector", "affinity"]);
     }
     if old_spec.int(&["terminationGracePeriodSeconds"]).is_some_and(|seconds| seconds < 0)
@@ -139,6 +197,46 @@ pub(super) fn validate_update(new: &Value, old: &Value, errors: &mut Errors) {
             .map(String::as_str)
             .collect();
         errors.forbidden(&spec_path, &format!("{TEXT}\n{}", changed.first().copied().unwrap_or_default()));
+    }
+}
+
+/// Gates open, and no new ones come.
+fn validate_gates(spec: &Value, old_spec: &Value, errors: &mut Errors) {
+    let list = Path::new("spec.schedulingGates");
+    let known = |name: &str| old_spec.items(&["schedulingGates"]).iter().any(|gate| gate.text(&["name"]) == name);
+    for (index, gate) in spec.items(&["schedulingGates"]).iter().enumerate() {
+        let name = gate.text(&["name"]);
+        if !known(name) {
+            let text = format!("only deletion is allowed, but found new scheduling gate '{name}'");
+            errors.forbidden(&list.index(index).child("name"), &text);
+        }
+    }
+}
+
+/// As long as a pod waits at a gate, the nodes that it may run on can be narrowed.
+fn validate_directives(spec: &Value, old_spec: &Value, errors: &mut Errors) {
+    let stays = |(key, value): (&String, &Value)| spec.at(&["nodeSelector", key]) == Some(value);
+    if !old_spec.entries(&["nodeSelector"]).all(stays) {
+        let selector = spec.at(&["nodeSelector"]).unwrap_or(&Value::Null);
+        let text = "only additions to spec.nodeSelector are allowed (no mutations or deletions)";
+        errors.invalid(&Path::new("spec.nodeSelector"), selector, text);
+    }
+    const TERMS: [&str; 4] =
+        ["affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"];
+    let (terms, old_terms) = (spec.items(&TERMS), old_spec.items(&TERMS));
+    let text = format!("spec.{}", TERMS.join("."));
+    let list = Path::new(&text);
+    if !old_terms.is_empty() && terms.len() != old_terms.len() {
+        let text = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
+        return errors.invalid(&list, &Value::from(terms), text);
+    }
+    for (index, (term, old_term)) in terms.iter().zip(old_terms).enumerate() {
+        let grows = |field: &str| term.items(&[field]).starts_with(old_term.items(&[field]));
+        let empty =
+            |term: &Value| term.items(&["matchExpressions"]).is_empty() && term.items(&["matchFields"]).is_empty();
+        if !grows("matchExpressions") || !grows("matchFields") || (empty(old_term) && !empty(term)) {
+            errors.invalid(&list.index(index), term, "only additions are allowed (no mutations or deletions)");
+        }
     }
 }
 

@@ -2,6 +2,10 @@
 
 use serde_json::{Value, json};
 
+use super::{
+    quantity::{amount, sum},
+    volumes::default_source,
+};
 use crate::registry::{Tree, as_object, default_pointer, default_to, entry_mut, items_mut, object_mut};
 
 const CONTAINERS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
@@ -25,6 +29,7 @@ pub(super) fn default_pod(pod: &mut Value) {
             }
         }
     }
+    request_for_all(spec);
 }
 
 /// A pod template under a key of its owner's spec.
@@ -86,8 +91,9 @@ fn default_volume(volume: &mut Value) {
             default_pointer(as_object(source), "defaultMode", 420);
         }
     }
-    if let Some(source) = entry_mut(volume, "hostPath") {
-        default_pointer(as_object(source), "type", "");
+    default_source(as_object(volume));
+    if let Some(template) = entry_mut(volume, "ephemeral").and_then(|source| entry_mut(source, "volumeClaimTemplate")) {
+        default_pointer(object_mut(template, "spec"), "volumeMode", "Filesystem");
     }
     if let Some(source) = entry_mut(volume, "image") {
         let policy = if tag(source.text(&["reference"])) == "latest" { "Always" } else { "IfNotPresent" };
@@ -172,13 +178,62 @@ fn request_limits(container: &mut Value) {
     }
 }
 
+/// Who says something about the pod as a whole requests for it what its containers request, or else what limits it.
+fn request_for_all(spec: &mut Value) {
+    let Some(limits) = spec.at(&["resources", "limits"]).and_then(Value::as_object).cloned() else { return };
+    let own = |name: &str| matches!(name, "cpu" | "memory");
+    let defaults: Vec<(&str, String)> =
+        ["cpu", "memory"].into_iter().filter_map(|name| Some((name, requested(spec, name)?))).collect();
+    let Some(resources) = entry_mut(spec, "resources") else { return };
+    let requests = object_mut(resources, "requests");
+    for (name, amount) in defaults {
+        default_pointer(requests, name, amount);
+    }
+    for (name, limit) in limits.into_iter().filter(|(name, _)| own(name) || name.starts_with("hugepages-")) {
+        default_pointer(requests, &name, limit);
+    }
+}
+
+/// What the containers of a pod request together; none if no container requests it.
+pub(super) fn requested(spec: &Value, name: &str) -> Option<String> {
+    add_amounts(spec, "requests", name)
+}
+
+/// What the containers of a pod request, or are limited to, together: those that run at the same time, or one that runs
+/// before them. `field` is `requests` or `limits`; none if no container says anything.
+pub(crate) fn add_amounts(spec: &Value, field: &str, name: &str) -> Option<String> {
+    let of = |container: &Value| container.at(&["resources", field, name]).and_then(Value::as_str).map(str::to_owned);
+    let add = |total: Option<String>, more: Option<String>| match (total, more) {
+        (Some(total), Some(more)) => Some(sum(&total, &more)),
+        (total, more) => total.or(more),
+    };
+    let running = spec.items(&["containers"]).iter().map(of).fold(None, add);
+    let (mut beside, mut most) = (None, None::<String>);
+    for container in spec.items(&["initContainers"]) {
+        let alone = if container.text(&["restartPolicy"]) == "Always" {
+            beside = add(beside, of(container));
+            beside.clone()
+        } else {
+            add(of(container), beside.clone())
+        };
+        if alone.as_deref().and_then(amount) > most.as_deref().and_then(amount) {
+            most = alone;
+        }
+    }
+    let running = add(running, beside);
+    if most.as_deref().and_then(amount) > running.as_deref().and_then(amount) { most } else { running }
+}
+
 /// How safe a pod is from eviction.
 pub(super) fn quality_of_service(pod: &Value) -> &'static str {
     const COMPUTE: [&str; 2] = ["cpu", "memory"];
-    let containers = || pod.items(&["spec", "containers"]).iter().chain(pod.items(&["spec", "initContainers"]));
-    let is_set = |amount: &Value| super::quantity::amount(amount.as_str().unwrap_or_default()).is_some_and(|a| a > 0.0);
+    // A pod that says something as a whole counts as one container.
+    let whole = pod.at(&["spec"]).filter(|spec| spec.at(&["resources"]).is_some());
+    let each = [pod.items(&["spec", "containers"]), pod.items(&["spec", "initContainers"])].concat();
+    let containers = || whole.into_iter().chain(each.iter().filter(|_| whole.is_none()));
+    let is_set = |given: &Value| amount(given.as_str().unwrap_or_default()).is_some_and(|amount| amount > 0.0);
     let named = |container: &Value, kind: &str, name: &str| {
-        container.at(&["resources", kind, name]).filter(|amount| is_set(amount)).cloned()
+        container.at(&["resources", kind, name]).filter(|given| is_set(given)).cloned()
     };
     let (mut any, mut guaranteed) = (false, true);
     for container in containers() {

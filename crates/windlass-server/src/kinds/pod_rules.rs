@@ -1,12 +1,26 @@
 //! What pods and pod templates must be like.
+//!
+//! Checked in the order of the real server, whose complaints come in that order.
 
 use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::{pod_parts, quantity::amount};
-use crate::registry::{Errors, Path, Tree, config_key, dns_label, dns_subdomain, port_name, qualified_name};
+pub(super) use self::placement::validate_tolerations;
+use self::{resources::Asker, volumes::Volumes};
+use super::pod_parts;
+use crate::registry::{Errors, Path, Tree, dns_label, dns_subdomain, port_name};
 
+mod environment;
+mod network;
+mod placement;
+mod resources;
+mod security;
+mod volumes;
+
+const NOT_FOR_INIT: &str = "may not be set for init containers without restartPolicy=Always";
+
+/// A pod, new or old.
 pub(super) fn validate_pod(pod: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
     let Some(spec) = pod.at(&["spec"]) else { return errors.required(&path.child("containers"), "") };
@@ -21,6 +35,18 @@ pub(super) fn validate_pod(pod: &Value, errors: &mut Errors) {
                 errors.invalid(&place.child("image"), image, "must not have leading or trailing whitespace");
             }
         }
+    }
+}
+
+/// What only a new pod must be like.
+pub(super) fn validate_new_pod(pod: &Value, errors: &mut Errors) {
+    let path = Path::new("spec");
+    if !pod.items(&["spec", "ephemeralContainers"]).is_empty() {
+        errors.forbidden(&path.child("ephemeralContainers"), "cannot be set on create");
+    }
+    let gated = !pod.items(&["spec", "schedulingGates"]).is_empty();
+    if gated && !pod.text(&["spec", "nodeName"]).is_empty() {
+        errors.forbidden(&path.child("nodeName"), "cannot be set until all schedulingGates have been cleared");
     }
 }
 
@@ -47,33 +73,50 @@ fn validate_token_owner(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
 
 /// A pod spec, of a pod or of a template.
 pub(super) fn validate_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let volumes = validate_volumes(spec, path, errors);
+    let volumes = volumes::validate_volumes(spec, path, errors);
+    let claims = resources::validate_claims(spec, path, errors);
     if spec.items(&["containers"]).is_empty() {
         errors.required(&path.child("containers"), "");
     }
     let mut names = HashSet::new();
-    for list in ["containers", "initContainers", "ephemeralContainers"] {
-        let list_path = path.child(list);
-        for (index, container) in spec.items(&[list]).iter().enumerate() {
+    for kind in ContainerKind::ALL {
+        let list_path = path.child(kind.list());
+        for (index, container) in spec.items(&[kind.list()]).iter().enumerate() {
             let place = list_path.index(index);
-            let name = container.text(&["name"]);
-            if name.is_empty() {
-                errors.required(&place.child("name"), "");
-            } else {
-                errors.invalid_each(&place.child("name"), name, dns_label(name));
-                if !names.insert(name) {
-                    errors.duplicate(&place.child("name"), name);
-                }
+            validate_container(container, spec, &volumes, &claims, &place, errors);
+            if kind == ContainerKind::Init {
+                resources::validate_restart(container, &place, errors);
             }
-            validate_container(container, &volumes, &place, errors);
-            if list == "ephemeralContainers" {
-                pod_parts::validate_ephemeral(container, spec, &place, errors);
+            let name = container.text(&["name"]);
+            if !names.insert(name) && !name.is_empty() {
+                errors.duplicate(&place.child("name"), name);
+            }
+            match kind {
+                ContainerKind::Regular => {
+                    validate_life(container, &place, errors);
+                    resources::validate_restart(container, &place, errors);
+                }
+                ContainerKind::Init => {
+                    validate_host_ports(std::slice::from_ref(container), &list_path, errors);
+                    validate_init(container, &place, errors);
+                }
+                ContainerKind::Ephemeral => pod_parts::validate_ephemeral(container, spec, &place, errors),
             }
         }
+        if kind == ContainerKind::Regular {
+            validate_host_ports(spec.items(&[kind.list()]), &list_path, errors);
+        }
     }
+    resources::validate_pod_resources(spec, path, errors);
+    network::validate_host_ports(spec, path, errors);
     one_of(spec, "restartPolicy", &["Always", "OnFailure", "Never"], path, errors);
-    one_of(spec, "dnsPolicy", &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"], path, errors);
+    network::validate_dns_policy(spec, path, errors);
     crate::registry::validate_labels(spec.at(&["nodeSelector"]), &path.child("nodeSelector"), errors);
+    security::validate_pod_security(spec, path, errors);
+    placement::validate_affinity(spec, path, errors);
+    network::validate_dns(spec, path, errors);
+    placement::validate_gates(spec, path, errors);
+    placement::validate_spreading(spec, path, errors);
     for field in ["serviceAccountName", "nodeName"] {
         let text = spec.text(&[field]);
         if !text.is_empty() {
@@ -90,109 +133,67 @@ pub(super) fn validate_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) 
             errors.invalid_each(&path.child(field), text, dns_label(text));
         }
     }
-    validate_tolerations(spec, path, errors);
-}
-
-fn validate_volumes<'v>(spec: &'v Value, path: &Path<'_>, errors: &mut Errors) -> HashSet<&'v str> {
-    let list = path.child("volumes");
-    let mut names = HashSet::new();
-    for (index, volume) in spec.items(&["volumes"]).iter().enumerate() {
-        let place = list.index(index);
-        let name = volume.text(&["name"]);
-        let mut found = Errors::default();
-        if name.is_empty() {
-            found.required(&place.child("name"), "");
-        } else {
-            found.invalid_each(&place.child("name"), name, dns_label(name));
-            if names.contains(name) {
-                found.duplicate(&place.child("name"), name);
-            }
+    placement::validate_tolerations(spec, path, errors);
+    network::validate_host_aliases(spec, path, errors);
+    for field in ["priorityClassName", "runtimeClassName"] {
+        let text = spec.text(&[field]);
+        if !text.is_empty() {
+            errors.invalid_each(&path.child(field), text, dns_subdomain(text));
         }
-        // The first source counts, and `emptyDir` is looked at first.
-        let mut sources: Vec<&str> = volume
-            .entries(&[])
-            .filter(|(key, source)| *key != "name" && !source.is_null())
-            .map(|(key, _)| key.as_str())
-            .collect();
-        sources.sort_by_key(|source| *source != "emptyDir");
-        for source in sources.iter().skip(1) {
-            found.forbidden(&place.child(source), "may not specify more than 1 volume type");
-        }
-        for (source, field) in [("secret", "secretName"), ("configMap", "name"), ("persistentVolumeClaim", "claimName")]
-        {
-            if sources.first() == Some(&source) && volume.text(&[source, field]).is_empty() {
-                found.required(&place.child(source).child(field), "");
-            }
-        }
-        if sources.first() == Some(&"projected") {
-            validate_tokens(volume, &place.child("projected"), &mut found);
-        }
-        // Only a sound volume can be mounted.
-        if found.is_empty() {
-            names.insert(name);
-        }
-        errors.append(found);
     }
-    names
+    one_of(spec, "preemptionPolicy", &["PreemptLowerPriority", "Never"], path, errors);
+    security::validate_system(spec, path, errors);
 }
 
-/// The tokens of service accounts among the sources of a projected volume.
-fn validate_tokens(volume: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let sources = path.child("sources");
-    for (index, source) in volume.items(&["projected", "sources"]).iter().enumerate() {
-        let Some(token) = source.at(&["serviceAccountToken"]) else { continue };
-        if token.text(&["path"]).is_empty() {
-            errors.required(&path.child("path"), "");
-        }
-        let place = sources.index(index);
-        let place = place.child("serviceAccountToken");
-        if let Some(seconds) = token.int(&["expirationSeconds"]).filter(|seconds| *seconds < 600) {
-            let text = "may not specify a duration less than 10 minutes";
-            errors.invalid(&place.child("expirationSeconds"), &seconds, text);
+/// The lists of containers, in the order in which they are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ContainerKind {
+    Regular,
+    Init,
+    Ephemeral,
+}
+
+impl ContainerKind {
+    const ALL: [Self; 3] = [Self::Regular, Self::Init, Self::Ephemeral];
+
+    fn list(self) -> &'static str {
+        match self {
+            Self::Regular => "containers",
+            Self::Init => "initContainers",
+            Self::Ephemeral => "ephemeralContainers",
         }
     }
 }
 
-fn validate_container(container: &Value, volumes: &HashSet<&str>, path: &Path<'_>, errors: &mut Errors) {
-    let image = container.text(&["image"]);
-    if image.is_empty() {
+/// What containers of every list must be like.
+fn validate_container(
+    container: &Value,
+    spec: &Value,
+    volumes: &Volumes<'_>,
+    claims: &[&str],
+    path: &Path<'_>,
+    errors: &mut Errors,
+) {
+    match container.text(&["name"]) {
+        "" => errors.required(&path.child("name"), ""),
+        name => errors.invalid_each(&path.child("name"), name, dns_label(name)),
+    }
+    if container.text(&["image"]).is_empty() {
         errors.required(&path.child("image"), "");
     }
     one_of(container, "terminationMessagePolicy", &["File", "FallbackToLogsOnError"], path, errors);
     validate_ports(container, path, errors);
-    let env = path.child("env");
-    for (index, variable) in container.items(&["env"]).iter().enumerate() {
-        let place = env.index(index);
-        let name = variable.text(&["name"]);
-        if name.is_empty() {
-            errors.required(&place.child("name"), "");
-        } else if !name.bytes().all(|byte| (b' '..=b'~').contains(&byte) && byte != b'=') {
-            let text =
-                "a valid environment variable name must consist only of printable ASCII characters other than '='";
-            errors.invalid(&place.child("name"), name, text);
-        }
-        validate_env_source(variable, &place, errors);
-    }
-    let mounts = path.child("volumeMounts");
-    let mut paths = HashSet::new();
-    for (index, mount) in container.items(&["volumeMounts"]).iter().enumerate() {
-        let place = mounts.index(index);
-        let name = mount.text(&["name"]);
-        if name.is_empty() {
-            errors.required(&place.child("name"), "");
-        }
-        if !volumes.contains(name) {
-            errors.not_found(&place.child("name"), name);
-        }
-        let mount_path = mount.text(&["mountPath"]);
-        if mount_path.is_empty() {
-            errors.required(&place.child("mountPath"), "");
-        } else if !paths.insert(mount_path) {
-            errors.invalid(&place.child("mountPath"), mount_path, "must be unique");
-        }
-    }
+    environment::validate_environment(container, path, errors);
+    volumes::validate_mounts(container, volumes, path, errors);
+    volumes::validate_devices(container, volumes, path, errors);
     one_of(container, "imagePullPolicy", &["Always", "IfNotPresent", "Never"], path, errors);
-    validate_resources(container, path, errors);
+    resources::validate_resources(container, Asker::Container, claims, path, errors);
+    resources::validate_resize_policy(container, spec, path, errors);
+    security::validate_container_security(container, path, errors);
+}
+
+/// What happens when a container starts and stops, and how it is asked whether it lives.
+fn validate_life(container: &Value, path: &Path<'_>, errors: &mut Errors) {
     let lifecycle = path.child("lifecycle");
     for moment in ["postStart", "preStop"] {
         if let Some(hook) = container.at(&["lifecycle", moment]) {
@@ -204,9 +205,45 @@ fn validate_container(container: &Value, volumes: &HashSet<&str>, path: &Path<'_
     }
 }
 
+/// Containers that run before the others have no life that is looked after, but those that stay.
+fn validate_init(container: &Value, path: &Path<'_>, errors: &mut Errors) {
+    if container.text(&["restartPolicy"]) == "Always" {
+        return validate_life(container, path, errors);
+    }
+    for field in ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"] {
+        if container.at(&[field]).is_some() {
+            errors.forbidden(&path.child(field), NOT_FOR_INIT);
+        }
+    }
+    let policies = path.child("resizePolicy");
+    for (index, policy) in container.items(&["resizePolicy"]).iter().enumerate() {
+        let restart = policy.text(&["restartPolicy"]);
+        if restart == "RestartContainer" {
+            let text = "must not be set to 'RestartContainer' for non-sidecar initContainers";
+            errors.invalid(&policies.index(index).child("restartPolicy"), restart, text);
+        }
+    }
+}
+
+/// No two containers take the same port of their node.
+fn validate_host_ports(containers: &[Value], path: &Path<'_>, errors: &mut Errors) {
+    let mut taken = HashSet::new();
+    for (index, container) in containers.iter().enumerate() {
+        let place = path.index(index);
+        let ports = place.child("ports");
+        for (index, port) in container.items(&["ports"]).iter().enumerate() {
+            let Some(number) = port.int(&["hostPort"]).filter(|number| *number != 0) else { continue };
+            let key = format!("{}/{}/{number}", port.text(&["protocol"]), port.text(&["hostIP"]));
+            if !taken.insert(key.clone()) {
+                errors.duplicate(&ports.index(index).child("hostPort"), &key);
+            }
+        }
+    }
+}
+
 fn validate_ports(container: &Value, path: &Path<'_>, errors: &mut Errors) {
     let ports = path.child("ports");
-    let (mut names, mut hosts) = (HashSet::new(), HashSet::new());
+    let mut names = HashSet::new();
     for (index, port) in container.items(&["ports"]).iter().enumerate() {
         let place = ports.index(index);
         let name = port.text(&["name"]);
@@ -222,10 +259,6 @@ fn validate_ports(container: &Value, path: &Path<'_>, errors: &mut Errors) {
         }
         if let Some(number) = port.int(&["hostPort"]).filter(|number| *number != 0) {
             in_port_range(number, &place.child("hostPort"), errors);
-            let key = format!("{}/{}/{number}", port.text(&["protocol"]), port.text(&["hostIP"]));
-            if !hosts.insert(key.clone()) {
-                errors.duplicate(&place.child("hostPort"), &key);
-            }
         }
         if port.text(&["protocol"]).is_empty() {
             errors.required(&place.child("protocol"), "");
@@ -239,80 +272,6 @@ fn validate_ports(container: &Value, path: &Path<'_>, errors: &mut Errors) {
 pub(super) fn in_port_range(number: i64, path: &Path<'_>, errors: &mut Errors) {
     if !(1..=65535).contains(&number) {
         errors.invalid(path, &number, "must be between 1 and 65535, inclusive");
-    }
-}
-
-fn validate_env_source(variable: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let Some(source) = variable.at(&["valueFrom"]) else { return };
-    let path = path.child("valueFrom");
-    if !variable.text(&["value"]).is_empty() {
-        errors.invalid(&path, "", "may not be specified when `value` is not empty");
-    }
-    match source.entries(&[]).filter(|(_, source)| !source.is_null()).count() {
-        0 => errors.invalid(
-            &path,
-            "",
-            "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`",
-        ),
-        1 => {}
-        _ => errors.invalid(&path, "", "may not have more than one field specified at a time"),
-    }
-    for reference in ["configMapKeyRef", "secretKeyRef"] {
-        if let Some(selector) = source.at(&[reference]) {
-            let place = path.child(reference);
-            let name = selector.text(&["name"]);
-            errors.invalid_each(&place.child("name"), name, dns_subdomain(name));
-            match selector.text(&["key"]) {
-                "" => errors.required(&place.child("key"), ""),
-                key => errors.invalid_each(&place.child("key"), key, config_key(key)),
-            }
-        }
-    }
-}
-
-fn validate_resources(container: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let path = path.child("resources");
-    for list in ["limits", "requests"] {
-        let list_path = path.child(list);
-        for (name, quantity) in container.entries(&["resources", list]) {
-            let place = list_path.key(name);
-            let shown = quantity.as_str().unwrap_or_default();
-            let native = matches!(name.as_str(), "cpu" | "memory" | "ephemeral-storage" | "storage")
-                || name.starts_with("hugepages-");
-            if !native {
-                errors.invalid_each(&place, name, qualified_name(name));
-                if !name.contains('/') {
-                    errors.invalid(&place, name, "must be a standard resource type or fully qualified");
-                    errors.invalid(&place, name, "must be a standard resource for containers");
-                }
-            }
-            let value = amount(shown).unwrap_or_default();
-            if value < 0.0 {
-                errors.invalid(&place, shown, "must be greater than or equal to 0");
-            }
-            // What others bring along is counted, not shared.
-            let shared = native && !name.starts_with("hugepages-");
-            if !shared && value.fract() != 0.0 {
-                errors.invalid(&place, shown, "must be an integer");
-            }
-            if list == "requests" {
-                let limit = container.text(&["resources", "limits", name]);
-                match amount(limit) {
-                    Some(most) if !shared && (value - most).abs() > 0.0 => {
-                        errors.invalid(&list_path, shown, &format!("must be equal to {name} limit of {limit}"));
-                    }
-                    Some(most) if value > most => {
-                        let text = format!("must be less than or equal to {name} limit of {limit}");
-                        errors.invalid(&list_path, shown, &text);
-                    }
-                    None if !shared => {
-                        let text = "Limit must be set for non overcommitable resources";
-                        errors.required(&path.child("limits"), text);
-                    }
-                    _ => {}
-                }
-            }
-        }
     }
 }
 
@@ -357,33 +316,6 @@ fn validate_port(handler: &Value, path: &Path<'_>, errors: &mut Errors) {
     match handler.at(&["port"]) {
         Some(Value::String(name)) => errors.invalid_each(&place, name.as_str(), port_name(name)),
         number => in_port_range(number.and_then(Value::as_i64).unwrap_or_default(), &place, errors),
-    }
-}
-
-pub(super) fn validate_tolerations(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let list = path.child("tolerations");
-    for (index, toleration) in spec.items(&["tolerations"]).iter().enumerate() {
-        let place = list.index(index);
-        let (key, operator) = (toleration.text(&["key"]), toleration.text(&["operator"]));
-        if !key.is_empty() {
-            errors.invalid_each(&place.child("key"), key, qualified_name(key));
-        } else if operator != "Exists" {
-            let text = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
-            errors.invalid(&place.child("operator"), operator, text);
-        }
-        let effect = toleration.text(&["effect"]);
-        if toleration.int(&["tolerationSeconds"]).is_some() && effect != "NoExecute" {
-            let text = "effect must be 'NoExecute' when `tolerationSeconds` is set";
-            errors.invalid(&place.child("effect"), effect, text);
-        }
-        if !matches!(operator, "" | "Equal" | "Exists") {
-            errors.unsupported(&place.child("operator"), operator, &["Equal", "Exists"]);
-        }
-        if operator == "Exists" && !toleration.text(&["value"]).is_empty() {
-            let text = "value must be empty when `operator` is 'Exists'";
-            errors.invalid(&place.child("operator"), toleration.text(&["value"]), text);
-        }
-        one_of(toleration, "effect", &["NoSchedule", "PreferNoSchedule", "NoExecute"], &place, errors);
     }
 }
 

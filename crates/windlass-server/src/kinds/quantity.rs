@@ -1,4 +1,4 @@
-//! Comparing quantities.
+//! Comparing and adding quantities.
 
 use windlass_api::Quantity;
 
@@ -7,6 +7,15 @@ use windlass_api::Quantity;
 /// Floating point: exact for everything that pods ask for, and what is compared is never that close.
 pub(crate) fn amount(text: &str) -> Option<f64> {
     text.parse::<Quantity>().ok().map(|quantity| quantity.as_f64())
+}
+
+/// The sum of two canonical quantities, in the form of the first; what is none counts as nothing.
+pub(crate) fn sum(a: &str, b: &str) -> String {
+    match (a.parse::<Quantity>(), b.parse::<Quantity>()) {
+        (Ok(a), Ok(b)) => (a + b).to_string(),
+        (Err(_), Ok(_)) => b.to_owned(),
+        (_, Err(_)) => a.to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -20,5 +29,13 @@ mod tests {
         assert_eq!(amount("1e9"), Some(1e9));
         assert_eq!(amount("2E"), Some(2e18));
         assert_eq!(amount("x"), None);
+    }
+
+    #[test]
+    fn sums_keep_the_form_of_the_first() {
+        assert_eq!(sum("1Gi", "1Gi"), "2Gi");
+        assert_eq!(sum("500m", "1"), "1500m");
+        assert_eq!(sum("500m", "500m"), "1");
+        assert_eq!(sum("1", "2k"), "2001");
     }
 }

@@ -185,5 +185,18 @@ fn validate_runtime_class(class: &Value, errors: &mut Errors) {
     validate_labels(class.at(&["scheduling", "nodeSelector"]), &scheduling.child("nodeSelector"), errors);
     if let Some(spec) = class.at(&["scheduling"]) {
         super::pod_rules::validate_tolerations(spec, &scheduling, errors);
+        let list = scheduling.child("tolerations");
+        let tolerations = spec.items(&["tolerations"]);
+        for (index, toleration) in tolerations.iter().enumerate() {
+            if tolerations[..index].contains(toleration) {
+                // As the Go type is written.
+                let text = |field: &str| toleration.text(&[field]);
+                let shown = json!({
+                    "Key": text("key"), "Operator": text("operator"), "Value": text("value"), "Effect": text("effect"),
+                    "TolerationSeconds": toleration.int(&["tolerationSeconds"]),
+                });
+                errors.duplicate(&list.index(index), &shown);
+            }
+        }
     }
 }

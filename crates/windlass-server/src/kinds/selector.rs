@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 
-use crate::registry::{Errors, Path, Tree, condition_reason, label_value, qualified_name, validate_labels};
+use crate::registry::{
+    Errors, Path, Tree, condition_reason, dns_subdomain, label_value, qualified_name, validate_labels,
+};
 
 /// A label selector; none is fine.
 pub(super) fn validate_selector(selector: Option<&Value>, path: &Path<'_>, errors: &mut Errors) {
@@ -41,11 +43,41 @@ pub(super) fn validate_node_selector(selector: &Value, path: &Path<'_>, errors: 
         errors.required(&list, "must have at least one node selector term");
     }
     for (index, term) in terms.iter().enumerate() {
-        let place = list.index(index);
-        let expressions = place.child("matchExpressions");
-        for (index, expression) in term.items(&["matchExpressions"]).iter().enumerate() {
-            validate_node_requirement(expression, &expressions.index(index), errors);
+        validate_node_requirements(term, &list.index(index), errors);
+    }
+}
+
+/// One of its terms: what the labels and the names of nodes must be.
+pub(super) fn validate_node_requirements(term: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let expressions = path.child("matchExpressions");
+    for (index, expression) in term.items(&["matchExpressions"]).iter().enumerate() {
+        validate_node_requirement(expression, &expressions.index(index), errors);
+    }
+    let fields = path.child("matchFields");
+    for (index, field) in term.items(&["matchFields"]).iter().enumerate() {
+        validate_node_field(field, &fields.index(index), errors);
+    }
+}
+
+/// The only field of a node that can be asked for is its name.
+fn validate_node_field(requirement: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let values = requirement.items(&["values"]);
+    let list = path.child("values");
+    match requirement.text(&["operator"]) {
+        "In" | "NotIn" if values.len() != 1 => {
+            let text = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector";
+            errors.required(&list, text);
         }
+        "In" | "NotIn" => {}
+        other => errors.invalid(&path.child("operator"), other, "not a valid selector operator"),
+    }
+    let key = requirement.text(&["key"]);
+    if key != "metadata.name" {
+        return errors.invalid(&path.child("key"), key, "not a valid field selector key");
+    }
+    for (index, value) in values.iter().enumerate() {
+        let value = value.as_str().unwrap_or_default();
+        errors.invalid_each(&list.index(index), value, dns_subdomain(value));
     }
 }
 

@@ -79,22 +79,28 @@ fn default_volume(volume: &mut Value) {
     let spec = object_mut(volume, "spec");
     default_to(spec, "persistentVolumeReclaimPolicy", "Retain");
     default_pointer(spec, "volumeMode", "Filesystem");
+    default_source(spec);
+    default_to(object_mut(volume, "status"), "phase", "Pending");
+}
+
+/// What kinds of volumes get when nobody says, of persistent ones and of those of pods.
+pub(super) fn default_source(volume: &mut serde_json::Map<String, Value>) {
     let defaults: [(&str, &[(&str, &str)]); 3] = [
         ("iscsi", &[("iscsiInterface", "default")]),
         ("rbd", &[("pool", "rbd"), ("user", "admin"), ("keyring", "/etc/ceph/keyring")]),
         ("scaleIO", &[("storageMode", "ThinProvisioned"), ("fsType", "xfs")]),
     ];
     for (source, fields) in defaults {
-        if let Some(Value::Object(source)) = spec.get_mut(source) {
+        if let Some(Value::Object(source)) = volume.get_mut(source) {
             for (field, value) in fields {
                 default_to(source, field, *value);
             }
         }
     }
-    if let Some(Value::Object(path)) = spec.get_mut("hostPath") {
+    if let Some(Value::Object(path)) = volume.get_mut("hostPath") {
         default_pointer(path, "type", "");
     }
-    if let Some(Value::Object(disk)) = spec.get_mut("azureDisk") {
+    if let Some(Value::Object(disk)) = volume.get_mut("azureDisk") {
         for (field, value) in [
             ("cachingMode", json!("ReadWrite")),
             ("fsType", json!("ext4")),
@@ -104,7 +110,6 @@ fn default_volume(volume: &mut Value) {
             default_pointer(disk, field, value);
         }
     }
-    default_to(object_mut(volume, "status"), "phase", "Pending");
 }
 
 fn default_claim(claim: &mut Value) {

@@ -1,12 +1,12 @@
-//! Workloads: kinds with a pod template.
+//! Workloads: kinds with a pod template whose pods are meant to run for ever.
 
 use serde_json::{Value, json};
 use windlass_api::{LabelSelector, Operator, Requirement};
 
 use super::{pod_defaults::default_template, pod_rules::validate_spec};
 use crate::registry::{
-    Errors, Path, Tree, as_object, default_pointer, default_to, entry_mut, label_value, metadata_mut, object_mut,
-    qualified_name, requirement, validate_annotations, validate_labels,
+    Errors, Path, Tree, as_object, default_pointer, default_to, dns_label, entry_mut, label_value, metadata_mut,
+    object_mut, qualified_name, requirement, validate_annotations, validate_labels,
 };
 
 const SPEC: Path<'static> = Path::new("spec");
@@ -93,46 +93,8 @@ pub(super) fn default_daemon_set(object: &mut Value) {
     template(object);
 }
 
-pub(super) fn default_job(object: &mut Value) {
-    let labels = object.at(&["spec", "template", "metadata", "labels"]).cloned();
-    default_job_spec(object);
-    if let Some(labels) = labels {
-        let metadata = metadata_mut(object);
-        if metadata.entries(&["labels"]).next().is_none() {
-            metadata.insert("labels".to_owned(), labels);
-        }
-    }
-}
-
-pub(super) fn default_cron_job(object: &mut Value) {
-    let spec = object_mut(object, "spec");
-    default_to(spec, "concurrencyPolicy", "Allow");
-    default_pointer(spec, "suspend", false);
-    default_pointer(spec, "successfulJobsHistoryLimit", 3);
-    default_pointer(spec, "failedJobsHistoryLimit", 1);
-    if let Some(job) = spec.get_mut("jobTemplate").and_then(|template| entry_mut(template, "spec")) {
-        // Only the pods in it are completed here, the job when it is made.
-        default_template(job, "template");
-    }
-}
-
-fn default_job_spec(object: &mut Value) {
-    let spec = object_mut(object, "spec");
-    if spec.at(&["completions"]).is_none() && spec.at(&["parallelism"]).is_none() {
-        default_pointer(spec, "completions", 1);
-    }
-    default_pointer(spec, "parallelism", 1);
-    let limit = if spec.at(&["backoffLimitPerIndex"]).is_some() { i64::from(i32::MAX) } else { 6 };
-    default_pointer(spec, "backoffLimit", limit);
-    default_pointer(spec, "completionMode", "NonIndexed");
-    default_pointer(spec, "suspend", false);
-    let replacement = if spec.at(&["podFailurePolicy"]).is_some() { "Failed" } else { "TerminatingOrFailed" };
-    default_pointer(spec, "podReplacementPolicy", replacement);
-    default_pointer(spec, "manualSelector", false);
-    template(object);
-}
-
-fn template(object: &mut Value) {
+/// The template of a workload.
+pub(super) fn template(object: &mut Value) {
     if let Some(spec) = entry_mut(object, "spec") {
         default_template(spec, "template");
     }
@@ -157,33 +119,6 @@ const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 fn set_template_generation(object: &mut Value, generation: i64) {
     let annotations = as_object(metadata_mut(object).entry("annotations").or_insert(Value::Null));
     annotations.insert(TEMPLATE_GENERATION.to_owned(), generation.to_string().into());
-}
-
-/// Jobs find their pods by the job's uid, unless their author takes care of that.
-pub(super) fn prepare_job_create(object: &mut Value) {
-    if object.flag(&["spec", "manualSelector"]) {
-        return;
-    }
-    let (name, uid) = (object.text(&["metadata", "name"]).to_owned(), object.text(&["metadata", "uid"]).to_owned());
-    let spec = object_mut(object, "spec");
-    let template = spec.entry("template").or_insert(Value::Null);
-    let labels = as_object(metadata_mut(template).entry("labels").or_insert(Value::Null));
-    for (key, value) in [
-        ("controller-uid", &uid),
-        ("job-name", &name),
-        ("batch.kubernetes.io/controller-uid", &uid),
-        ("batch.kubernetes.io/job-name", &name),
-    ] {
-        default_to(labels, key, value.clone());
-    }
-    let selector = as_object(spec.entry("selector").or_insert(Value::Null));
-    let labels = as_object(selector.entry("matchLabels").or_insert(Value::Null));
-    default_to(labels, "batch.kubernetes.io/controller-uid", uid);
-    let labels = spec.at(&["template", "metadata", "labels"]).cloned().unwrap_or_default();
-    let metadata = metadata_mut(object);
-    if metadata.entries(&["labels"]).next().is_none() {
-        metadata.insert("labels".to_owned(), labels);
-    }
 }
 
 // === rules ===
@@ -244,14 +179,61 @@ pub(super) fn validate_replication_controller(object: &Value, errors: &mut Error
 }
 
 pub(super) fn validate_stateful_set(object: &Value, errors: &mut Errors) {
-    validate_replicated(object, errors);
-    let Some(spec) = object.at(&["spec"]) else { return };
-    super::pod_rules::one_of(spec, "podManagementPolicy", &["OrderedReady", "Parallel"], &SPEC, errors);
-    let path = SPEC.child("updateStrategy");
-    match spec.text(&["updateStrategy", "type"]) {
-        "OnDelete" | "RollingUpdate" => {}
-        other => errors.invalid(&path, other, "must be 'RollingUpdate' or 'OnDelete'"),
+    let nothing = json!({});
+    let spec = object.at(&["spec"]).unwrap_or(&nothing);
+    let policy = spec.text(&["podManagementPolicy"]);
+    if !matches!(policy, "OrderedReady" | "Parallel") {
+        errors.invalid(&SPEC.child("podManagementPolicy"), policy, "must be 'OrderedReady' or 'Parallel'");
     }
+    let path = SPEC.child("updateStrategy");
+    let rolling = spec.at(&["updateStrategy", "rollingUpdate"]);
+    let place = path.child("rollingUpdate");
+    match (spec.text(&["updateStrategy", "type"]), rolling) {
+        ("OnDelete", Some(rolling)) => {
+            // The value is shown with the names of Go's fields.
+            let of = |field: &str| rolling.at(&[field]).cloned().unwrap_or_default();
+            let partition = rolling.int(&["partition"]).unwrap_or_default();
+            let shown = json!({"Partition": partition, "MaxUnavailable": of("maxUnavailable")});
+            errors.invalid(&place, &shown, "only allowed for updateStrategy 'RollingUpdate'");
+        }
+        ("RollingUpdate", Some(rolling)) => {
+            errors.not_negative(&place.child("partition"), rolling.int(&["partition"]));
+        }
+        ("OnDelete" | "RollingUpdate", None) => {}
+        ("", _) => errors.required(&path, ""),
+        (other, _) => errors.invalid(&path, other, "must be 'RollingUpdate' or 'OnDelete'"),
+    }
+    let path = SPEC.child("persistentVolumeClaimRetentionPolicy");
+    for field in ["whenDeleted", "whenScaled"] {
+        let policy = spec.at(&["persistentVolumeClaimRetentionPolicy"]).unwrap_or(&nothing);
+        super::pod_rules::one_of(policy, field, &["Retain", "Delete"], &path, errors);
+    }
+    errors.not_negative(&SPEC.child("replicas"), spec.int(&["replicas"]));
+    errors.not_negative(&SPEC.child("minReadySeconds"), spec.int(&["minReadySeconds"]));
+    errors.not_negative(&SPEC.child("ordinals.start"), spec.int(&["ordinals", "start"]));
+    let service = spec.text(&["serviceName"]);
+    if !service.is_empty() {
+        errors.invalid_each(&SPEC.child("serviceName"), service, dns_label(service));
+    }
+    let selector = validate_selector(spec, "statefulset", errors);
+    // The volumes that it makes claims for can be mounted.
+    let mut spec = spec.clone();
+    add_claimed_volumes(&mut spec);
+    validate_template(&spec, &selector, "StatefulSet", errors);
+}
+
+/// What the pods of a stateful set get for its claims.
+fn add_claimed_volumes(spec: &mut Value) {
+    let names = spec.items(&["volumeClaimTemplates"]).iter().map(|claim| claim.text(&["metadata", "name"]).to_owned());
+    let names: Vec<String> = names.collect();
+    let Some(pod) = entry_mut(spec, "template").and_then(|template| entry_mut(template, "spec")) else { return };
+    if names.is_empty() {
+        return;
+    }
+    let own = pod.items(&["volumes"]).iter().filter(|volume| !names.iter().any(|name| name == volume.text(&["name"])));
+    let claimed = names.iter().map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": name}}));
+    let volumes: Vec<Value> = claimed.chain(own.cloned()).collect();
+    as_object(pod).insert("volumes".to_owned(), volumes.into());
 }
 
 pub(super) fn validate_stateful_set_update(new: &Value, old: &Value, errors: &mut Errors) {
@@ -284,77 +266,35 @@ pub(super) fn validate_daemon_set(object: &Value, errors: &mut Errors) {
     validate_template(spec, &selector, "DaemonSet", errors);
     errors.not_negative(&SPEC.child("minReadySeconds"), spec.int(&["minReadySeconds"]));
     let path = SPEC.child("updateStrategy");
+    let rolling = spec.at(&["updateStrategy", "rollingUpdate"]);
     match spec.text(&["updateStrategy", "type"]) {
-        "OnDelete" | "RollingUpdate" => {}
-        other => errors.unsupported(&path, other, &["RollingUpdate", "OnDelete"]),
-    }
-}
-
-pub(super) fn validate_job(object: &Value, errors: &mut Errors) {
-    let Some(spec) = object.at(&["spec"]) else { return };
-    for field in ["parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"] {
-        errors.not_negative(&SPEC.child(field), spec.int(&[field]));
-    }
-    let selector = selector_of(spec);
-    let place = SPEC.child("template");
-    let template = spec.at(&["template"]).unwrap_or(&Value::Null);
-    if !selector.matches(|key| template.at(&["metadata", "labels", key]).and_then(Value::as_str)) {
-        let labels = template.at(&["metadata", "labels"]).unwrap_or(&Value::Null);
-        errors.invalid(&place.child("metadata.labels"), labels, "`selector` does not match template `labels`");
-    }
-    validate_job_template(template, &place, errors);
-}
-
-pub(super) fn validate_job_update(new: &Value, old: &Value, errors: &mut Errors) {
-    for field in ["selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex"] {
-        errors.immutable(&SPEC.child(field), new.at(&["spec", field]), old.at(&["spec", field]));
-    }
-    if new.text(&["spec", "completionMode"]) != "Indexed" {
-        errors.immutable(
-            &SPEC.child("completions"),
-            new.at(&["spec", "completions"]),
-            old.at(&["spec", "completions"]),
-        );
-    }
-    let suspended = old.flag(&["spec", "suspend"]) && old.at(&["status", "startTime"]).is_none();
-    if !suspended {
-        errors.immutable(&SPEC.child("template"), new.at(&["spec", "template"]), old.at(&["spec", "template"]));
-    }
-}
-
-pub(super) fn validate_cron_job(object: &Value, errors: &mut Errors) {
-    let Some(spec) = object.at(&["spec"]) else { return };
-    let schedule = spec.text(&["schedule"]);
-    if schedule.is_empty() {
-        errors.required(&SPEC.child("schedule"), "");
-    } else {
-        let fields = schedule.split_whitespace().count();
-        if !schedule.starts_with('@') && fields != 5 {
-            let text = format!("expected exactly 5 fields, found {fields}: [{schedule}]");
-            errors.invalid(&SPEC.child("schedule"), schedule, &text);
+        "OnDelete" => {}
+        "RollingUpdate" => validate_daemon_rolling(rolling, &path.child("rollingUpdate"), errors),
+        other => {
+            let shown = json!({"Type": other, "RollingUpdate": rolling.unwrap_or(&Value::Null)});
+            errors.unsupported(&path, &shown, &["RollingUpdate", "OnDelete"]);
         }
     }
-    super::pod_rules::one_of(spec, "concurrencyPolicy", &["Allow", "Forbid", "Replace"], &SPEC, errors);
-    let place = SPEC.child("jobTemplate.spec.template");
-    let template = spec.at(&["jobTemplate", "spec", "template"]).unwrap_or(&Value::Null);
-    validate_job_template(template, &place, errors);
-    let name = object.text(&["metadata", "name"]);
-    if name.len() > 52 {
-        errors.invalid(&Path::new("metadata.name"), name, "must be no more than 52 characters");
-    }
+    errors.not_negative(&SPEC.child("revisionHistoryLimit"), spec.int(&["revisionHistoryLimit"]));
 }
 
-fn validate_job_template(template: &Value, place: &Path<'_>, errors: &mut Errors) {
-    validate_pod_template(template, place, errors);
-    let policy = template.text(&["spec", "restartPolicy"]);
-    if !matches!(policy, "OnFailure" | "Never") {
-        let path = place.child("spec.restartPolicy");
-        if policy.is_empty() || policy == "Always" {
-            let text = "valid values: \"OnFailure\", \"Never\"";
-            errors.required(&path, text);
-        } else {
-            errors.unsupported(&path, policy, &["OnFailure", "Never"]);
+/// The pods of a daemon set are replaced after their node was without one, or before: one of the two.
+fn validate_daemon_rolling(rolling: Option<&Value>, path: &Path<'_>, errors: &mut Errors) {
+    let Some(rolling) = rolling else { return errors.required(path, "") };
+    for field in ["maxUnavailable", "maxSurge"] {
+        validate_share(rolling.at(&[field]).unwrap_or(&Value::Null), &path.child(field), errors);
+    }
+    let given = |field: &str| share(rolling.at(&[field]).unwrap_or(&Value::Null)) != 0;
+    let surge = rolling.at(&["maxSurge"]).unwrap_or(&Value::Null);
+    match (given("maxUnavailable"), given("maxSurge")) {
+        (true, true) => {
+            errors.invalid(&path.child("maxSurge"), surge, "may not be set when maxUnavailable is non-zero");
         }
+        (false, false) => errors.required(&path.child("maxUnavailable"), "cannot be 0 when maxSurge is 0"),
+        _ => {}
+    }
+    for field in ["maxUnavailable", "maxSurge"] {
+        at_most_all(rolling.at(&[field]).unwrap_or(&Value::Null), &path.child(field), errors);
     }
 }
 
@@ -364,8 +304,7 @@ fn validate_replicated(object: &Value, errors: &mut Errors) {
     let spec = object.at(&["spec"]).unwrap_or(&nothing);
     errors.not_negative(&SPEC.child("replicas"), spec.int(&["replicas"]));
     errors.not_negative(&SPEC.child("minReadySeconds"), spec.int(&["minReadySeconds"]));
-    let noun = if object.text(&["kind"]) == "StatefulSet" { "statefulset" } else { "deployment" };
-    let selector = validate_selector(spec, noun, errors);
+    let selector = validate_selector(spec, "deployment", errors);
     validate_template(spec, &selector, "ReplicaSet", errors);
 }
 
@@ -427,7 +366,7 @@ fn validate_selector(spec: &Value, noun: &str, errors: &mut Errors) -> Selected 
 }
 
 /// `spec.selector` of a workload; what cannot be read of it selects everything.
-fn selector_of(spec: &Value) -> LabelSelector {
+pub(super) fn selector_of(spec: &Value) -> LabelSelector {
     let labels = spec
         .entries(&["selector", "matchLabels"])
         .map(|(key, value)| Requirement::new(key, Operator::Equals, [value.as_str().unwrap_or_default()]));
@@ -460,7 +399,7 @@ fn validate_template(spec: &Value, selected: &Selected, noun: &str, errors: &mut
     }
 }
 
-fn validate_pod_template(template: &Value, path: &Path<'_>, errors: &mut Errors) {
+pub(super) fn validate_pod_template(template: &Value, path: &Path<'_>, errors: &mut Errors) {
     let nothing = json!({});
     let metadata = template.at(&["metadata"]).unwrap_or(&nothing);
     validate_labels(metadata.at(&["labels"]), &path.child("labels"), errors);
@@ -474,27 +413,38 @@ fn validate_pod_template(template: &Value, path: &Path<'_>, errors: &mut Errors)
 
 fn validate_rolling(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let value = |field: &str| spec.at(&["strategy", "rollingUpdate", field]).unwrap_or(&Value::Null);
-    let percent = |value: &Value| {
-        value.as_str().and_then(|text| text.strip_suffix('%')).and_then(|text| text.parse::<i64>().ok())
-    };
-    let amount = |value: &Value| percent(value).or(value.as_i64()).unwrap_or_default();
     for field in ["maxUnavailable", "maxSurge"] {
-        match value(field) {
-            text @ Value::String(_) if percent(text).is_none() => {
-                let rule = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', \
-                            regex used for validation is '[0-9]+%')";
-                errors.invalid(&path.child(field), text, rule);
-            }
-            value => errors.not_negative(&path.child(field), value.as_i64()),
-        }
+        validate_share(value(field), &path.child(field), errors);
     }
-    let (unavailable, surge) = (value("maxUnavailable"), value("maxSurge"));
-    if amount(unavailable) == 0 && amount(surge) == 0 {
+    let unavailable = value("maxUnavailable");
+    if share(unavailable) == 0 && share(value("maxSurge")) == 0 {
         errors.invalid(&path.child("maxUnavailable"), unavailable, "may not be 0 when `maxSurge` is 0");
     }
-    if percent(unavailable).is_some_and(|percent| percent > 100) {
-        errors.invalid(&path.child("maxUnavailable"), unavailable, "must not be greater than 100%");
+    at_most_all(unavailable, &path.child("maxUnavailable"), errors);
+}
+
+/// A number of pods, or a percentage of them.
+fn validate_share(value: &Value, path: &Path<'_>, errors: &mut Errors) {
+    const RULE: &str = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', \
+                        regex used for validation is '[0-9]+%')";
+    match value {
+        text @ Value::String(_) if percent(text).is_none() => errors.invalid(path, text, RULE),
+        value => errors.not_negative(path, value.as_i64()),
     }
+}
+
+fn at_most_all(value: &Value, path: &Path<'_>, errors: &mut Errors) {
+    if percent(value).is_some_and(|percent| percent > 100) {
+        errors.invalid(path, value, "must not be greater than 100%");
+    }
+}
+
+fn percent(value: &Value) -> Option<i64> {
+    value.as_str()?.strip_suffix('%')?.parse().ok()
+}
+
+fn share(value: &Value) -> i64 {
+    percent(value).or(value.as_i64()).unwrap_or_default()
 }
 
 pub(super) fn selector_is_immutable(new: &Value, old: &Value, errors: &mut Errors) {
@@ -503,15 +453,44 @@ pub(super) fn selector_is_immutable(new: &Value, old: &Value, errors: &mut Error
 
 pub(super) fn validate_deployment_status(new: &Value, old: &Value, errors: &mut Errors) {
     counts(new, &["updatedReplicas", "readyReplicas", "availableReplicas"], &["unavailableReplicas"], errors);
+    collisions(new, old, errors);
+}
+
+pub(super) fn validate_replica_set_status(new: &Value, _old: &Value, errors: &mut Errors) {
+    counts(new, &["fullyLabeledReplicas", "readyReplicas", "availableReplicas"], &[], errors);
+}
+
+pub(super) fn validate_stateful_set_status(new: &Value, old: &Value, errors: &mut Errors) {
+    let parts = ["readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"];
+    counts(new, &parts, &["collisionCount"], errors);
+    collisions(new, old, errors);
+}
+
+pub(super) fn validate_daemon_set_status(new: &Value, old: &Value, errors: &mut Errors) {
+    let path = Path::new("status");
+    for field in [
+        "currentNumberScheduled",
+        "numberMisscheduled",
+        "desiredNumberScheduled",
+        "numberReady",
+        "observedGeneration",
+        "updatedNumberScheduled",
+        "numberAvailable",
+        "numberUnavailable",
+        "collisionCount",
+    ] {
+        errors.not_negative(&path.child(field), new.int(&["status", field]));
+    }
+    collisions(new, old, errors);
+}
+
+/// How often a name was taken only grows.
+fn collisions(new: &Value, old: &Value, errors: &mut Errors) {
     let count = |object: &Value| object.int(&["status", "collisionCount"]);
     if count(old) > count(new) {
         let path = Path::new("status.collisionCount");
         errors.invalid(&path, &count(new).unwrap_or_default(), "cannot be decremented");
     }
-}
-
-pub(super) fn validate_replica_set_status(new: &Value, _old: &Value, errors: &mut Errors) {
-    counts(new, &["fullyLabeledReplicas", "readyReplicas", "availableReplicas"], &[], errors);
 }
 
 /// Counts are not negative, and parts are not more than the whole.
@@ -527,7 +506,8 @@ fn counts(object: &Value, parts: &[&str], others: &[&str], errors: &mut Errors) 
         }
     }
     if count("availableReplicas") > count("readyReplicas") {
-        let text = "cannot be greater than readyReplicas";
+        let ready = if object.text(&["kind"]) == "StatefulSet" { "status.readyReplicas" } else { "readyReplicas" };
+        let text = &format!("cannot be greater than {ready}");
         errors.invalid(&path.child("availableReplicas"), &count("availableReplicas"), text);
     }
 }

@@ -114,6 +114,11 @@ impl Errors {
         self.add(path, "FieldValueInvalid", message);
     }
 
+    /// Something is wrong, and no single value to show.
+    pub(crate) fn invalid_without_value(&mut self, path: &Path<'_>, detail: &str) {
+        self.add(path, "FieldValueInvalid", with_detail("Invalid value", detail));
+    }
+
     /// One complaint per text, all about the same value.
     pub(crate) fn invalid_each(&mut self, path: &Path<'_>, value: &(impl Shown + ?Sized), details: Vec<String>) {
         for detail in details {
@@ -160,6 +165,13 @@ impl Errors {
         if let Some(number) = number.filter(|number| *number < 0) {
             self.invalid(path, &number, "must be greater than or equal to 0");
         }
+    }
+}
+
+/// An IP address as fields of old take it: in any form, but with no zeros in front.
+pub(crate) fn validate_address(address: &str, path: &Path<'_>, errors: &mut Errors) {
+    if let Some(problem) = super::names::address_problem(address) {
+        errors.invalid(path, address, problem);
     }
 }
 

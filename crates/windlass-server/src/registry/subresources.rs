@@ -8,7 +8,7 @@ use windlass_api::{FieldValidation, GroupResource, Status, StatusDetails};
 use super::{
     Answer, Body, Errors, Path, Registry, Target, Tree, WriteParams, Written,
     tree::{metadata_mut, object_mut},
-    update::Aspect,
+    update::{Aspect, precondition_failed},
 };
 use crate::codec;
 
@@ -72,18 +72,22 @@ impl Registry {
         if node.is_empty() {
             errors.required(&Path::new("target.name"), "");
         }
-        if let [cause, ..] = errors.into_causes().as_slice() {
-            return Err(Status::unclassified(format!("{}: {}", cause.field, cause.message)));
+        let causes = errors.into_causes();
+        let texts: Vec<String> = causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect();
+        match texts.as_slice() {
+            [] => {}
+            [only] => return Err(Status::unclassified(only.clone())),
+            several => return Err(Status::unclassified(format!("[{}]", several.join(", ")))),
         }
         let pod = Target { subresource: None, ..target.clone() };
         let name = target.name();
         let refused = |why: String| Err(Status::conflict(&GroupResource::new("", "pods/binding"), name, why));
         let propose = |old: Option<&Value>| {
             let old = old.ok_or_else(|| Status::not_found(&target.group_resource(), name))?;
-            for (field, given) in [("uid", "uid"), ("resourceVersion", "resourceVersion")] {
-                let given = binding.text(&["metadata", given]);
-                if !given.is_empty() && given != old.text(&["metadata", field]) {
-                    return Err(Status::modified(&target.group_resource(), name));
+            for (field, shown) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
+                let (given, found) = (binding.text(&["metadata", field]), old.text(&["metadata", field]));
+                if !given.is_empty() && given != found {
+                    return Err(precondition_failed(target, shown, given, found));
                 }
             }
             if old.at(&["metadata", "deletionTimestamp"]).is_some() {

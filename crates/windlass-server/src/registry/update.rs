@@ -239,7 +239,7 @@ impl Registry {
         let resource = &target.resource;
         let uid = object.text(&["metadata", "uid"]);
         if !uid.is_empty() {
-            return Err(uid_mismatch(target, uid, ""));
+            return Err(precondition_failed(target, "UID", uid, ""));
         }
         let mut attributes = Attributes {
             operation: Operation::Create,
@@ -294,7 +294,7 @@ impl Registry {
                 let uid = object.text(&["metadata", "uid"]);
                 let old_uid = old.map_or(uid, |old| old.text(&["metadata", "uid"]));
                 if !uid.is_empty() && uid != old_uid {
-                    return Err(uid_mismatch(target, uid, old_uid));
+                    return Err(precondition_failed(target, "UID", uid, old_uid));
                 }
                 object.clone()
             }
@@ -322,7 +322,7 @@ fn scaling<'e>(target: &Target, edit: &'e Edit, current: &Value, params: &WriteP
         Edit::Replace(scale) => {
             let (given, found) = (scale.text(&["metadata", "uid"]), current.text(&["metadata", "uid"]));
             if !given.is_empty() && given != found {
-                return Err(uid_mismatch(target, given, found));
+                return Err(precondition_failed(target, "UID", given, found));
             }
             Ok(Scaling::Given(scale.clone()))
         }
@@ -353,11 +353,12 @@ fn check_version(target: &Target, new: &Value, current: &StoredValue) -> Result<
     }
 }
 
-fn uid_mismatch(target: &Target, given: &str, found: &str) -> Status {
+/// What is stored is not what the write was meant for; `field` is `UID` or `ResourceVersion`.
+pub(super) fn precondition_failed(target: &Target, field: &str, given: &str, found: &str) -> Status {
     let key = target.key(target.name());
     let why = format!(
         "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: \
-         UID in precondition: {given}, UID in object meta: {found}"
+         {field} in precondition: {given}, {field} in object meta: {found}"
     );
     Status::conflict(&target.group_resource(), target.name(), why)
 }

@@ -589,7 +589,7 @@ fn cron_job(job: &Value, now: Timestamp) -> Vec<Value> {
 fn endpoint_slice(slice: &Value, now: Timestamp) -> Vec<Value> {
     let ports = items(&slice["ports"]).iter().map(|port| match &port["port"] {
         Value::Number(number) => number.to_string(),
-        _ => "*".to_owned(),
+        _ => port["name"].as_str().unwrap_or("*").to_owned(),
     });
     let ports = ports.collect::<Vec<_>>();
     let addresses = items(&slice["endpoints"]).iter().flat_map(|endpoint| items(&endpoint["addresses"]));

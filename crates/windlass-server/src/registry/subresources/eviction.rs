@@ -7,11 +7,11 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use windlass_api::{
-    Cause, DryRun, GroupResource, LabelSelector, Operator, Preconditions, Requirement, Status, format_time,
+    Cause, DryRun, GroupKind, GroupResource, LabelSelector, Operator, Preconditions, Requirement, Status, format_time,
 };
 
 use crate::registry::{
-    DeleteParams, ListParams, Registry, Target, Tree, WriteParams,
+    DeleteParams, Errors, ListParams, Path, Registry, Target, Tree, WriteParams,
     delete::check_preconditions,
     tree::{as_object, object_mut},
     update::Aspect,
@@ -29,7 +29,7 @@ const RETRY_SECONDS: u32 = 10;
 impl Registry {
     /// Deletes a pod on behalf of its node.
     pub(super) async fn evict(&self, target: &Target, eviction: &Value, params: &WriteParams) -> Result<(), Status> {
-        let deletion = deletion(eviction, params);
+        let deletion = deletion(eviction, params)?;
         let pod = Target { subresource: None, ..target.clone() };
         let mut attempts = 0;
         let found = loop {
@@ -119,11 +119,18 @@ impl Registry {
     }
 }
 
-fn deletion(eviction: &Value, params: &WriteParams) -> DeleteParams {
+/// The deletion that an eviction asks for.
+fn deletion(eviction: &Value, params: &WriteParams) -> Result<DeleteParams, Status> {
     let options = eviction.at(&["deleteOptions"]).cloned().unwrap_or_default();
+    let dry_runs = options.items(&["dryRun"]);
+    if dry_runs.iter().any(|value| value != "All") {
+        let mut errors = Errors::default();
+        errors.unsupported(&Path::new("dryRun"), &Value::from(dry_runs), &["All"]);
+        errors.check(&GroupKind::new("meta.k8s.io", "DeleteOptions"), "")?;
+    }
     let text = |path: &[&str]| Some(options.text(path).to_owned()).filter(|text| !text.is_empty());
-    let dry_run = !options.items(&["dryRun"]).is_empty() || params.dry_run == DryRun::All;
-    DeleteParams {
+    let dry_run = !dry_runs.is_empty() || params.dry_run == DryRun::All;
+    Ok(DeleteParams {
         grace_period: options.int(&["gracePeriodSeconds"]),
         propagation: text(&["propagationPolicy"]),
         orphan_dependents: options.at(&["orphanDependents"]).and_then(Value::as_bool),
@@ -132,7 +139,7 @@ fn deletion(eviction: &Value, params: &WriteParams) -> DeleteParams {
             resource_version: text(&["preconditions", "resourceVersion"]),
         },
         dry_run: if dry_run { DryRun::All } else { DryRun::No },
-    }
+    })
 }
 
 fn at_version(deletion: &DeleteParams, found: &Value) -> DeleteParams {

@@ -319,8 +319,8 @@ async fn invalid_pods_are_refused_with_their_causes() {
     let causes: Vec<_> = error.details.unwrap().causes.into_iter().map(|cause| (cause.field, cause.reason)).collect();
     let expected = [
         ("spec.containers[0].volumeMounts[0].name", "FieldValueNotFound"),
-        ("spec.containers[1].name", "FieldValueDuplicate"),
         ("spec.containers[1].image", "FieldValueRequired"),
+        ("spec.containers[1].name", "FieldValueDuplicate"),
         ("spec.restartPolicy", "FieldValueNotSupported"),
     ];
     assert_eq!(causes, expected.map(|(field, reason)| (field.to_owned(), reason.to_owned())));

@@ -1,0 +1,234 @@
+//! The plugin `LimitRanger`: what the limit ranges of a namespace say of pods and claims.
+
+use futures::future::BoxFuture;
+use serde_json::{Map, Value, json};
+use windlass_api::Status;
+
+use super::{Admission, Attributes, Operation};
+use crate::{
+    kinds::{add_amounts, amount},
+    registry::{ListParams, Registry, Target, Tree, as_object, items_mut, metadata_mut, object_mut},
+};
+
+const ANNOTATION: &str = "kubernetes.io/limit-ranger";
+
+/// Completes containers that ask for nothing, and refuses what is out of range.
+#[derive(Debug)]
+pub(crate) struct LimitRanges;
+
+/// What is measured: the containers of a pod, the pod, or a claim.
+struct Measured<'v> {
+    kind: &'static str,
+    requests: &'v Value,
+    limits: &'v Value,
+}
+
+impl Admission for LimitRanges {
+    fn handles(&self, write: &Attributes) -> bool {
+        if !write.resource.group.is_empty() || write.operation == Operation::Delete {
+            return false;
+        }
+        match (&*write.resource.kind, write.subresource.as_deref()) {
+            ("Pod", None) => write.operation == Operation::Create,
+            ("Pod", Some("resize")) | ("PersistentVolumeClaim", None) => true,
+            _ => false,
+        }
+    }
+
+    fn admit<'a>(&'a self, registry: &'a Registry, write: &'a mut Attributes) -> BoxFuture<'a, Result<(), Status>> {
+        Box::pin(async move {
+            if write.resource.kind != "Pod" {
+                return Ok(());
+            }
+            for range in ranges(registry, &write.namespace).await? {
+                complete(&mut write.object, &range);
+            }
+            Ok(())
+        })
+    }
+
+    fn validate<'a>(&'a self, registry: &'a Registry, write: &'a Attributes) -> BoxFuture<'a, Result<(), Status>> {
+        Box::pin(async move {
+            for range in ranges(registry, &write.namespace).await? {
+                let problems = match write.resource.kind.as_str() {
+                    "Pod" => problems_of_pod(&write.object, &range),
+                    _ => problems_of_claim(&write.object, &range),
+                };
+                match problems.as_slice() {
+                    [] => {}
+                    [only] => return Err(write.forbidden(only)),
+                    several => return Err(write.forbidden(format!("[{}]", several.join(", ")))),
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+async fn ranges(registry: &Registry, namespace: &str) -> Result<Vec<Value>, Status> {
+    let resources = registry.resources();
+    let Some(resource) = resources.get("", "v1", "limitranges") else { return Ok(Vec::new()) };
+    let list = registry.list(&Target::collection(resource, Some(namespace)), ListParams::default()).await?;
+    Ok(list.items.iter().map(crate::registry::Item::value).collect())
+}
+
+/// Gives containers what the range has for those that do not say, and notes it down.
+fn complete(pod: &mut Value, range: &Value) {
+    let of = |field: &str| -> Map<String, Value> {
+        let path = [field];
+        let limits = range.items(&["spec", "limits"]).iter().filter(|limit| limit.text(&["type"]) == "Container");
+        limits.flat_map(|limit| limit.entries(&path)).map(|(name, value)| (name.clone(), value.clone())).collect()
+    };
+    let defaults = [("request", "requests", of("defaultRequest")), ("limit", "limits", of("default"))];
+    let mut notes = Vec::new();
+    for (list, noun) in [("containers", "container"), ("initContainers", "init container")] {
+        let Some(spec) = pod.get_mut("spec") else { return };
+        for container in items_mut(spec, list) {
+            let name = container.text(&["name"]).to_owned();
+            for (what, field, defaults) in &defaults {
+                let resources =
+                    as_object(object_mut(container, "resources").entry(*field).or_insert_with(|| json!({})));
+                let mut set: Vec<&str> = Vec::new();
+                for (resource, amount) in defaults {
+                    if !resources.contains_key(resource) {
+                        resources.insert(resource.clone(), amount.clone());
+                        set.push(resource);
+                    }
+                }
+                if !set.is_empty() {
+                    set.sort_unstable();
+                    notes.push(format!("{} {what} for {noun} {name}", set.join(", ")));
+                }
+            }
+        }
+    }
+    if !notes.is_empty() {
+        let annotations = as_object(metadata_mut(pod).entry("annotations").or_insert_with(|| json!({})));
+        annotations.insert(ANNOTATION.to_owned(), format!("LimitRanger plugin set: {}", notes.join("; ")).into());
+    }
+}
+
+fn problems_of_pod(pod: &Value, range: &Value) -> Vec<String> {
+    let mut problems = Vec::new();
+    for limit in range.items(&["spec", "limits"]) {
+        match limit.text(&["type"]) {
+            "Container" => {
+                for container in pod.items(&["spec", "containers"]).iter().chain(pod.items(&["spec", "initContainers"]))
+                {
+                    let of = |field: &str| container.at(&["resources", field]).unwrap_or(&Value::Null);
+                    let measured = Measured { kind: "Container", requests: of("requests"), limits: of("limits") };
+                    measured.check(limit, &mut problems);
+                }
+            }
+            "Pod" => {
+                let (requests, limits) = (total(pod, "requests"), total(pod, "limits"));
+                Measured { kind: "Pod", requests: &requests, limits: &limits }.check(limit, &mut problems);
+            }
+            _ => {}
+        }
+    }
+    problems
+}
+
+fn problems_of_claim(claim: &Value, range: &Value) -> Vec<String> {
+    let requests = claim.at(&["spec", "resources", "requests"]).unwrap_or(&Value::Null);
+    let mut problems = Vec::new();
+    for limit in range.items(&["spec", "limits"]) {
+        if limit.text(&["type"]) == "PersistentVolumeClaim" {
+            // A claim has no limits: its requests are held to both ends.
+            let measured = Measured { kind: "PersistentVolumeClaim", requests, limits: &Value::Null };
+            measured.at_least(limit, &mut problems);
+            measured.request_at_most(limit, &mut problems);
+        }
+    }
+    problems
+}
+
+/// What the containers of a pod ask for, or may have, together.
+fn total(pod: &Value, field: &str) -> Value {
+    let spec = pod.at(&["spec"]).unwrap_or(&Value::Null);
+    let containers = spec.items(&["containers"]).iter().chain(spec.items(&["initContainers"]));
+    let path = ["resources", field];
+    let names = containers.flat_map(|container| container.entries(&path)).map(|(name, _)| name.clone());
+    let mut all = Map::new();
+    for name in names {
+        if let Some(amount) = add_amounts(spec, field, &name) {
+            all.insert(name, amount.into());
+        }
+    }
+    for (name, amount) in
+        spec.entries(&["resources", field]).filter(|(name, _)| matches!(name.as_str(), "cpu" | "memory"))
+    {
+        all.insert(name.clone(), amount.clone());
+    }
+    Value::Object(all)
+}
+
+impl Measured<'_> {
+    fn check(&self, range: &Value, problems: &mut Vec<String>) {
+        self.at_least(range, problems);
+        self.at_most(range, problems);
+        self.in_proportion(range, problems);
+    }
+
+    fn at_least(&self, range: &Value, problems: &mut Vec<String>) {
+        for (name, least) in range.entries(&["min"]) {
+            let least = least.as_str().unwrap_or_default();
+            let text = format!("minimum {name} usage per {} is {least}", self.kind);
+            let (request, limit) = (self.requests.text(&[name]), self.limits.text(&[name]));
+            if request.is_empty() {
+                problems.push(format!("{text}.  No request is specified"));
+            } else if amount(request) < amount(least) {
+                problems.push(format!("{text}, but request is {request}"));
+            } else if !limit.is_empty() && amount(limit) < amount(least) {
+                problems.push(format!("{text}, but limit is {limit}"));
+            }
+        }
+    }
+
+    fn at_most(&self, range: &Value, problems: &mut Vec<String>) {
+        for (name, most) in range.entries(&["max"]) {
+            let most = most.as_str().unwrap_or_default();
+            let text = format!("maximum {name} usage per {} is {most}", self.kind);
+            let (request, limit) = (self.requests.text(&[name]), self.limits.text(&[name]));
+            if limit.is_empty() {
+                problems.push(format!("{text}.  No limit is specified"));
+            } else if amount(limit) > amount(most) {
+                problems.push(format!("{text}, but limit is {limit}"));
+            } else if !request.is_empty() && amount(request) > amount(most) {
+                problems.push(format!("{text}, but request is {request}"));
+            }
+        }
+    }
+
+    fn request_at_most(&self, range: &Value, problems: &mut Vec<String>) {
+        for (name, most) in range.entries(&["max"]) {
+            let most = most.as_str().unwrap_or_default();
+            let text = format!("maximum {name} usage per {} is {most}", self.kind);
+            let request = self.requests.text(&[name]);
+            if request.is_empty() {
+                problems.push(format!("{text}.  No request is specified"));
+            } else if amount(request) > amount(most) {
+                problems.push(format!("{text}, but request is {request}"));
+            }
+        }
+    }
+
+    fn in_proportion(&self, range: &Value, problems: &mut Vec<String>) {
+        for (name, most) in range.entries(&["maxLimitRequestRatio"]) {
+            let most = most.as_str().unwrap_or_default();
+            let text = format!("{name} max limit to request ratio per {} is {most}", self.kind);
+            let of = |amounts: &Value| amount(amounts.text(&[name])).filter(|amount| *amount > 0.0);
+            match (of(self.requests), of(self.limits)) {
+                (None, _) => problems.push(format!("{text}, but no request is specified or request is 0")),
+                (_, None) => problems.push(format!("{text}, but no limit is specified or limit is 0")),
+                (Some(request), Some(limit)) => {
+                    let ratio = limit / request;
+                    if amount(most).is_some_and(|most| ratio > most) {
+                        problems.push(format!("{text}, but provided ratio is {ratio:.6}"));
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! What containers, and pods as a whole, ask for: amounts, and claims of devices.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+
+use super::one_of;
+use crate::{
+    kinds::amount,
+    registry::{Errors, Path, Tree, dns_label, dns_subdomain, qualified_name},
+};
+
+/// For whom an amount is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asker {
+    Container,
+    Pod,
+}
+
+/// The amounts that a pod as a whole can ask for.
+const OF_PODS: [&str; 3] = ["cpu", "hugepages-", "memory"];
+
+/// Complains about the amounts of a container or of a pod; `claims` are the names of the pod's claims.
+pub(super) fn validate_resources(owner: &Value, asker: Asker, claims: &[&str], path: &Path<'_>, errors: &mut Errors) {
+    let path = path.child("resources");
+    for list in ["limits", "requests"] {
+        let list_path = path.child(list);
+        for (name, quantity) in owner.entries(&["resources", list]) {
+            let place = list_path.key(name);
+            let text = quantity.as_str().unwrap_or_default();
+            validate_name(name, asker, &place, errors);
+            let value = amount(text).unwrap_or_default();
+            if value < 0.0 {
+                errors.invalid(&place, text, "must be greater than or equal to 0");
+            }
+            if !is_shared(name) && value.fract() != 0.0 {
+                errors.invalid(&place, text, "must be an integer");
+            }
+            if list == "requests" {
+                validate_request(name, text, owner.text(&["resources", "limits", name]), &path, errors);
+            }
+        }
+    }
+    if asker == Asker::Container {
+        validate_claims_of_container(owner, claims, &path.child("claims"), errors);
+    }
+}
+
+/// What others bring along is counted, not shared.
+fn is_shared(name: &str) -> bool {
+    matches!(name, "cpu" | "memory" | "ephemeral-storage" | "storage")
+}
+
+fn validate_name(name: &str, asker: Asker, path: &Path<'_>, errors: &mut Errors) {
+    let native = is_shared(name) || name.starts_with("hugepages-");
+    if !native {
+        errors.invalid_each(path, name, qualified_name(name));
+        if !name.contains('/') {
+            errors.invalid(path, name, "must be a standard resource type or fully qualified");
+            if asker == Asker::Container {
+                errors.invalid(path, name, "must be a standard resource for containers");
+            }
+            return;
+        }
+    }
+    let for_pods = matches!(name, "cpu" | "memory") || name.starts_with("hugepages-");
+    if asker == Asker::Pod && !for_pods {
+        errors.unsupported(path, name, &OF_PODS);
+    }
+}
+
+/// A request beside its limit.
+fn validate_request(name: &str, text: &str, limit: &str, path: &Path<'_>, errors: &mut Errors) {
+    let value = amount(text).unwrap_or_default();
+    let place = path.child("requests");
+    match amount(limit) {
+        Some(most) if !is_shared(name) && (value - most).abs() > 0.0 => {
+            errors.invalid(&place, text, &format!("must be equal to {name} limit of {limit}"));
+        }
+        Some(most) if value > most => {
+            errors.invalid(&place, text, &format!("must be less than or equal to {name} limit of {limit}"));
+        }
+        None if !is_shared(name) => {
+            errors.required(&path.child("limits"), "Limit must be set for non overcommitable resources");
+        }
+        _ => {}
+    }
+}
+
+fn validate_claims_of_container(container: &Value, known: &[&str], path: &Path<'_>, errors: &mut Errors) {
+    let mut names = HashSet::new();
+    for (index, claim) in container.items(&["resources", "claims"]).iter().enumerate() {
+        let place = path.index(index);
+        let name = claim.text(&["name"]);
+        if name.is_empty() {
+            errors.required(&place, "");
+            continue;
+        }
+        if !names.insert((name, claim.text(&["request"]))) {
+            errors.duplicate(&place, name);
+        }
+        if !known.contains(&name) {
+            let mut sorted = known.to_vec();
+            sorted.sort_unstable();
+            let known =
+                if known.is_empty() { " which is empty".to_owned() } else { format!(": {}", sorted.join(", ")) };
+            let message = format!("Not found: {name:?}: must be one of the names in pod.spec.resourceClaims{known}");
+            errors.add(&place, "FieldValueNotFound", message);
+        }
+    }
+}
+
+/// The claims of a pod: each is there already, or made from a template. Returns their names.
+pub(super) fn validate_claims<'v>(spec: &'v Value, path: &Path<'_>, errors: &mut Errors) -> Vec<&'v str> {
+    let list = path.child("resourceClaims");
+    let mut names: Vec<&str> = Vec::new();
+    for (index, claim) in spec.items(&["resourceClaims"]).iter().enumerate() {
+        let place = list.index(index);
+        let name = claim.text(&["name"]);
+        if name.is_empty() {
+            errors.required(&place.child("name"), "");
+        } else if names.contains(&name) {
+            errors.duplicate(&place.child("name"), name);
+        } else {
+            errors.invalid_each(&place.child("name"), name, dns_label(name));
+            names.push(name);
+        }
+        let of = |field: &str| claim.at(&[field]).cloned().unwrap_or_default();
+        let (existing, template) = (of("resourceClaimName"), of("resourceClaimTemplateName"));
+        // As the Go type is written.
+        let shown = serde_json::json!({
+            "Name": name, "ResourceClaimName": existing, "ResourceClaimTemplateName": template,
+        });
+        if !existing.is_null() && !template.is_null() {
+            let text = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified";
+            errors.invalid(&place, &shown, text);
+        }
+        if existing.is_null() && template.is_null() {
+            let text = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`";
+            errors.invalid(&place, &shown, text);
+        }
+        for field in ["resourceClaimName", "resourceClaimTemplateName"] {
+            if let Some(name) = claim.at(&[field]).and_then(Value::as_str) {
+                errors.invalid_each(&place.child(field), name, dns_subdomain(name));
+            }
+        }
+    }
+    names
+}
+
+/// How containers take other amounts while they run.
+pub(super) fn validate_resize_policy(container: &Value, spec: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let list = path.child("resizePolicy");
+    let mut names = HashSet::new();
+    for (index, policy) in container.items(&["resizePolicy"]).iter().enumerate() {
+        let (name, restart) = (policy.text(&["resourceName"]), policy.text(&["restartPolicy"]));
+        if !names.insert(name) {
+            errors.duplicate(&list.index(index), name);
+        }
+        // Neither complaint says which of the fields it is about.
+        for (text, known) in [(name, ["cpu", "memory"]), (restart, ["NotRequired", "RestartContainer"])] {
+            if text.is_empty() {
+                errors.required(&list, "");
+            } else if !known.contains(&text) {
+                errors.unsupported(&list, text, &known);
+            }
+        }
+        if spec.text(&["restartPolicy"]) == "Never" && restart != "NotRequired" {
+            errors.invalid(&list, restart, "must be 'NotRequired' when pod `restartPolicy` is 'Never'");
+        }
+    }
+}
+
+/// What a pod asks for as a whole must be enough for its containers.
+pub(super) fn validate_pod_resources(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
+    if spec.at(&["resources"]).is_none() {
+        return;
+    }
+    let place = path.child("resources");
+    if spec.text(&["os", "name"]) == "windows" {
+        return errors.forbidden(&place, "may not be set for a windows pod");
+    }
+    if spec.at(&["resources", "claims"]).is_some() {
+        errors.forbidden(&place.child("claims"), "claims may not be set for Resources at pod-level");
+    }
+    validate_resources(spec, Asker::Pod, &[], path, errors);
+    let requests = place.child("requests");
+    for (name, given) in spec.entries(&["resources", "requests"]) {
+        let given = given.as_str().unwrap_or_default();
+        let needed = crate::kinds::pod_defaults::requested(spec, name);
+        if let Some(needed) = needed.filter(|needed| amount(needed) > amount(given)) {
+            let text = format!("must be greater than or equal to aggregate container requests of {needed}");
+            errors.invalid(&requests.key(name), given, &text);
+        }
+    }
+    let containers = place.child("containers");
+    for (index, container) in spec.items(&["containers"]).iter().enumerate() {
+        for (name, limit) in container.entries(&["resources", "limits"]) {
+            let (limit, most) = (limit.as_str().unwrap_or_default(), spec.text(&["resources", "limits", name]));
+            if !most.is_empty() && amount(limit) > amount(most) {
+                let place = containers.index(index);
+                let text = format!("must be less than or equal to pod limits of {most}");
+                errors.invalid(&place.key(name).child("limits"), limit, &text);
+            }
+        }
+    }
+}
+
+/// When a container starts again.
+pub(super) fn validate_restart(container: &Value, path: &Path<'_>, errors: &mut Errors) {
+    one_of(container, "restartPolicy", &["Always", "Never", "OnFailure"], path, errors);
+    let rules = container.items(&["restartPolicyRules"]);
+    if !rules.is_empty() && container.at(&["restartPolicy"]).is_none() {
+        errors.required(&path.child("restartPolicy"), "must specify restartPolicy when restart rules are used");
+    }
+}

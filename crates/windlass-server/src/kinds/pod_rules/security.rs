@@ -1,0 +1,173 @@
+//! As whom a pod and its containers run, and what its system can be asked for.
+//!
+//! Privileged containers are let through, as the real server does when it is started to (`--allow-privileged`), and as
+//! test environments start it.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+
+use super::one_of;
+use crate::registry::{Errors, Path, Tree};
+
+const ID: &str = "must be between 0 and 2147483647, inclusive";
+const SYSCTL: &str = "must have at most 253 characters and match regex \
+                      ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
+const WINDOWS: &str = "cannot be set for a windows pod";
+const LINUX: &str = "windows options cannot be set for a linux pod";
+
+/// What a windows pod has not, in the order of the complaints: the field's path, and how it is called there.
+const NOT_OF_WINDOWS_PODS: [&[&str]; 15] = [
+    &["securityContext", "appArmorProfile"],
+    &["securityContext", "seLinuxOptions"],
+    &["hostUsers"],
+    &["hostPID"],
+    &["hostIPC"],
+    &["securityContext", "seccompProfile"],
+    &["securityContext", "fsGroup"],
+    &["securityContext", "fsGroupChangePolicy"],
+    &["securityContext", "sysctls"],
+    &["shareProcessNamespace"],
+    &["securityContext", "runAsUser"],
+    &["securityContext", "runAsGroup"],
+    &["securityContext", "supplementalGroups"],
+    &["securityContext", "supplementalGroupsPolicy"],
+    &["securityContext", "seLinuxChangePolicy"],
+];
+/// And what its containers have not.
+const NOT_OF_WINDOWS_CONTAINERS: [&str; 10] = [
+    "appArmorProfile",
+    "seLinuxOptions",
+    "seccompProfile",
+    "capabilities",
+    "readOnlyRootFilesystem",
+    "privileged",
+    "allowPrivilegeEscalation",
+    "procMount",
+    "runAsUser",
+    "runAsGroup",
+];
+
+/// A pod's.
+pub(super) fn validate_pod_security(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let Some(context) = spec.at(&["securityContext"]) else { return };
+    let path = path.child("securityContext");
+    for field in ["fsGroup", "runAsUser", "runAsGroup"] {
+        validate_id(context.at(&[field]), &path.child(field), errors);
+    }
+    let groups = path.child("supplementalGroups");
+    for (index, group) in context.items(&["supplementalGroups"]).iter().enumerate() {
+        validate_id(Some(group), &groups.index(index), errors);
+    }
+    if spec.flag(&["shareProcessNamespace"]) && spec.flag(&["hostPID"]) {
+        let text = "ShareProcessNamespace and HostPID cannot both be enabled";
+        errors.invalid(&path.child("shareProcessNamespace"), &Value::Bool(true), text);
+    }
+    validate_sysctls(context, &path.child("sysctls"), errors);
+    one_of(context, "fsGroupChangePolicy", &["Always", "OnRootMismatch"], &path, errors);
+    validate_profile(context, "seccompProfile", "seccomp", &path, errors);
+    validate_profile(context, "appArmorProfile", "AppArmor", &path, errors);
+    one_of(context, "supplementalGroupsPolicy", &["Merge", "Strict"], &path, errors);
+}
+
+/// A container's.
+pub(super) fn validate_container_security(container: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let Some(context) = container.at(&["securityContext"]) else { return };
+    let path = path.child("securityContext");
+    for field in ["runAsUser", "runAsGroup"] {
+        validate_id(context.at(&[field]), &path.child(field), errors);
+    }
+    one_of(context, "procMount", &["Default", "Unmasked"], &path, errors);
+    validate_profile(context, "seccompProfile", "seccomp", &path, errors);
+    validate_profile(context, "appArmorProfile", "AppArmor", &path, errors);
+}
+
+/// Users and groups are numbers from 0 on.
+fn validate_id(id: Option<&Value>, path: &Path<'_>, errors: &mut Errors) {
+    let id = id.and_then(Value::as_i64);
+    if let Some(id) = id.filter(|id| !(0..=i64::from(i32::MAX)).contains(id)) {
+        errors.invalid(path, &id, ID);
+    }
+}
+
+fn validate_sysctls(context: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let mut names = HashSet::new();
+    for (index, sysctl) in context.items(&["sysctls"]).iter().enumerate() {
+        let place = path.index(index);
+        let (name, known) = (sysctl.text(&["name"]), !names.insert(sysctl.text(&["name"])));
+        if name.is_empty() {
+            errors.required(&place.child("name"), "");
+        } else if !is_sysctl(name) {
+            errors.invalid(&place.child("name"), name, SYSCTL);
+        } else if known {
+            errors.duplicate(&place.child("name"), name);
+        }
+    }
+}
+
+/// Words of letters, digits, dashes and underscores between dots or slashes.
+fn is_sysctl(name: &str) -> bool {
+    let edge = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_');
+    let is_word = |word: &str| edge(word.bytes().next()) && edge(word.bytes().last()) && word.bytes().all(inner);
+    name.len() <= 253 && name.split(['.', '/']).all(is_word)
+}
+
+/// A profile of what may be called: the runtime's, a file of the node, or none.
+fn validate_profile(context: &Value, field: &str, name: &str, path: &Path<'_>, errors: &mut Errors) {
+    let Some(profile) = context.at(&[field]) else { return };
+    let place = path.child(field);
+    match profile.text(&["type"]) {
+        "" => errors.required(&place.child("type"), &format!("type is required when {field} is set")),
+        "Localhost" if profile.text(&["localhostProfile"]).is_empty() => {
+            let text = format!("must be set when {name} type is Localhost");
+            errors.required(&place.child("localhostProfile"), &text);
+        }
+        _ => one_of(profile, "type", &["Localhost", "RuntimeDefault", "Unconfined"], &place, errors),
+    }
+}
+
+/// The system that a pod is for, and what that has not.
+pub(super) fn validate_system(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
+    const SYSTEMS: [&str; 2] = ["linux", "windows"];
+    if spec.at(&["os"]).is_none() {
+        return;
+    }
+    let place = path.child("os");
+    let contexts = ["initContainers", "containers", "ephemeralContainers"];
+    let each = |errors: &mut Errors, check: &dyn Fn(&Value, &Path<'_>, &mut Errors)| {
+        for list in contexts {
+            let place = path.child(list);
+            for (index, container) in spec.items(&[list]).iter().enumerate() {
+                if let Some(context) = container.at(&["securityContext"]) {
+                    check(context, &place.index(index).child("securityContext"), errors);
+                }
+            }
+        }
+    };
+    match spec.text(&["os", "name"]) {
+        "" => errors.required(&place.child("name"), ""),
+        "linux" => {
+            if spec.at(&["securityContext", "windowsOptions"]).is_some() {
+                errors.forbidden(&path.child("securityContext.windowsOptions"), LINUX);
+            }
+            each(errors, &|context, path, errors| {
+                if context.at(&["windowsOptions"]).is_some() {
+                    errors.forbidden(&path.child("windowsOptions"), LINUX);
+                }
+            });
+        }
+        "windows" => {
+            let is_set = |field: &&&[&str]| spec.at(field).is_some_and(|value| *value != Value::Bool(false));
+            for field in NOT_OF_WINDOWS_PODS.iter().filter(is_set) {
+                errors.forbidden(&path.child(&field.join(".")), WINDOWS);
+            }
+            each(errors, &|context, path, errors| {
+                for field in NOT_OF_WINDOWS_CONTAINERS.iter().filter(|field| context.at(&[field]).is_some()) {
+                    errors.forbidden(&path.child(field), WINDOWS);
+                }
+            });
+        }
+        other => errors.unsupported(&place, other, &SYSTEMS),
+    }
+}
