@@ -16,8 +16,8 @@ use crate::{
     codec,
     discovery::catalog::{CatalogResource, catalog},
     registry::{
-        Conversion, Deletion, Dependents, Effect, Errors, FieldRule, Generation, NameRule, Part, Path, Resets, ResourceInfo,
-        Rules, ScaleRule, Shape, StatusRule, Strategy, SubresourceInfo,
+        Conversion, Deletion, Dependents, Effect, Errors, FieldRule, Generation, NameRule, Part, Path, Resets,
+        ResourceInfo, Rules, ScaleRule, Shape, StatusRule, Strategy, SubresourceInfo,
     },
 };
 
