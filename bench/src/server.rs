@@ -48,8 +48,11 @@ pub(crate) async fn run(options: Options) -> Result<(), BoxError> {
     let mut targets = Vec::new();
     for (name, path) in options.targets {
         let config = Config::from_kubeconfig(&Kubeconfig::read(&path)?, &Selection::default())?;
-        let target =
-            Target { name, client: Client::new(config)?, namespace: format!("bench-{}", Entropy::os().name_suffix(6)) };
+        let target = Target {
+            name,
+            client: Client::new(config)?.without_rate_limit(),
+            namespace: format!("bench-{}", Entropy::os().name_suffix(6)),
+        };
         target.prepare(options.pods).await?;
         targets.push(target);
     }

@@ -23,6 +23,7 @@ use windlass_api::Entropy;
 use windlass_client::{
     Auth, Client, Config, Secret,
     config::{Kubeconfig, Selection, TlsOptions},
+    user_agent,
 };
 use windlass_server::{Server, TlsIdentity};
 
@@ -84,7 +85,7 @@ impl Target {
     }
 
     fn new(name: &'static str, config: Config, embedded: Option<Embedded>) -> Self {
-        let client = Client::new(config.clone()).expect("the configuration of a target is sound");
+        let client = client_for(config.clone());
         Self { name, config, client, embedded }
     }
 
@@ -92,7 +93,7 @@ impl Target {
     #[must_use]
     pub fn with_token(&self, token: &str) -> Client {
         let token: Secret = token.into();
-        Client::new(self.config.clone().with_auth(Auth::Bearer(token))).expect("the configuration of a target is sound")
+        client_for(self.config.clone().with_auth(Auth::Bearer(token)))
     }
 
     /// Stops the embedded server and waits until it has stopped; the real one is its owner's to stop.
@@ -102,6 +103,12 @@ impl Target {
             serving.await.expect("the server does not panic");
         }
     }
+}
+
+/// A client for tests, which wait for nothing that they do not test. Its name is that of the recordings.
+pub(crate) fn client_for(config: Config) -> Client {
+    let config = config.with_user_agent(user_agent("windlass", env!("CARGO_PKG_VERSION")));
+    Client::new(config).expect("the configuration of a target is sound").without_rate_limit()
 }
 
 /// Runs a test against each target in turn.

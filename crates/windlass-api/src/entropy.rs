@@ -68,12 +68,12 @@ impl Entropy {
         (0..len).map(letter).collect()
     }
 
-    /// A duration between `base` and `base * (1 + factor)`.
+    /// A duration between `base` and `base * (1 + factor)`, as far as durations go.
     #[must_use]
     pub fn jitter(&self, base: Duration, factor: f64) -> Duration {
         #[expect(clippy::cast_precision_loss, reason = "53 bits fit a double exactly")]
         let part = (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
-        base.mul_f64(1.0 + part * factor.max(0.0))
+        Duration::try_from_secs_f64(base.as_secs_f64() * (1.0 + part * factor.max(0.0))).unwrap_or(Duration::MAX)
     }
 }
 

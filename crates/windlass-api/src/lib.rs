@@ -7,6 +7,7 @@
 //! Built-in types come from `k8s-openapi` (default feature of the same name): [`Object`] and [`Resource`] are
 //! implemented for each of them, and for every custom type that implements k8s-openapi's two traits.
 
+mod backoff;
 mod clock;
 mod entropy;
 mod error_chain;
@@ -44,6 +45,7 @@ mod selector;
 mod list_watch;
 mod status;
 
+pub use backoff::{Backoff, Delays};
 pub use clock::Clock;
 pub use entropy::Entropy;
 pub use error_chain::ErrorChain;

@@ -92,10 +92,37 @@ pub mod reason {
     pub const REQUEST_ENTITY_TOO_LARGE: &str = "RequestEntityTooLarge";
     pub const SERVER_TIMEOUT: &str = "ServerTimeout";
     pub const SERVICE_UNAVAILABLE: &str = "ServiceUnavailable";
+    pub const STORE_READ_ERROR: &str = "StorageReadError";
     pub const TIMEOUT: &str = "Timeout";
     pub const TOO_MANY_REQUESTS: &str = "TooManyRequests";
     pub const UNAUTHORIZED: &str = "Unauthorized";
     pub const UNSUPPORTED_MEDIA_TYPE: &str = "UnsupportedMediaType";
+
+    /// Not a reason but a cause: what answered is no API server.
+    pub const UNEXPECTED_SERVER_RESPONSE: &str = "UnexpectedServerResponse";
+
+    /// Every reason: an answer with another one is judged by its code.
+    pub(super) const ALL: [&str; 19] = [
+        ALREADY_EXISTS,
+        BAD_REQUEST,
+        CONFLICT,
+        EXPIRED,
+        FORBIDDEN,
+        GONE,
+        INTERNAL_ERROR,
+        INVALID,
+        METHOD_NOT_ALLOWED,
+        NOT_ACCEPTABLE,
+        NOT_FOUND,
+        REQUEST_ENTITY_TOO_LARGE,
+        SERVER_TIMEOUT,
+        SERVICE_UNAVAILABLE,
+        STORE_READ_ERROR,
+        TIMEOUT,
+        TOO_MANY_REQUESTS,
+        UNAUTHORIZED,
+        UNSUPPORTED_MEDIA_TYPE,
+    ];
 }
 
 /// The cause that marks a resourceVersion from the future.
@@ -116,10 +143,17 @@ impl Status {
         self.status == "Success"
     }
 
-    /// Whether the object, or the resource, is not there.
+    /// Whether the reason is `reason`, or the code is `code` and the reason says nothing: none is given, or it is one that
+    /// this version does not know.
+    fn is_or_has_code(&self, reason: &str, code: u16) -> bool {
+        self.is(reason)
+            || (self.code == code && !self.reason.as_deref().is_some_and(|known| reason::ALL.contains(&known)))
+    }
+
+    /// Whether a resourceVersion or continue token is too old: the reason is `Expired` or `Gone`.
     #[must_use]
-    pub fn is_not_found(&self) -> bool {
-        self.is(reason::NOT_FOUND) || (self.reason.is_none() && self.code == 404)
+    pub fn is_expired(&self) -> bool {
+        self.is(reason::EXPIRED) || self.is_gone()
     }
 
     /// Whether an object of that name is there already.
@@ -128,28 +162,28 @@ impl Status {
         self.is(reason::ALREADY_EXISTS)
     }
 
-    /// Whether the object has changed meanwhile.
+    /// Whether the server has begun, and asks to try again. No code stands for it.
     #[must_use]
-    pub fn is_conflict(&self) -> bool {
-        self.is(reason::CONFLICT)
+    pub fn is_server_timeout(&self) -> bool {
+        self.is(reason::SERVER_TIMEOUT)
     }
 
-    /// Whether the object breaks a rule of its kind.
+    /// Whether the server has had enough for now, or answers 429 for whatever reason.
     #[must_use]
-    pub fn is_invalid(&self) -> bool {
-        self.is(reason::INVALID)
+    pub fn is_too_many_requests(&self) -> bool {
+        self.is(reason::TOO_MANY_REQUESTS) || self.code == 429
     }
 
-    /// Whether the caller may not.
+    /// Whether the request is larger than the server takes, or it answers 413 for whatever reason.
     #[must_use]
-    pub fn is_forbidden(&self) -> bool {
-        self.is(reason::FORBIDDEN)
+    pub fn is_request_entity_too_large(&self) -> bool {
+        self.is(reason::REQUEST_ENTITY_TOO_LARGE) || self.code == 413
     }
 
-    /// Whether a resourceVersion or continue token is too old.
+    /// Whether what answered did not speak the API: a proxy, a load balancer. The client has made this status.
     #[must_use]
-    pub fn is_expired(&self) -> bool {
-        self.is(reason::EXPIRED) || self.is(reason::GONE) || (self.reason.is_none() && self.code == 410)
+    pub fn is_unexpected_server_response(&self) -> bool {
+        self.has_cause(reason::UNEXPECTED_SERVER_RESPONSE)
     }
 
     /// Whether the resourceVersion lies in the server's future.
@@ -170,6 +204,55 @@ impl Status {
         let seconds = self.details.as_ref()?.retry_after_seconds;
         (seconds > 0).then(|| Duration::from_secs(seconds.into()))
     }
+
+    /// How long to wait before the next try, if there is to be one: what the server asks for, or, when it only says
+    /// that it asks for a delay, none.
+    #[must_use]
+    pub fn suggests_client_delay(&self) -> Option<Duration> {
+        self.retry_after().or_else(|| (self.is_server_timeout() && self.details.is_some()).then_some(Duration::ZERO))
+    }
+}
+
+/// The questions that a reason answers, or a code where the reason says nothing.
+macro_rules! predicates {
+    ($($(#[$doc:meta])* $name:ident: $reason:ident or $code:literal;)*) => {
+        impl Status {$(
+            $(#[$doc])*
+            #[must_use]
+            pub fn $name(&self) -> bool {
+                self.is_or_has_code(reason::$reason, $code)
+            }
+        )*}
+    };
+}
+
+predicates! {
+    /// Whether the object, or the resource, is not there.
+    is_not_found: NOT_FOUND or 404;
+    /// Whether the object has changed meanwhile.
+    is_conflict: CONFLICT or 409;
+    /// Whether the object breaks a rule of its kind.
+    is_invalid: INVALID or 422;
+    /// Whether the caller may not.
+    is_forbidden: FORBIDDEN or 403;
+    /// Whether the server does not know who is calling.
+    is_unauthorized: UNAUTHORIZED or 401;
+    /// Whether the request makes no sense.
+    is_bad_request: BAD_REQUEST or 400;
+    /// Whether what was asked for is there no more. See also [`Self::is_expired`].
+    is_gone: GONE or 410;
+    /// Whether the resource does not have this verb.
+    is_method_not_allowed: METHOD_NOT_ALLOWED or 405;
+    /// Whether the server cannot answer in a format that the caller reads.
+    is_not_acceptable: NOT_ACCEPTABLE or 406;
+    /// Whether the server does not read the format of the body.
+    is_unsupported_media_type: UNSUPPORTED_MEDIA_TYPE or 415;
+    /// Whether the server has failed.
+    is_internal_error: INTERNAL_ERROR or 500;
+    /// Whether what stands behind the server is not there now.
+    is_service_unavailable: SERVICE_UNAVAILABLE or 503;
+    /// Whether the answer did not come in time; the server may still be at it.
+    is_timeout: TIMEOUT or 504;
 }
 
 impl fmt::Display for Status {
@@ -447,5 +530,41 @@ mod tests {
         assert!(read.is_too_large_resource_version() && !read.is_expired());
         assert_eq!(read.retry_after(), Some(Duration::from_secs(1)));
         assert!(Status::expired("too old").is_expired());
+    }
+
+    #[test]
+    fn the_reason_decides_and_the_code_where_the_reason_says_nothing() {
+        let failure = |code, reason| Status::failure(code, reason, "no");
+        for (status, asked, holds) in [
+            (failure(404, "NotFound"), Status::is_not_found as fn(&Status) -> bool, true),
+            (failure(404, ""), Status::is_not_found, true),
+            (failure(404, "OfSomeLaterVersion"), Status::is_not_found, true),
+            (failure(404, "Forbidden"), Status::is_not_found, false),
+            (failure(409, "AlreadyExists"), Status::is_conflict, false),
+            (failure(409, "AlreadyExists"), Status::is_already_exists, true),
+            (failure(409, ""), Status::is_already_exists, false),
+            (failure(409, ""), Status::is_conflict, true),
+            (failure(429, "Forbidden"), Status::is_too_many_requests, true),
+            (failure(413, "BadRequest"), Status::is_request_entity_too_large, true),
+            (failure(410, "Expired"), Status::is_gone, false),
+            (failure(410, "Expired"), Status::is_expired, true),
+            (failure(410, ""), Status::is_expired, true),
+            (failure(500, "ServerTimeout"), Status::is_internal_error, false),
+        ] {
+            assert_eq!(asked(&status), holds, "{status:?}");
+        }
+    }
+
+    #[test]
+    fn a_delay_is_suggested_by_seconds_or_by_a_reason_that_implies_one() {
+        let with = |reason: &str, seconds: Option<u32>| Status {
+            details: seconds
+                .map(|seconds| Box::new(StatusDetails { retry_after_seconds: seconds, ..Default::default() })),
+            ..Status::failure(500, reason, "later")
+        };
+        assert_eq!(with("InternalError", Some(3)).suggests_client_delay(), Some(Duration::from_secs(3)));
+        assert_eq!(with("ServerTimeout", Some(0)).suggests_client_delay(), Some(Duration::ZERO));
+        assert_eq!(with("InternalError", Some(0)).suggests_client_delay(), None);
+        assert_eq!(with("ServerTimeout", None).suggests_client_delay(), None);
     }
 }

@@ -1,24 +1,32 @@
 //! The client: one transport, and the verbs for kinds that are known at compile time.
 
+mod options;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use serde::de::DeserializeOwned;
-use tower::{Service, ServiceExt};
+use tower::Service;
 use windlass_api::{BoxError, ListWatchError, ObjectRef, Patch, Resource, k8s_openapi::api::autoscaling::v1::Scale};
 
 use crate::{
     Config, ConfigError, Error, Result,
-    config::default_user_agent,
+    config::Compression,
     error::Operation,
+    pipeline::{Policy, Reading, Sending, Throttle},
     resources::Resources,
     response,
     transport::{self, Body, Transport, Upgraded},
+    user_agent,
     verbs::{Apply, Create, Delete, DeleteCollection, Get, GetOpt, List, PatchOne, Update, Watch},
 };
 
 /// A client of one API server. Cheap to clone; clones share the connections.
+///
+/// Requests are sent as Go's client sends them: 5 a second and 10 at once, again when the server asks for it. The methods
+/// that begin with `with` make a client of the same connections that does it differently; to change one call, make it on
+/// such a client.
 ///
 /// A verb on a kind, `client.get::<Pod>("p")`, is short for the same verb on its [`Resources`]:
 /// `client.resources::<Pod>().get("p")`. Calls on namespaced kinds that name no namespace are about the client's default
@@ -26,6 +34,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Client {
     shared: Arc<Shared>,
+    policy: Arc<Policy>,
     /// In whose name fields are written; `None` leaves it to the server, which takes the user agent.
     field_owner: Option<Arc<str>>,
 }
@@ -50,10 +59,12 @@ impl Client {
     #[allow(clippy::needless_pass_by_value, reason = "a configuration holds secrets, and is used up")]
     pub fn new(config: Config) -> Result<Self> {
         let transport = transport::connect(&config)?;
-        Self::assemble(transport, config.default_namespace, &config.user_agent)
+        let policy = Policy { compression: config.compression, ..Policy::default() };
+        Self::assemble(transport, config.default_namespace, &config.user_agent, policy)
     }
 
-    /// A client whose requests go to a service, such as an API server in this process. URIs are paths.
+    /// A client whose requests go to a service, such as an API server in this process. URIs are paths. There is no limit
+    /// to their rate, and answers are not compressed: what is to be spared is on the other side of a network.
     pub fn from_service<S, B>(service: S, default_namespace: impl Into<String>) -> Self
     where
         S: Service<Request<Body>, Response = Response<B>> + Clone + Send + Sync + 'static,
@@ -63,14 +74,16 @@ impl Client {
         B::Error: Into<BoxError>,
     {
         let transport = transport::erase(service);
-        Self::assemble(transport, default_namespace.into(), &default_user_agent())
+        let policy = Policy { throttle: Throttle::Chosen(None), compression: Compression::Off, ..Policy::default() };
+        Self::assemble(transport, default_namespace.into(), &user_agent::of_this_program(), policy)
             .expect("the default user agent is plain text")
     }
 
-    fn assemble(transport: Transport, default_namespace: String, user_agent: &str) -> Result<Self> {
+    fn assemble(transport: Transport, default_namespace: String, user_agent: &str, policy: Policy) -> Result<Self> {
         let user_agent = HeaderValue::from_str(user_agent)
             .map_err(|_| ConfigError::UserAgent { user_agent: user_agent.to_owned() })?;
-        Ok(Self { shared: Arc::new(Shared { transport, default_namespace, user_agent }), field_owner: None })
+        let shared = Arc::new(Shared { transport, default_namespace, user_agent });
+        Ok(Self { shared, policy: Arc::new(policy), field_owner: None })
     }
 
     /// The same client, its writes in the name of `owner` unless they say otherwise.
@@ -171,21 +184,31 @@ impl Client {
 
     // === requests ===
 
-    /// Sends a request as it is, with the client's credentials, and gives the answer as it is, failures included.
+    /// Sends a request as it is, with the client's credentials, and gives the answer as it is, failures included. The body
+    /// of the answer may take as long as it takes.
     pub async fn request(&self, request: Request<impl Into<Body>>) -> Result<Response<Body>> {
         let operation = Operation::request(request.uri().path());
-        self.send(request).await.map_err(|error| Error::new(operation, ListWatchError::Transport(error)))
+        let outcome = self.send(request.map(Into::into), &operation, Reading::Stream).await;
+        outcome.map_err(|error| Error::new(operation, ListWatchError::Transport(error)))
     }
 
     /// Sends a request and decodes the answer; an answer that is no success is an error.
     pub async fn request_json<T: DeserializeOwned>(&self, request: Request<impl Into<Body>>) -> Result<T> {
         let operation = Operation::request(request.uri().path());
         let answer = async {
-            let response = self.execute(request.map(Into::into), &operation).await?;
-            response::decode(response).await
+            let response = self.execute(request, &operation).await?;
+            response::decode(response, self.response_limit()).await
         };
         let outcome = answer.await;
         outcome.map_err(|error| Error::new(operation, error))
+    }
+
+    /// Sends a request and gives the body of the answer as it comes, for as long as it takes; an answer that is no success
+    /// is an error.
+    pub async fn request_stream(&self, request: Request<impl Into<Body>>) -> Result<Body> {
+        let operation = Operation::request(request.uri().path());
+        let outcome = self.execute_as(request, &operation, Reading::Stream).await;
+        outcome.map(Response::into_body).map_err(|error| Error::new(operation, error))
     }
 
     /// Sends a request with an `Upgrade` header, and gives the connection once the server has switched to what it asks
@@ -205,7 +228,8 @@ impl Client {
         operation: &Operation,
     ) -> Result<(Response<()>, Upgraded), ListWatchError> {
         let method = request.method().clone();
-        let mut response = self.send(request).await.map_err(ListWatchError::Transport)?;
+        let sent = self.send(request, operation, Reading::Stream).await;
+        let mut response = sent.map_err(ListWatchError::Transport)?;
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
             let response = response::check(response, &method, operation).await?;
             let code = response.status();
@@ -218,22 +242,37 @@ impl Client {
         Ok((response.map(drop), Upgraded::new(connection)))
     }
 
-    /// Sends a request; an answer that is no success is an error.
+    /// Sends a request whose answer is read as those of its verb are; an answer that is no success is an error.
     pub(crate) async fn execute(
         &self,
         request: Request<impl Into<Body>>,
         operation: &Operation,
     ) -> Result<Response<Body>, ListWatchError> {
-        let method = request.method().clone();
-        let response = self.send(request).await.map_err(ListWatchError::Transport)?;
-        response::check(response, &method, operation).await
+        self.execute_as(request, operation, Reading::of(operation.verb)).await
     }
 
-    async fn send(&self, request: Request<impl Into<Body>>) -> Result<Response<Body>, BoxError> {
-        let mut request = request.map(Into::into);
+    /// Sends a request; an answer that is no success is an error.
+    pub(crate) async fn execute_as(
+        &self,
+        request: Request<impl Into<Body>>,
+        operation: &Operation,
+        reading: Reading,
+    ) -> Result<Response<Body>, ListWatchError> {
+        let method = request.method().clone();
+        let sent = self.send(request.map(Into::into), operation, reading).await;
+        response::check(sent.map_err(ListWatchError::Transport)?, &method, operation).await
+    }
+
+    /// Sends a request and gives the answer, whatever it is.
+    pub(crate) async fn send(
+        &self,
+        mut request: Request<Body>,
+        operation: &Operation,
+        reading: Reading,
+    ) -> Result<Response<Body>, BoxError> {
         request.headers_mut().entry(header::USER_AGENT).or_insert_with(|| self.shared.user_agent.clone());
-        tracing::trace!(method = %request.method(), uri = %request.uri(), "request");
-        self.shared.transport.clone().oneshot(request).await
+        let sending = Sending { transport: &self.shared.transport, policy: &self.policy, operation, reading };
+        sending.send(request).await
     }
 }
 

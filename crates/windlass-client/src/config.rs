@@ -27,6 +27,7 @@ pub use tls::{Identity, Pem, TlsOptions, Verification};
 use crate::{
     auth::{Auth, Impersonation, PluginPolicy},
     transport::Connections,
+    user_agent,
 };
 
 /// The namespace of those who name none.
@@ -87,7 +88,7 @@ impl Config {
             proxy: Proxy::default(),
             compression: Compression::default(),
             connect_timeout: CONNECT_TIMEOUT,
-            user_agent: default_user_agent(),
+            user_agent: user_agent::of_this_program(),
             clock: Clock::system(),
             connections: Connections::default(),
         }
@@ -168,12 +169,6 @@ impl Config {
         self.user_agent = user_agent.into();
         self
     }
-}
-
-/// `windlass/0.1.0 (linux/x86_64)`
-pub(crate) fn default_user_agent() -> String {
-    let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
-    format!("windlass/{} ({os}/{arch})", env!("CARGO_PKG_VERSION"))
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! What can go wrong with a call, told with what was being done to which object.
 
-use std::{fmt, time::Duration};
+use std::{error::Error as StdError, fmt, time::Duration};
 
 use thiserror::Error;
 use windlass_api::{BoxError, ErrorChain, ListWatchError, Status};
 
-use crate::{config::ConfigError, request::RequestError};
+use crate::{config::ConfigError, pipeline::TimedOut, request::RequestError};
 
 /// The result of a call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -118,52 +118,42 @@ impl Error {
         }
     }
 
-    /// Whether the object, or the resource, is not there.
-    #[must_use]
-    pub fn is_not_found(&self) -> bool {
-        self.status().is_some_and(Status::is_not_found)
-    }
-
-    /// Whether an object of that name is there already.
-    #[must_use]
-    pub fn is_already_exists(&self) -> bool {
-        self.status().is_some_and(Status::is_already_exists)
-    }
-
-    /// Whether the object has changed meanwhile.
-    #[must_use]
-    pub fn is_conflict(&self) -> bool {
-        self.status().is_some_and(Status::is_conflict)
-    }
-
-    /// Whether the object breaks a rule of its kind.
-    #[must_use]
-    pub fn is_invalid(&self) -> bool {
-        self.status().is_some_and(Status::is_invalid)
-    }
-
-    /// Whether the caller may not.
-    #[must_use]
-    pub fn is_forbidden(&self) -> bool {
-        self.status().is_some_and(Status::is_forbidden)
-    }
-
-    /// Whether a resourceVersion or continue token is too old.
-    #[must_use]
-    pub fn is_expired(&self) -> bool {
-        self.status().is_some_and(Status::is_expired)
-    }
-
     /// Whether the connection failed: nothing is known of what the server did.
     #[must_use]
     pub const fn is_transport(&self) -> bool {
         matches!(self, Self::Transport { .. })
     }
 
+    /// Whether it took too long: for the server, which says so, or for the client's own limit.
+    #[must_use]
+    pub fn is_timeout(&self) -> bool {
+        match self {
+            Self::Status { status, .. } => status.is_timeout(),
+            Self::Transport { source, .. } => {
+                let mut chain =
+                    std::iter::successors(Some(&**source as &(dyn StdError + 'static)), |&error| error.source());
+                chain.any(<dyn StdError>::is::<TimedOut>)
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether one of the causes that the server names has this reason.
+    #[must_use]
+    pub fn has_cause(&self, reason: &str) -> bool {
+        self.status().is_some_and(|status| status.has_cause(reason))
+    }
+
     /// How long the server asks to wait.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.status().and_then(Status::retry_after)
+    }
+
+    /// How long to wait before the next try, if there is to be one, where the server's answer asks for a delay.
+    #[must_use]
+    pub fn suggests_client_delay(&self) -> Option<Duration> {
+        self.status().and_then(Status::suggests_client_delay)
     }
 
     /// The error and all that is behind it, as one line for people:
@@ -180,6 +170,94 @@ impl Error {
             ListWatchError::Transport(source) => Self::Transport { operation, source },
             ListWatchError::Decode(source) => Self::Decode { operation, source },
         }
+    }
+}
+
+/// What the server's answer says, where there is one.
+macro_rules! status_predicates {
+    ($($(#[$doc:meta])* $name:ident)*) => {
+        impl Error {$(
+            $(#[$doc])*
+            #[must_use]
+            pub fn $name(&self) -> bool {
+                self.status().is_some_and(Status::$name)
+            }
+        )*}
+    };
+}
+
+status_predicates! {
+    /// Whether the object, or the resource, is not there.
+    is_not_found
+    /// Whether an object of that name is there already.
+    is_already_exists
+    /// Whether the object has changed meanwhile.
+    is_conflict
+    /// Whether the object breaks a rule of its kind.
+    is_invalid
+    /// Whether the caller may not.
+    is_forbidden
+    /// Whether the server does not know who is calling.
+    is_unauthorized
+    /// Whether the request makes no sense to the server.
+    is_bad_request
+    /// Whether a resourceVersion or continue token is too old.
+    is_expired
+    /// Whether what was asked for is there no more.
+    is_gone
+    /// Whether the resource does not have this verb.
+    is_method_not_allowed
+    /// Whether the server cannot answer in a format that the client reads.
+    is_not_acceptable
+    /// Whether the server does not read the format of the body.
+    is_unsupported_media_type
+    /// Whether the request is larger than the server takes.
+    is_request_entity_too_large
+    /// Whether the server has had enough for now.
+    is_too_many_requests
+    /// Whether the server has begun, and asks to try again.
+    is_server_timeout
+    /// Whether the server has failed.
+    is_internal_error
+    /// Whether what stands behind the server is not there now.
+    is_service_unavailable
+    /// Whether what answered did not speak the API: a proxy, a load balancer.
+    is_unexpected_server_response
+}
+
+/// Failures that are as good as a success.
+///
+/// ```
+/// # use windlass_api::k8s_openapi::api::core::v1::Pod;
+/// # use windlass_client::{Client, Result, Tolerate as _};
+/// # async fn clean_up(client: Client) -> Result<()> {
+/// client.delete::<Pod>("p").await.or_not_found()?;
+/// # Ok(())
+/// # }
+/// ```
+pub trait Tolerate<T> {
+    /// `None` when it was not there.
+    fn or_not_found(self) -> Result<Option<T>>;
+
+    /// `None` when it was there already.
+    fn or_already_exists(self) -> Result<Option<T>>;
+}
+
+impl<T> Tolerate<T> for Result<T> {
+    fn or_not_found(self) -> Result<Option<T>> {
+        tolerate(self, Error::is_not_found)
+    }
+
+    fn or_already_exists(self) -> Result<Option<T>> {
+        tolerate(self, Error::is_already_exists)
+    }
+}
+
+fn tolerate<T>(result: Result<T>, tolerated: fn(&Error) -> bool) -> Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if tolerated(&error) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

@@ -7,10 +7,13 @@
 //!    chained, `.await` sends. Typed verbs name the kind (`client.get::<Pod>("p")`); [`Client::dynamic`] and
 //!    [`Client::metadata`] give the same verbs over a resource that is known at run time.
 //!    [`Clientset`] has an accessor for each built-in resource, with the verbs that it serves.
+//!    [`Client::rest`] builds requests of any verb, part by part.
 //! 3. [`request`]: verb, resource and options become an `http::Request`, as a value; nothing is sent there.
-//! 4. `transport` and [`auth`]: the one boxed `tower` service that carries requests; credentials, TLS, connection pool.
+//! 4. `pipeline`: requests wait for their turn ([`RateLimit`]), are sent, and sent again where that is right; [`warnings`]
+//!    and [`metrics`] learn of it here.
+//! 5. `transport` and [`auth`]: the one boxed `tower` service that carries requests; credentials, TLS, connection pool.
 //!    [`Client::from_service`] puts another service in its place, such as an API server in this process.
-//! 5. `response`, `frame`: what comes back becomes an object, an [`Error`], or a stream that is cut into objects while it
+//! 6. `response`, `frame`: what comes back becomes an object, an [`Error`], or a stream that is cut into objects while it
 //!    arrives.
 //!
 //! Beside the verbs stand what is behind an object ([`Client::logs`], [`Client::exec`], [`Client::attach`],
@@ -18,8 +21,8 @@
 //! [`ResourceListWatch`], the seam to the caches.
 //!
 //! # What is not guaranteed
-//! Nothing is retried, with one exception: a request whose pooled connection turns out closed before a byte of it was
-//! sent goes out on another one. A write that fails with [`Error::Transport`] may have been carried out.
+//! A write that fails with [`Error::Transport`] may have been carried out. It is sent again only when the server has
+//! certainly not begun with it, or asks for it.
 //!
 //! ```no_run
 //! # async fn example() -> windlass_client::Result<()> {
@@ -51,6 +54,11 @@ mod resources;
 pub mod verbs;
 
 pub mod request;
+pub mod rest;
+
+pub mod metrics;
+mod pipeline;
+pub mod warnings;
 
 mod frame;
 mod list_stream;
@@ -69,6 +77,7 @@ mod openapi;
 mod rest_mapper;
 
 mod error;
+mod user_agent;
 
 #[cfg(test)]
 mod testing;
@@ -83,10 +92,12 @@ pub use discovery::{
     CachedDiscovery, DiscoveredGroup, DiscoveredResource, DiscoveredSubresource, DiscoveredVersion, Discovery,
     FailedVersion, Peers, ServerVersion, cache_folder,
 };
-pub use error::{Error, Operation, Result, Verb};
+pub use error::{Error, Operation, Result, Tolerate, Verb};
 pub use list_watch::ResourceListWatch;
 pub use logs::{LINE_LIMIT, LogSource, LogStream, Logs};
+pub use metrics::ClientMetrics;
 pub use openapi::{OpenApi, OpenApiPath, OpenApiRoot};
+pub use pipeline::{OverloadBackoff, RateLimit};
 pub use port_forward::{
     CONNECTION_LIMIT, ForwardedPort, LINGER, PortForward, PortForwarder, PortPair, PortPairError, PortStream,
 };
@@ -94,4 +105,6 @@ pub use remote_command::{CommandOutput, Exec, ExitStatus, RemoteCommand, Stdin, 
 pub use resources::Resources;
 pub use rest_mapper::{DeferredRestMapper, MappingError, RestMapper, guess_plural};
 pub use transport::{Body, Upgraded};
+pub use user_agent::user_agent;
+pub use warnings::{Warning, WarningHandler};
 pub use watch_stream::{Bookmark, WatchEvent};

@@ -3,7 +3,7 @@
 //! What stands in a path is checked as Go's client checks it (a name must not lead out of its place) and percent-encoded.
 //! URIs are paths with a query; the transport adds the address of the server.
 
-use std::{borrow::Cow, fmt::Write as _};
+use std::borrow::Cow;
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, header};
@@ -73,6 +73,22 @@ pub enum RequestError {
     /// The verb needs a name.
     #[error("no name is given")]
     NoName,
+    /// A part of the path is given twice.
+    #[error("the {part} is {first:?} already, and cannot be {second:?} as well")]
+    Twice {
+        /// Which part.
+        part: &'static str,
+        /// What it was.
+        first: String,
+        /// What it cannot be.
+        second: String,
+    },
+    /// A header with a name or a value that no header has.
+    #[error("the header {name:?} cannot be sent")]
+    Header {
+        /// Its name. The value may be a secret.
+        name: String,
+    },
     /// The parts make no URI.
     #[error("{path:?} is no path that a request can have")]
     Uri {
@@ -82,7 +98,7 @@ pub enum RequestError {
 }
 
 /// What stays as it is within a path segment, as in Go's net/url.
-const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
+pub(crate) const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'_')
     .remove(b'.')
@@ -290,6 +306,14 @@ fn accepting(mut request: Request<Bytes>, accept: &'static str) -> Request<Bytes
 }
 
 fn push_segment(path: &mut String, part: &'static str, value: &str) -> Result<()> {
+    check_segment(part, value)?;
+    path.push('/');
+    path.extend(utf8_percent_encode(value, SEGMENT));
+    Ok(())
+}
+
+/// Whether a value can be a segment of a path, and no more than that.
+pub(crate) fn check_segment(part: &'static str, value: &str) -> Result<()> {
     let broken = match value {
         "" => return Err(RequestError::Empty { part }),
         "." | ".." => Some("be that"),
@@ -297,12 +321,20 @@ fn push_segment(path: &mut String, part: &'static str, value: &str) -> Result<()
         _ if value.contains('%') => Some("contain a percent sign"),
         _ => None,
     };
-    if let Some(rule) = broken {
-        return Err(RequestError::Segment { part, value: value.to_owned(), rule });
+    match broken {
+        Some(rule) => Err(RequestError::Segment { part, value: value.to_owned(), rule }),
+        None => Ok(()),
     }
-    path.push('/');
-    path.extend(utf8_percent_encode(value, SEGMENT));
-    Ok(())
+}
+
+/// Adds parameters to a path that has none.
+pub(crate) fn append_query<N: AsRef<str>>(path: &mut String, query: impl IntoIterator<Item = (N, String)>) {
+    for (index, (name, value)) in query.into_iter().enumerate() {
+        path.push(if index == 0 { '?' } else { '&' });
+        path.extend(utf8_percent_encode(name.as_ref(), QUERY));
+        path.push('=');
+        path.extend(utf8_percent_encode(&value, QUERY));
+    }
 }
 
 fn build(
@@ -312,11 +344,7 @@ fn build(
     media_type: Option<HeaderValue>,
     body: Bytes,
 ) -> Result<Request<Bytes>> {
-    for (index, (name, value)) in query.into_iter().enumerate() {
-        let separator = if index == 0 { '?' } else { '&' };
-        write!(path, "{separator}{name}={}", utf8_percent_encode(&value, QUERY))
-            .expect("writing to a String never fails");
-    }
+    append_query(&mut path, query);
     let mut request = Request::new(body);
     *request.method_mut() = method;
     *request.uri_mut() = path.parse().map_err(|_| RequestError::Uri { path })?;

@@ -10,7 +10,10 @@ use serde::{Deserialize, de::DeserializeOwned};
 use thiserror::Error;
 use windlass_api::{Cause, ListWatchError, Status, StatusDetails, reason};
 
-use crate::{error::Operation, transport::Body};
+use crate::{
+    error::{Operation, Verb},
+    transport::Body,
+};
 
 /// The largest single object that is read. Servers refuse to store a twentieth of this.
 pub(crate) const OBJECT_LIMIT: usize = 64 << 20;
@@ -18,8 +21,8 @@ pub(crate) const OBJECT_LIMIT: usize = 64 << 20;
 const ERROR_LIMIT: usize = 1 << 20;
 /// How much of an error that is no `Status` is kept.
 const EXCERPT: usize = 2048;
-/// The cause that marks an answer that is no `Status`.
-const UNEXPECTED_RESPONSE: &str = "UnexpectedServerResponse";
+/// What is said of a failure that is no text.
+const UNKNOWN: &str = "unknown";
 
 /// A body that is larger than what is read.
 #[derive(Debug, Error)]
@@ -34,7 +37,6 @@ pub(crate) async fn check(
     method: &Method,
     operation: &Operation,
 ) -> Result<Response<Body>, ListWatchError> {
-    log_warnings(response.headers());
     if response.status().is_success() {
         return Ok(response);
     }
@@ -67,8 +69,8 @@ pub(crate) async fn collect(body: Body, limit: usize) -> Result<Bytes, ListWatch
 }
 
 /// The object in a body.
-pub(crate) async fn decode<T: DeserializeOwned>(response: Response<Body>) -> Result<T, ListWatchError> {
-    let body = collect(response.into_body(), OBJECT_LIMIT).await?;
+pub(crate) async fn decode<T: DeserializeOwned>(response: Response<Body>, limit: usize) -> Result<T, ListWatchError> {
+    let body = collect(response.into_body(), limit).await?;
     serde_json::from_slice(&body).map_err(|error| ListWatchError::Decode(error.into()))
 }
 
@@ -116,7 +118,7 @@ async fn collect_prefix(mut body: Body, limit: usize) -> (Bytes, Option<ListWatc
 
 fn synthesize(code: StatusCode, method: &Method, operation: &Operation, body: &[u8]) -> Status {
     let text = excerpt(body);
-    let said = |otherwise: &str| if text.is_empty() { otherwise.to_owned() } else { text.clone() };
+    let said = |otherwise: &str| if text.is_empty() || text == UNKNOWN { otherwise } else { &text }.to_owned();
     let (reason, message) = match code.as_u16() {
         400 => (reason::BAD_REQUEST, "the server rejected the request and did not say why".to_owned()),
         401 => (reason::UNAUTHORIZED, "the server asks for other credentials".to_owned()),
@@ -136,23 +138,33 @@ fn synthesize(code: StatusCode, method: &Method, operation: &Operation, body: &[
         500.. => (reason::INTERNAL_ERROR, format!("the server failed ({text:?}) and did not carry out the request")),
         other => ("", format!("the server answered with status code {other} and nothing more")),
     };
+    // Of a request for a path there is nothing to say that the path does not.
+    let resource = if operation.verb == Verb::Request { "" } else { &operation.resource };
+    let (kind, group) = resource.split_once('.').unwrap_or((resource, ""));
     let details = StatusDetails {
         name: operation.name.clone().unwrap_or_default(),
-        kind: operation.resource.clone(),
-        causes: vec![Cause { reason: UNEXPECTED_RESPONSE.to_owned(), message: text, field: String::new() }],
+        group: group.to_owned(),
+        kind: kind.to_owned(),
+        causes: vec![Cause {
+            reason: reason::UNEXPECTED_SERVER_RESPONSE.to_owned(),
+            message: text,
+            field: String::new(),
+        }],
         ..StatusDetails::default()
     };
     Status::failure(code.as_u16(), reason, message).with_details(details)
 }
 
-/// The start of a text, on one line; nothing of what is no text.
+/// The start of a text; of what is no text, that it is unknown.
 fn excerpt(body: &[u8]) -> String {
     let body = &body[..body.len().min(EXCERPT)];
     let text = match std::str::from_utf8(body) {
         Ok(text) => text,
         // A character cut in two at the end is no reason to drop the rest.
-        Err(error) if error.error_len().is_none() => std::str::from_utf8(&body[..error.valid_up_to()]).unwrap_or(""),
-        Err(_) => "",
+        Err(error) if error.error_len().is_none() => {
+            std::str::from_utf8(&body[..error.valid_up_to()]).unwrap_or(UNKNOWN)
+        }
+        Err(_) => UNKNOWN,
     };
     text.trim().to_owned()
 }
@@ -160,30 +172,6 @@ fn excerpt(body: &[u8]) -> String {
 /// Seconds only: servers of this API do not send dates.
 fn retry_after(headers: &HeaderMap) -> Option<u32> {
     headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()
-}
-
-/// What the server wants the user to know: deprecated versions, unknown fields.
-fn log_warnings(headers: &HeaderMap) {
-    for value in headers.get_all(header::WARNING) {
-        if let Some(text) = value.to_str().ok().and_then(warning_text) {
-            tracing::warn!(target: "windlass_client::warning", "{text}");
-        }
-    }
-}
-
-/// The text of a warning with code 299: `299 - "text"`, quotes and backslashes escaped by a backslash.
-fn warning_text(value: &str) -> Option<String> {
-    let rest = value.trim().strip_prefix("299 ")?;
-    let (_agent, quoted) = rest.split_once(' ')?;
-    let mut text = String::with_capacity(quoted.len());
-    let mut characters = quoted.trim_start().strip_prefix('"')?.chars();
-    loop {
-        match characters.next()? {
-            '"' => return Some(text),
-            '\\' => text.push(characters.next()?),
-            other => text.push(other),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -123,7 +123,7 @@ struct Sent<K> {
 impl<K: DeserializeOwned> Sent<K> {
     /// The object that is the answer.
     async fn object(self) -> Result<K> {
-        match response::decode::<K>(self.response).await {
+        match response::decode::<K>(self.response, self.call.client.response_limit()).await {
             Ok(mut object) => {
                 (self.call.codec.complete)(&self.call.target.resource, &mut object);
                 Ok(object)

@@ -76,7 +76,7 @@ async fn get_reads_the_object_that_is_named() {
             "GET /api/v1/namespaces/home/pods/p/status"
         ]
     );
-    assert_eq!(fake.last().headers()["user-agent"], default_user_agent());
+    assert_eq!(fake.last().headers()["user-agent"], crate::user_agent::of_this_program());
 }
 
 #[tokio::test]

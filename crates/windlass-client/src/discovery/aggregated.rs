@@ -44,7 +44,7 @@ pub(super) async fn ask(client: &Client, path: &'static str, peers: Peers) -> Re
     );
     let answer = async {
         let response = client.execute(request, &operation).await?;
-        let body = response::collect(response.into_body(), response::OBJECT_LIMIT).await?;
+        let body = response::collect(response.into_body(), client.response_limit()).await?;
         read(body)
     };
     let outcome: Result<Answer, ListWatchError> = answer.await;

@@ -50,6 +50,14 @@ impl Body {
             None => Self::empty(),
         }
     }
+
+    /// The same body once more, to be sent again; `None` for a stream, which is there once.
+    pub(crate) fn replay(&self) -> Option<Self> {
+        match &self.0 {
+            Kind::Whole(bytes) => Some(Self(Kind::Whole(bytes.clone()))),
+            Kind::Stream(_) => None,
+        }
+    }
 }
 
 impl Body {

@@ -5,13 +5,7 @@ use std::time::Duration;
 use windlass_api::{DeleteOptions, DryRun, ListOptions, ListWatchError, Object, Propagation, Status};
 
 use super::{Call, Unnamed, into_future, within};
-use crate::{
-    Error, Result,
-    error::Verb,
-    request::Target,
-    resources::Resources,
-    response::{self, OBJECT_LIMIT},
-};
+use crate::{Error, Result, error::Verb, request::Target, resources::Resources, response};
 
 /// Deletes an object.
 #[must_use = "nothing is sent before `.await`"]
@@ -99,7 +93,8 @@ impl<K: Object> Delete<K> {
     async fn send(self) -> Result<Deletion<K>> {
         let options = self.options;
         let sent = self.call.send(Verb::Delete, Unnamed::Default, |call| Ok(call.target.delete(&options)?)).await?;
-        let answer = match response::collect(sent.response.into_body(), OBJECT_LIMIT).await {
+        let limit = sent.call.client.response_limit();
+        let answer = match response::collect(sent.response.into_body(), limit).await {
             Ok(body) => match response::status_of(&body) {
                 Some(status) => return Ok(Deletion::Status(Box::new(status))),
                 None => serde_json::from_slice(&body).map_err(|error| ListWatchError::Decode(error.into())),

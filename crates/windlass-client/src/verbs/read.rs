@@ -6,7 +6,9 @@ use futures::StreamExt;
 use windlass_api::{ListItem, ListOptions, ListWatchError, Object, ObjectList, VersionMatch};
 
 use super::{Call, Unnamed, into_future, within};
-use crate::{Error, Result, error::Verb, list_stream::ListStream, request::Target, resources::Resources};
+use crate::{
+    Error, Result, Tolerate as _, error::Verb, list_stream::ListStream, request::Target, resources::Resources,
+};
 
 /// Reads an object.
 #[must_use = "nothing is sent before `.await`"]
@@ -73,11 +75,7 @@ impl<K: Object> GetOpt<K> {
     }
 
     async fn send(self) -> Result<Option<K>> {
-        match self.get.send().await {
-            Ok(object) => Ok(Some(object)),
-            Err(error) if error.is_not_found() => Ok(None),
-            Err(error) => Err(error),
-        }
+        self.get.send().await.or_not_found()
     }
 }
 

@@ -45,7 +45,8 @@ impl Submit {
         let (body, options) = (Bytes::from(self.body.to_string()), self.options);
         let sent =
             self.call.send(Verb::Create, Unnamed::Default, |call| Ok(call.target.create(body, &options)?)).await?;
-        response::decode(sent.response).await.map_err(|error| Error::new(sent.operation, error))
+        let limit = sent.call.client.response_limit();
+        response::decode(sent.response, limit).await.map_err(|error| Error::new(sent.operation, error))
     }
 
     /// In this namespace, whatever was named before.

@@ -8,7 +8,7 @@ use std::{
 };
 
 use futures::Stream;
-use windlass_api::{ApiResource, Bookmarks, InitialEvents, Object, WatchOptions};
+use windlass_api::{Bookmarks, InitialEvents, Object, WatchOptions};
 
 use super::{Call, Unnamed, into_future, within};
 use crate::{
@@ -16,6 +16,7 @@ use crate::{
     error::{Operation, Verb},
     request::Target,
     resources::Resources,
+    transport::Body,
     watch_stream::{RawWatchStream, WatchEvent},
 };
 
@@ -33,8 +34,8 @@ pub struct Watch<K> {
 pub struct WatchStream<K> {
     events: RawWatchStream,
     operation: Operation,
-    resource: ApiResource,
-    complete: fn(&ApiResource, &mut K),
+    /// Adds what the bytes leave out.
+    complete: Box<dyn FnMut(&mut K) + Send>,
     state: State,
 }
 
@@ -96,13 +97,15 @@ impl<K: Object> Watch<K> {
         let sent =
             self.call.send(Verb::Watch, Unnamed::All, |call| Ok(call.target.watch(&options, call.codec.content)?));
         let sent = sent.await?;
-        Ok(WatchStream {
-            events: RawWatchStream::new(sent.response.into_body()),
-            operation: sent.operation,
-            complete: sent.call.codec.complete,
-            resource: sent.call.target.resource,
-            state: State::Open,
-        })
+        let (complete, resource) = (sent.call.codec.complete, sent.call.target.resource);
+        let stream = WatchStream::new(sent.response.into_body(), sent.operation);
+        Ok(WatchStream { complete: Box::new(move |object| complete(&resource, object)), ..stream })
+    }
+}
+
+impl<K: Object> WatchStream<K> {
+    pub(crate) fn new(body: Body, operation: Operation) -> Self {
+        Self { events: RawWatchStream::new(body), operation, complete: Box::new(|_| ()), state: State::Open }
     }
 }
 
@@ -120,7 +123,7 @@ impl<K: Object> Stream for WatchStream<K> {
                 if let WatchEvent::Added(object) | WatchEvent::Modified(object) | WatchEvent::Deleted(object) =
                     &mut event
                 {
-                    (this.complete)(&this.resource, object);
+                    (this.complete)(object);
                 }
                 Ok(event)
             }

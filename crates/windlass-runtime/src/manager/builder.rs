@@ -34,7 +34,8 @@ pub struct ManagerBuilder {
 impl ManagerBuilder {
     pub(super) fn new(client: Client) -> Self {
         Self {
-            client,
+            // As in controller-runtime: the queues limit the work, and the server is fair to others by itself.
+            client: client.without_default_rate_limit(),
             list_watches: None,
             clock: Clock::system(),
             entropy: Entropy::os(),

@@ -1,0 +1,145 @@
+//! How long to wait between tries, as a value.
+
+use std::time::Duration;
+
+use crate::Entropy;
+
+/// Delays that grow by a factor up to a limit, each longer by a random part, for so many tries.
+///
+/// Go's `wait.Backoff`, but for one thing: delays that have reached the limit do not end the tries before their number.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[must_use]
+pub struct Backoff {
+    initial: Duration,
+    factor: f64,
+    jitter: f64,
+    /// `None` when delays may grow for ever.
+    limit: Option<Duration>,
+    tries: u32,
+}
+
+/// The delays of a [`Backoff`], one after another, without end.
+#[derive(Clone, Debug)]
+pub struct Delays {
+    backoff: Backoff,
+    next: Duration,
+    entropy: Entropy,
+}
+
+impl Backoff {
+    /// For writers who meet on one object by chance: 5 tries, 10 ms apart.
+    pub const CONFLICT: Self = Self::new(Duration::from_millis(10)).jitter(0.1).tries(5);
+
+    /// For a writer to an object that controllers keep changing: 4 tries, after 10, 50 and 250 ms.
+    pub const CONTENDED: Self = Self::new(Duration::from_millis(10)).factor(5.0).jitter(0.1).tries(4);
+
+    /// The same delay each time, without end.
+    pub const fn new(initial: Duration) -> Self {
+        Self { initial, factor: 1.0, jitter: 0.0, limit: None, tries: u32::MAX }
+    }
+
+    /// How much longer each delay is than the one before; not below 1.
+    pub const fn factor(mut self, factor: f64) -> Self {
+        self.factor = factor;
+        self
+    }
+
+    /// Each delay is longer by a random part of it, up to this fraction.
+    pub const fn jitter(mut self, jitter: f64) -> Self {
+        self.jitter = jitter;
+        self
+    }
+
+    /// No delay is longer, before jitter.
+    pub const fn limit(mut self, limit: Duration) -> Self {
+        self.limit = Some(limit);
+        self
+    }
+
+    /// How often to try in all, the first try included; at least once.
+    pub const fn tries(mut self, tries: u32) -> Self {
+        self.tries = tries;
+        self
+    }
+
+    /// How often to try in all.
+    #[must_use]
+    pub const fn max_tries(&self) -> u32 {
+        if self.tries == 0 { 1 } else { self.tries }
+    }
+
+    /// The delays, from the first. They are not counted: see [`Self::max_tries`].
+    #[must_use]
+    pub fn delays(&self, entropy: &Entropy) -> Delays {
+        Delays { backoff: *self, next: self.initial, entropy: entropy.clone() }
+    }
+
+    fn bounded(&self, delay: Duration) -> Duration {
+        self.limit.map_or(delay, |limit| delay.min(limit))
+    }
+}
+
+impl Delays {
+    /// The next delay.
+    #[must_use]
+    pub fn next_delay(&mut self) -> Duration {
+        let delay = self.backoff.bounded(self.next);
+        // Where no duration can say it, it does not grow any more.
+        let grown = Duration::try_from_secs_f64(delay.as_secs_f64() * self.backoff.factor.max(1.0)).unwrap_or(delay);
+        self.next = self.backoff.bounded(grown);
+        self.entropy.jitter(delay, self.backoff.jitter)
+    }
+
+    /// Starts over.
+    pub fn reset(&mut self) {
+        self.next = self.backoff.initial;
+    }
+}
+
+impl Iterator for Delays {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        Some(self.next_delay())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn millis(backoff: Backoff, count: usize) -> Vec<u128> {
+        backoff.delays(&Entropy::seeded(1)).take(count).map(|delay| delay.as_millis()).collect()
+    }
+
+    #[test]
+    fn delays_grow_by_the_factor_up_to_the_limit() {
+        let backoff = Backoff::new(Duration::from_millis(10)).factor(3.0).limit(Duration::from_millis(100));
+        assert_eq!(millis(backoff, 5), [10, 30, 90, 100, 100]);
+        assert_eq!(millis(Backoff::new(Duration::from_millis(7)), 3), [7, 7, 7]);
+        assert_eq!(millis(backoff.limit(Duration::from_millis(5)), 2), [5, 5]);
+    }
+
+    #[test]
+    fn jitter_adds_up_to_its_fraction_and_does_not_pile_up() {
+        let mut delays = Backoff::CONTENDED.delays(&Entropy::seeded(1));
+        for base in [10.0, 50.0, 250.0] {
+            let delay = delays.next_delay().as_secs_f64() * 1_000.0;
+            assert!((base..base * 1.1).contains(&delay), "{delay}");
+        }
+        delays.reset();
+        assert!(delays.next_delay() < Duration::from_millis(12));
+    }
+
+    #[test]
+    fn a_delay_that_no_duration_can_express_grows_no_more() {
+        let mut delays = Backoff::new(Duration::MAX).factor(2.0).delays(&Entropy::seeded(1));
+        assert_eq!([delays.next_delay(), delays.next_delay()], [Duration::MAX; 2]);
+    }
+
+    #[test]
+    fn there_is_always_one_try() {
+        assert_eq!(Backoff::new(Duration::ZERO).tries(0).max_tries(), 1);
+        assert_eq!(Backoff::CONFLICT.max_tries(), 5);
+    }
+}

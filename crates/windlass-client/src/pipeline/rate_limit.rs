@@ -1,0 +1,152 @@
+//! How many requests a second.
+
+use std::{sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// A token bucket: so many requests at once, so many a second after that.
+///
+/// Whoever finds the bucket empty waits in turn. Clones share the bucket, so that several clients can keep one limit
+/// together.
+#[derive(Clone, Debug)]
+pub struct RateLimit(Arc<Bucket>);
+
+#[derive(Debug)]
+struct Bucket {
+    /// Time to grow one token.
+    interval: Duration,
+    /// Time to grow all of them: interval × burst.
+    window: Duration,
+    /// When the bucket would be full if no more were taken; `None`, or in the past: it is full.
+    full_at: Mutex<Option<Instant>>,
+}
+
+/// A token that has been taken. Given back when whoever waits for it waits no more.
+struct Reservation<'b> {
+    bucket: &'b Bucket,
+    wait: Duration,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Waiting,
+    Used,
+}
+
+impl RateLimit {
+    /// A token every `interval`, at most `burst` of them kept. The bucket starts full. No interval is no limit.
+    #[must_use]
+    pub fn new(interval: Duration, burst: u32) -> Self {
+        let window = interval.saturating_mul(burst);
+        Self(Arc::new(Bucket { interval, window, full_at: Mutex::new(None) }))
+    }
+
+    /// So many requests a second on average, and so many at once; none a second is one a second.
+    ///
+    /// ```
+    /// # use windlass_client::{Client, RateLimit};
+    /// # fn faster(client: Client) -> Client {
+    /// client.with_rate_limit(RateLimit::per_second(50, 100))
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn per_second(requests: u32, burst: u32) -> Self {
+        Self::new(Duration::from_secs(1) / requests.max(1), burst)
+    }
+
+    /// Takes a token, and says how long that took.
+    pub(crate) async fn acquire(&self) -> Duration {
+        let mut reservation = self.0.reserve();
+        if !reservation.wait.is_zero() {
+            tokio::time::sleep(reservation.wait).await;
+        }
+        reservation.state = State::Used;
+        reservation.wait
+    }
+}
+
+impl Default for RateLimit {
+    /// Go's: 5 requests a second, 10 at once.
+    fn default() -> Self {
+        Self::per_second(5, 10)
+    }
+}
+
+impl Bucket {
+    fn reserve(&self) -> Reservation<'_> {
+        let now = Instant::now();
+        let mut full_at = self.full_at.lock();
+        let start = full_at.map_or(now, |full_at| full_at.max(now));
+        // A debt that no clock can express does not grow any more.
+        let end = start.checked_add(self.interval).unwrap_or(start);
+        *full_at = Some(end);
+        Reservation { bucket: self, wait: end.duration_since(now).saturating_sub(self.window), state: State::Waiting }
+    }
+}
+
+impl Drop for Reservation<'_> {
+    fn drop(&mut self) {
+        if self.state == State::Waiting {
+            let mut full_at = self.bucket.full_at.lock();
+            *full_at = full_at.and_then(|full_at| full_at.checked_sub(self.bucket.interval));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_burst_goes_at_once_and_the_rest_at_the_rate() {
+        let limit = RateLimit::default();
+        let began = Instant::now();
+        for number in 0..20_u32 {
+            limit.acquire().await;
+            let expected = Duration::from_millis(200) * number.saturating_sub(9);
+            // tokio's timers have a resolution of a millisecond.
+            let off = began.elapsed().abs_diff(expected);
+            assert!(off <= Duration::from_millis(2), "request {number} after {:?}", began.elapsed());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn rest_fills_the_bucket_and_no_further() {
+        let limit = RateLimit::per_second(5, 10);
+        tokio::time::advance(Duration::from_hours(1)).await;
+        for _ in 0..10 {
+            assert_eq!(limit.acquire().now_or_never(), Some(Duration::ZERO));
+        }
+        assert_eq!(limit.acquire().now_or_never(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn clones_share_the_bucket() {
+        let limit = RateLimit::per_second(1, 1);
+        assert!(limit.clone().acquire().now_or_never().is_some());
+        assert!(limit.acquire().now_or_never().is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_gives_up_waiting_gives_back_the_token() {
+        let limit = RateLimit::per_second(1, 1);
+        limit.acquire().await;
+        for _ in 0..100 {
+            assert!(limit.acquire().now_or_never().is_none());
+        }
+        let waited = limit.acquire().await;
+        assert!(waited <= Duration::from_secs(1), "{waited:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_interval_is_no_limit() {
+        let limit = RateLimit::new(Duration::ZERO, 0);
+        for _ in 0..1_000 {
+            assert_eq!(limit.acquire().now_or_never(), Some(Duration::ZERO));
+        }
+    }
+}

@@ -1,0 +1,381 @@
+//! Requests built part by part, of any verb and for any path: what the typed verbs do not offer, and what they are short
+//! for.
+//!
+//! ```no_run
+//! # async fn example(client: windlass_client::Client) -> windlass_client::Result<()> {
+//! use windlass_api::{GroupVersion, ListOptions, k8s_openapi::api::core::v1::Pod};
+//!
+//! let rest = client.rest(GroupVersion::new("", "v1"));
+//! let pod = rest.get().namespace("default").resource("pods").name("test").send().await?.into::<Pod>()?;
+//!
+//! let few = ListOptions { limit: Some(5), ..ListOptions::default() };
+//! let page = rest.get().resource("pods").params(few.query_pairs()).send().await?;
+//! let health = rest.get().abs_path("/readyz").param("verbose", "").send().await?;
+//! # let _ = (pod, page, health);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Setting the parts never fails: the first mistake is kept, and told by what sends the request.
+
+mod answer;
+mod path;
+
+use std::{borrow::Cow, fmt, future::IntoFuture, time::Duration};
+
+use futures::future::BoxFuture;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, header};
+use serde::Serialize;
+use windlass_api::{GroupResource, GroupVersion, ListWatchError, Object, PatchKind};
+
+pub use answer::Answer;
+
+use crate::{
+    Client, Error, Result,
+    error::{Operation, Verb},
+    pipeline::{RateLimit, Reading},
+    request::{RequestError, append_query},
+    response,
+    transport::Body,
+    verbs::WatchStream,
+    warnings::WarningHandler,
+};
+use path::Path;
+
+/// What is taken where the caller does not say: JSON, or anything where there is no JSON.
+const ACCEPT: HeaderValue = HeaderValue::from_static("application/json, */*");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// Begins requests for one group and version.
+#[derive(Clone, Debug)]
+pub struct RestClient {
+    client: Client,
+    group_version: GroupVersion,
+}
+
+/// A request that is being built.
+#[must_use = "nothing is sent before `send`, `stream` or `watch`"]
+pub struct RestRequest {
+    client: Client,
+    method: Method,
+    group: Cow<'static, str>,
+    path: Path,
+    query: Vec<(Cow<'static, str>, String)>,
+    headers: HeaderMap,
+    body: Body,
+    timeout: Option<Duration>,
+    /// The first; what is set after it does not matter.
+    mistake: Option<Mistake>,
+}
+
+/// Why there is no request.
+enum Mistake {
+    Request(RequestError),
+    Encode(serde_json::Error),
+}
+
+impl Client {
+    /// Begins requests for a group and version.
+    #[must_use]
+    pub fn rest(&self, group_version: GroupVersion) -> RestClient {
+        RestClient { client: self.clone(), group_version }
+    }
+}
+
+// === impl RestClient ===
+
+impl RestClient {
+    /// The group and version of the requests.
+    #[must_use]
+    pub const fn group_version(&self) -> &GroupVersion {
+        &self.group_version
+    }
+
+    /// A `GET`.
+    pub fn get(&self) -> RestRequest {
+        self.verb(Method::GET)
+    }
+
+    /// A `POST`.
+    pub fn post(&self) -> RestRequest {
+        self.verb(Method::POST)
+    }
+
+    /// A `PUT`.
+    pub fn put(&self) -> RestRequest {
+        self.verb(Method::PUT)
+    }
+
+    /// A `DELETE`.
+    pub fn delete(&self) -> RestRequest {
+        self.verb(Method::DELETE)
+    }
+
+    /// A `PATCH` whose body is of this kind.
+    pub fn patch(&self, kind: PatchKind) -> RestRequest {
+        let mut request = self.verb(Method::PATCH);
+        request.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind.media_type()));
+        request
+    }
+
+    /// A request with any method.
+    pub fn verb(&self, method: Method) -> RestRequest {
+        RestRequest {
+            client: self.client.clone(),
+            method,
+            group: self.group_version.group.clone(),
+            path: Path::of(&self.group_version),
+            query: Vec::new(),
+            headers: HeaderMap::from_iter([(header::ACCEPT, ACCEPT)]),
+            body: Body::empty(),
+            timeout: None,
+            mistake: None,
+        }
+    }
+}
+
+// === what is asked for ===
+
+impl RestRequest {
+    /// In a namespace.
+    pub fn namespace(self, namespace: impl Into<String>) -> Self {
+        self.on_path(|path| path.set_namespace(namespace.into()))
+    }
+
+    /// In a namespace if there is one.
+    pub fn namespace_if(self, namespace: Option<impl Into<String>>) -> Self {
+        match namespace {
+            Some(namespace) => self.namespace(namespace),
+            None => self,
+        }
+    }
+
+    /// Of this resource, `pods`.
+    pub fn resource(self, resource: impl Into<String>) -> Self {
+        self.on_path(|path| path.set_resource(resource.into()))
+    }
+
+    /// The object of this name.
+    pub fn name(self, name: impl Into<String>) -> Self {
+        self.on_path(|path| path.set_name(name.into()))
+    }
+
+    /// A part of the object; of several segments where there are slashes in it.
+    pub fn sub_resource(self, subresource: impl Into<String>) -> Self {
+        self.on_path(|path| path.set_subresource(subresource.into()))
+    }
+
+    /// Segments between the group's version and the rest of the path.
+    pub fn prefix(self, segments: &str) -> Self {
+        self.on_path(|path| path.push_prefix(segments))
+    }
+
+    /// Segments at the end of the path.
+    pub fn suffix(self, segments: &str) -> Self {
+        self.on_path(|path| path.push_suffix(segments))
+    }
+
+    /// This path in place of the one of group and version. What follows it is the same.
+    pub fn abs_path(self, path: &str) -> Self {
+        self.on_path(|parts| parts.set_prefix(path))
+    }
+
+    /// A path with its query, as it stands in a URL, in place of the path of group and version and of all parameters.
+    pub fn request_uri(mut self, uri: &str) -> Self {
+        let (path, query) = uri.split_once('?').unwrap_or((uri, ""));
+        let decoded = |text: &str| percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned();
+        self.query.clear();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            self.query.push((decoded(&name.replace('+', " ")).into(), decoded(&value.replace('+', " "))));
+        }
+        self.abs_path(&decoded(path))
+    }
+
+    /// A query parameter. One that is given twice is sent twice.
+    pub fn param(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Self {
+        self.query.push((name.into(), value.into()));
+        self
+    }
+
+    /// Several parameters, such as the `query_pairs` of options.
+    pub fn params<N: Into<Cow<'static, str>>>(mut self, pairs: impl IntoIterator<Item = (N, String)>) -> Self {
+        self.query.extend(pairs.into_iter().map(|(name, value)| (name.into(), value)));
+        self
+    }
+
+    /// A header, in place of what it was.
+    pub fn header(mut self, name: impl AsRef<str>, value: impl AsRef<str>) -> Self {
+        let name = name.as_ref();
+        match (name.parse::<HeaderName>(), HeaderValue::from_str(value.as_ref())) {
+            (Ok(name), Ok(value)) => drop(self.headers.insert(name, value)),
+            _ => self.fail(Mistake::Request(RequestError::Header { name: name.to_owned() })),
+        }
+        self
+    }
+
+    /// What the answer may be, a media type, in place of JSON.
+    pub fn accept(self, media_type: &str) -> Self {
+        self.header(header::ACCEPT, media_type)
+    }
+
+    /// The body, as it is. A stream cannot be sent again.
+    pub fn body(mut self, body: impl Into<Body>) -> Self {
+        self.body = body.into();
+        self
+    }
+
+    /// The body, encoded as JSON, and its media type, unless there is one already.
+    pub fn json(mut self, body: &impl Serialize) -> Self {
+        match serde_json::to_vec(body) {
+            Ok(bytes) => {
+                self.headers.entry(header::CONTENT_TYPE).or_insert(JSON);
+                self.body = bytes.into();
+            }
+            Err(error) => self.fail(Mistake::Encode(error)),
+        }
+        self
+    }
+
+    fn on_path(mut self, set: impl FnOnce(&mut Path) -> Result<(), RequestError>) -> Self {
+        if let Err(error) = set(&mut self.path) {
+            self.fail(Mistake::Request(error));
+        }
+        self
+    }
+
+    fn fail(&mut self, mistake: Mistake) {
+        self.mistake.get_or_insert(mistake);
+    }
+}
+
+// === how it is sent ===
+
+impl RestRequest {
+    /// How long all of it may take; the server is told, too.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.client = self.client.with_timeout(timeout);
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// How often it may be sent again, in place of what the client says.
+    pub fn max_retries(mut self, retries: u32) -> Self {
+        self.client = self.client.with_retries(retries);
+        self
+    }
+
+    /// With another limit to the rate of requests than the client's.
+    pub fn rate_limit(mut self, limit: RateLimit) -> Self {
+        self.client = self.client.with_rate_limit(limit);
+        self
+    }
+
+    /// Who is told of the server's warnings, in place of whom the client tells.
+    pub fn warnings(mut self, handler: impl WarningHandler) -> Self {
+        self.client = self.client.with_warnings(handler);
+        self
+    }
+
+    /// Sends it, and reads the answer whole; one that is no success is an error. `.await` alone does the same.
+    pub async fn send(self) -> Result<Answer> {
+        let (client, request, operation) = self.build(None)?;
+        let answer = async {
+            let response = client.execute_as(request, &operation, Reading::Whole).await?;
+            let (head, body) = response.into_parts();
+            Ok((head, response::collect(body, client.response_limit()).await?))
+        };
+        let outcome: Result<_, ListWatchError> = answer.await;
+        match outcome {
+            Ok((head, body)) => Ok(Answer::new(operation, head, body)),
+            Err(error) => Err(Error::new(operation, error)),
+        }
+    }
+
+    /// Sends it, and gives the answer's body as it comes, for as long as it takes; one that is no success is an error.
+    pub async fn stream(self) -> Result<Body> {
+        let (client, request, operation) = self.build(None)?;
+        let outcome = client.execute_as(request, &operation, Reading::Stream).await;
+        outcome.map(http::Response::into_body).map_err(|error| Error::new(operation, error))
+    }
+
+    /// Watches what it asks for.
+    pub async fn watch<K: Object>(mut self) -> Result<WatchStream<K>> {
+        if !self.query.iter().any(|(name, _)| name == "watch") {
+            self.query.push(("watch".into(), "true".to_owned()));
+        }
+        let (client, request, operation) = self.build(Some(Verb::Watch))?;
+        match client.execute_as(request, &operation, Reading::Watch).await {
+            Ok(response) => Ok(WatchStream::new(response.into_body(), operation)),
+            Err(error) => Err(Error::new(operation, error)),
+        }
+    }
+
+    fn build(mut self, verb: Option<Verb>) -> Result<(Client, Request<Body>, Operation)> {
+        let operation = self.operation(verb);
+        if let Some(timeout) = self.timeout {
+            self.query.push(("timeout".into(), format!("{}ms", timeout.as_millis())));
+        }
+        let uri = self.path.checked_for(&self.method).and_then(|()| {
+            let mut path = self.path.to_string();
+            append_query(&mut path, std::mem::take(&mut self.query));
+            path.parse().map_err(|_| RequestError::Uri { path })
+        });
+        let uri = match (self.mistake, uri) {
+            (None, Ok(uri)) => uri,
+            (Some(Mistake::Encode(source)), _) => {
+                return Err(Error::Encode { operation: Box::new(operation), source });
+            }
+            (Some(Mistake::Request(source)), _) | (None, Err(source)) => {
+                return Err(Error::Request { operation: Box::new(operation), source });
+            }
+        };
+        let mut request = Request::new(self.body);
+        *request.method_mut() = self.method;
+        *request.uri_mut() = uri;
+        *request.headers_mut() = self.headers;
+        Ok((self.client, request, operation))
+    }
+
+    /// What errors call it.
+    fn operation(&self, verb: Option<Verb>) -> Operation {
+        let path = &self.path;
+        let Some(resource) = path.resource() else { return Operation::request(&path.to_string()) };
+        let verb = verb.unwrap_or_else(|| match (&self.method, path.name()) {
+            (&Method::GET, Some(_)) => Verb::Get,
+            (&Method::GET, None) => Verb::List,
+            (&Method::POST, _) => Verb::Create,
+            (&Method::PUT, _) => Verb::Update,
+            (&Method::PATCH, _) => Verb::Patch,
+            (&Method::DELETE, Some(_)) => Verb::Delete,
+            (&Method::DELETE, None) => Verb::DeleteCollection,
+            _ => Verb::Request,
+        });
+        Operation {
+            verb,
+            resource: GroupResource::new(self.group.clone(), resource.to_owned()).to_string(),
+            subresource: path.subresource().map(str::to_owned),
+            namespace: path.namespace().map(str::to_owned),
+            name: path.name().map(str::to_owned),
+        }
+    }
+}
+
+impl IntoFuture for RestRequest {
+    type Output = Result<Answer>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.send())
+    }
+}
+
+impl fmt::Debug for RestRequest {
+    /// Without headers and body: they may hold secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RestRequest({} {})", self.method, self.path)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,271 @@
+//! What a server wants its users to know beside the answer: deprecated versions, unknown fields.
+//!
+//! It says so in `Warning` headers with code 299. Warnings of other codes are about caches along the way, and are passed
+//! over, as are those that are not well-formed.
+
+use std::{collections::HashSet, fmt, io::Write, sync::Arc};
+
+use http::{HeaderMap, header};
+use parking_lot::Mutex;
+
+use crate::error::Operation;
+
+/// The code of warnings that are for people and stay true when asked again.
+const PERSISTENT: &str = "299";
+/// How many texts are kept to know them again. There are few different ones; names in them could make them many.
+const REMEMBERED: usize = 4096;
+
+/// A warning of a server.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Warning {
+    /// Who warns; `-` when it does not say.
+    pub agent: String,
+    /// For people.
+    pub text: String,
+}
+
+/// Is told of every warning.
+pub trait WarningHandler: fmt::Debug + Send + Sync + 'static {
+    /// The answer to `operation` came with a warning.
+    fn handle(&self, operation: &Operation, warning: &Warning);
+}
+
+/// Writes each warning to the log.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LogWarnings;
+
+/// Nobody is told.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct IgnoreWarnings;
+
+/// Keeps the warnings. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct CollectWarnings(Arc<Mutex<Vec<Warning>>>);
+
+/// Tells another handler of each text once.
+#[derive(Debug)]
+pub struct UniqueWarnings<H> {
+    handler: H,
+    /// Emptied when full: better told twice than kept for ever.
+    told: Mutex<HashSet<String>>,
+}
+
+/// Writes lines for people, as kubectl does: `Warning: …`.
+pub struct WriteWarnings<W> {
+    out: Mutex<W>,
+    colour: Colour,
+}
+
+/// Whether what is written goes to a terminal that shows colours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Colour {
+    /// Plain text.
+    #[default]
+    No,
+    /// The word stands out.
+    Yes,
+}
+
+// === impl Warning ===
+
+impl Warning {
+    /// All that the headers of an answer hold, in their order.
+    pub(crate) fn all(headers: &HeaderMap) -> Vec<Self> {
+        let mut warnings = Vec::new();
+        for value in headers.get_all(header::WARNING) {
+            let mut rest = std::str::from_utf8(value.as_bytes()).unwrap_or_default();
+            // One header may hold several.
+            while let Some((code, warning, after)) = one(rest) {
+                if code == PERSISTENT && !warning.text.is_empty() {
+                    warnings.push(warning);
+                }
+                rest = after;
+            }
+        }
+        warnings
+    }
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// `299 agent "text"`, perhaps a date in quotes, perhaps a comma and more: the code, the warning, and what follows.
+fn one(value: &str) -> Option<(&str, Warning, &str)> {
+    let (code, rest) = value.trim_start().split_once(' ')?;
+    let (agent, rest) = rest.split_once(' ')?;
+    if !(code.len() == 3 && code.bytes().all(|digit| digit.is_ascii_digit())) || agent.is_empty() {
+        return None;
+    }
+    let (text, rest) = quoted(rest)?;
+    if text.chars().any(char::is_control) {
+        return None;
+    }
+    let rest = rest.trim_start();
+    let rest = if rest.starts_with('"') { quoted(rest)?.1.trim_start() } else { rest };
+    let rest = if rest.is_empty() { rest } else { rest.strip_prefix(',')? };
+    Some((code, Warning { agent: agent.to_owned(), text }, rest))
+}
+
+/// The text in quotes at the start, a backslash before what is meant literally, and what follows the quotes.
+fn quoted(value: &str) -> Option<(String, &str)> {
+    let value = value.strip_prefix('"')?;
+    let mut text = String::with_capacity(value.len());
+    let mut characters = value.char_indices();
+    loop {
+        match characters.next()? {
+            (end, '"') => return Some((text, &value[end + 1..])),
+            (_, '\\') => text.push(characters.next()?.1),
+            (_, other) => text.push(other),
+        }
+    }
+}
+
+// === the handlers ===
+
+impl WarningHandler for LogWarnings {
+    fn handle(&self, operation: &Operation, warning: &Warning) {
+        tracing::warn!(target: "windlass_client::warning", %operation, "{warning}");
+    }
+}
+
+impl WarningHandler for IgnoreWarnings {
+    fn handle(&self, _: &Operation, _: &Warning) {}
+}
+
+impl CollectWarnings {
+    /// Those that have come since the last time.
+    #[must_use]
+    pub fn take(&self) -> Vec<Warning> {
+        std::mem::take(&mut self.0.lock())
+    }
+}
+
+impl WarningHandler for CollectWarnings {
+    fn handle(&self, _: &Operation, warning: &Warning) {
+        self.0.lock().push(warning.clone());
+    }
+}
+
+impl<H: WarningHandler> UniqueWarnings<H> {
+    /// Tells `handler`.
+    #[must_use]
+    pub fn new(handler: H) -> Self {
+        Self { handler, told: Mutex::default() }
+    }
+}
+
+impl<H: WarningHandler> WarningHandler for UniqueWarnings<H> {
+    fn handle(&self, operation: &Operation, warning: &Warning) {
+        let first = {
+            let mut told = self.told.lock();
+            if told.len() >= REMEMBERED {
+                told.clear();
+            }
+            told.insert(warning.text.clone())
+        };
+        if first {
+            self.handler.handle(operation, warning);
+        }
+    }
+}
+
+impl<W: Write + Send + 'static> WriteWarnings<W> {
+    /// Writes to `out`, usually the standard error.
+    #[must_use]
+    pub const fn new(out: W, colour: Colour) -> Self {
+        Self { out: Mutex::new(out), colour }
+    }
+}
+
+impl<W: Write + Send + 'static> WarningHandler for WriteWarnings<W> {
+    fn handle(&self, _: &Operation, warning: &Warning) {
+        let mut out = self.out.lock();
+        // Where a warning cannot be written, nor can a complaint about it.
+        let _ = match self.colour {
+            Colour::No => writeln!(out, "Warning: {warning}"),
+            Colour::Yes => writeln!(out, "\x1b[33;1mWarning:\x1b[0m {warning}"),
+        };
+    }
+}
+
+impl<W> fmt::Debug for WriteWarnings<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WriteWarnings").field("colour", &self.colour).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn texts(values: &[&[u8]]) -> Vec<String> {
+        let mut headers = HeaderMap::new();
+        for value in values {
+            headers.append(header::WARNING, HeaderValue::from_bytes(value).unwrap());
+        }
+        Warning::all(&headers).into_iter().map(|warning| warning.text).collect()
+    }
+
+    #[test]
+    fn warnings_are_read_as_they_are_quoted() {
+        for (value, expected) in [
+            (r#"299 - "old version""#, &["old version"][..]),
+            (r#"299 kubernetes "with \"quotes\" and \\""#, &[r#"with "quotes" and \"#]),
+            (r#"299 - "dated" "Wed, 21 Oct 2015 07:28:00 GMT""#, &["dated"]),
+            (r#"299 - "one", 299 - "two" "Wed, 21 Oct 2015 07:28:00 GMT", 299 - "three""#, &["one", "two", "three"]),
+            (r#"199 - "not ours", 299 - "ours""#, &["ours"]),
+            (r#"299 - "good", nonsense"#, &["good"]),
+            (r#"299 - "Grüße""#, &["Grüße"]),
+            (r#"299 - """#, &[]),
+            (r#"299 - "open"#, &[]),
+            (r#"299 - "and" more"#, &[]),
+            (r#"29 - "short""#, &[]),
+            (r#"299  "no agent""#, &[]),
+            ("299", &[]),
+            ("", &[]),
+        ] {
+            assert_eq!(texts(&[value.as_bytes()]), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn each_header_counts_and_what_is_no_text_does_not() {
+        let values: [&[u8]; 3] = [br#"299 - "a""#, b"299 - \"\xff\"", br#"299 - "b""#];
+        assert_eq!(texts(&values), ["a", "b"]);
+        assert_eq!(texts(&["299 - \"bell \u{85}\"".as_bytes()]), [""; 0]);
+    }
+
+    fn told(handler: &impl WarningHandler, texts: &[&str]) {
+        for text in texts {
+            let warning = Warning { agent: "-".to_owned(), text: (*text).to_owned() };
+            handler.handle(&Operation::request("/x"), &warning);
+        }
+    }
+
+    #[test]
+    fn each_text_is_told_once() {
+        let collected = CollectWarnings::default();
+        told(&UniqueWarnings::new(collected.clone()), &["a", "b", "a"]);
+        let texts: Vec<_> = collected.take().into_iter().map(|warning| warning.text).collect();
+        assert_eq!(texts, ["a", "b"]);
+        assert!(collected.take().is_empty());
+    }
+
+    #[test]
+    fn lines_for_people_begin_with_the_word() {
+        for (colour, expected) in [
+            (Colour::No, "Warning: a\nWarning: b\n"),
+            (Colour::Yes, "\x1b[33;1mWarning:\x1b[0m a\n\x1b[33;1mWarning:\x1b[0m b\n"),
+        ] {
+            let handler = WriteWarnings::new(Vec::new(), colour);
+            told(&handler, &["a", "b"]);
+            assert_eq!(String::from_utf8(handler.out.into_inner()).unwrap(), expected);
+        }
+    }
+}
