@@ -1,10 +1,10 @@
 //! Objects of kinds that are known only at run time.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{ApiResource, GroupVersionKind, Object, Resource};
+use crate::{ApiResource, GroupVersionKind, Object, Resource, object::reference_of};
 
 /// What an object says of its kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,6 +71,12 @@ impl DynamicObject {
     pub fn within(mut self, namespace: impl Into<String>) -> Self {
         self.metadata.namespace = Some(namespace.into());
         self
+    }
+
+    /// A reference by which an event or a status names this object; `None` if it does not say its kind.
+    #[must_use]
+    pub fn object_reference(&self) -> Option<ObjectReference> {
+        self.types.as_ref().map(|types| reference_of(types, &self.metadata))
     }
 
     /// The same object as one of a kind that is known at compile time. Fields that `K` does not have are dropped.

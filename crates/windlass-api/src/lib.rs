@@ -30,13 +30,19 @@ pub mod schema;
 mod semantic;
 
 #[cfg(feature = "k8s-openapi")]
+mod builder;
+#[cfg(feature = "k8s-openapi")]
 mod dynamic;
 #[cfg(feature = "k8s-openapi")]
 mod list;
+#[cfg(feature = "k8s-openapi")]
+pub mod managed_fields;
 mod meta;
 mod nested;
 #[cfg(feature = "k8s-openapi")]
 mod object;
+#[cfg(feature = "k8s-openapi")]
+mod scheme;
 
 mod options;
 pub mod patch;
@@ -61,12 +67,14 @@ pub use version::{ApiVersion, Stability};
 
 #[cfg(feature = "k8s-openapi")]
 pub use int_or_string::{IntOrPercent, PercentError, Rounding};
-pub use quantity::{Format, Quantity, QuantityError};
+pub use quantity::{Quantity, QuantityError, QuantityFormat};
 
 #[cfg(feature = "k8s-openapi")]
 pub use condition::{Changed, ConditionStatus, Conditions, NewCondition};
 pub use semantic::Semantic;
 
+#[cfg(feature = "k8s-openapi")]
+pub use builder::ObjectBuilder;
 #[cfg(feature = "k8s-openapi")]
 pub use dynamic::{DynamicObject, PartialObject, TypeMeta};
 #[cfg(feature = "k8s-openapi")]
@@ -75,6 +83,8 @@ pub use meta::{Labels, Meta, MetaError, OwnerRef};
 pub use nested::{Found, Nested, NestedError};
 #[cfg(feature = "k8s-openapi")]
 pub use object::{KnownScope, Object, ObjectExt, Resource};
+#[cfg(feature = "k8s-openapi")]
+pub use scheme::{AnyObject, DecodedObject, Scheme, SchemeError, Strictness};
 
 pub use options::{
     Bookmarks, DeleteOptions, DryRun, FieldValidation, InitialEvents, ListOptions, PatchOptions, Preconditions,

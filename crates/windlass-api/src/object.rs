@@ -2,10 +2,13 @@
 
 use std::{collections::BTreeMap, fmt::Debug, sync::LazyLock};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::{
+    api::core::v1::ObjectReference,
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
+};
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{ApiResource, GroupVersionKind, ObjectRef, Scope};
+use crate::{ApiResource, GroupVersionKind, ObjectRef, Scope, TypeMeta};
 
 /// An object with metadata, of a kind that may be known only at run time.
 ///
@@ -113,6 +116,14 @@ pub trait ObjectExt: Object {
         }
     }
 
+    /// A reference by which an event or a status names this object, in the version that it has.
+    fn object_reference(&self) -> ObjectReference
+    where
+        Self: Resource,
+    {
+        reference_of(&TypeMeta::of(&Self::api_resource()), self.metadata())
+    }
+
     /// Makes `owner` the one that manages this object, in place of whatever managed it; an object without a namespace
     /// gets the owner's.
     #[must_use]
@@ -173,6 +184,12 @@ impl KnownScope for k8s_openapi::ClusterResourceScope {
     const SCOPE: Scope = Scope::Cluster;
 }
 
+pub(crate) fn reference_of(types: &TypeMeta, metadata: &ObjectMeta) -> ObjectReference {
+    let ObjectMeta { name, namespace, uid, resource_version, .. } = metadata.clone();
+    let (api_version, kind) = (Some(types.api_version.clone()), Some(types.kind.clone()));
+    ObjectReference { api_version, kind, name, namespace, uid, resource_version, field_path: None }
+}
+
 fn empty() -> &'static BTreeMap<String, String> {
     static EMPTY: LazyLock<BTreeMap<String, String>> = LazyLock::new(BTreeMap::new);
     &EMPTY
@@ -209,5 +226,17 @@ mod tests {
         assert!(pod.is_controlled_by(&owner) && !pod.is_controlled_by(&other));
         assert_eq!(pod.owner_references().len(), 1);
         assert_eq!(pod.object_ref().to_string(), "n/p");
+    }
+
+    #[test]
+    fn a_reference_names_kind_and_object() {
+        let reference = named::<Deployment>("d", "1").object_reference();
+        assert_eq!(
+            (reference.api_version.as_deref(), reference.kind.as_deref()),
+            (Some("apps/v1"), Some("Deployment"))
+        );
+        assert_eq!((reference.name.as_deref(), reference.uid.as_deref()), (Some("d"), Some("1")));
+        let nameless = crate::DynamicObject::default();
+        assert_eq!(nameless.object_reference(), None);
     }
 }

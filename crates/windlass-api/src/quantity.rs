@@ -33,14 +33,14 @@ use thiserror::Error;
 #[derive(Clone, Debug)]
 pub struct Quantity {
     amount: Amount,
-    format: Format,
+    format: QuantityFormat,
     /// As it was read, where Go keeps that.
     text: Option<Box<str>>,
 }
 
 /// How a quantity is written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Format {
+pub enum QuantityFormat {
     /// With powers of 1024: `Ki`, `Mi`, `Gi`, …
     BinarySi,
     /// With powers of 1000: `m`, `k`, `M`, …
@@ -74,19 +74,19 @@ const MAX_DIGITS: usize = 18;
 impl Quantity {
     /// So many units.
     #[must_use]
-    pub fn new(value: i64, format: Format) -> Self {
+    pub fn new(value: i64, format: QuantityFormat) -> Self {
         Self::scaled(value, 0, format)
     }
 
     /// So many thousandths.
     #[must_use]
-    pub fn milli(value: i64, format: Format) -> Self {
+    pub fn milli(value: i64, format: QuantityFormat) -> Self {
         Self::scaled(value, -3, format)
     }
 
     /// `value` × 10 to the power of `scale`; what is finer than a billionth is rounded away from zero.
     #[must_use]
-    pub fn scaled(value: i64, scale: i8, format: Format) -> Self {
+    pub fn scaled(value: i64, scale: i8, format: QuantityFormat) -> Self {
         let mut amount = Amount::new(value < 0, &value.unsigned_abs().to_string(), scale.into());
         amount.round_up_to_nano();
         Self { amount, format, text: None }
@@ -94,7 +94,7 @@ impl Quantity {
 
     /// How it is written.
     #[must_use]
-    pub const fn format(&self) -> Format {
+    pub const fn format(&self) -> QuantityFormat {
         self.format
     }
 
@@ -144,7 +144,7 @@ impl Quantity {
 
     /// The same amount, written otherwise.
     #[must_use]
-    pub fn in_format(mut self, format: Format) -> Self {
+    pub fn in_format(mut self, format: QuantityFormat) -> Self {
         (self.format, self.text) = (format, None);
         self
     }
@@ -169,16 +169,16 @@ impl FromStr for Quantity {
         let (format, exponent) = interpret(parts.suffix).ok_or(QuantityError::Suffix)?;
         let shifted = format!("{}{}", parts.whole, parts.fraction);
         if fits_int64(format, exponent, &parts) {
-            let scale = if format == Format::BinarySi { 0 } else { exponent - len(parts.fraction) };
+            let scale = if format == QuantityFormat::BinarySi { 0 } else { exponent - len(parts.fraction) };
             let value: i64 = shifted.parse().map_err(|_| QuantityError::Number)?;
-            let factor = if format == Format::BinarySi {
+            let factor = if format == QuantityFormat::BinarySi {
                 1i64.checked_shl(u32::try_from(exponent).unwrap_or(64))
             } else {
                 Some(1)
             };
             if let Some(product) = factor.and_then(|factor| value.checked_mul(factor)) {
                 let is_kept = match format {
-                    Format::BinarySi => value & 7 != 0,
+                    QuantityFormat::BinarySi => value & 7 != 0,
                     _ => scale % 3 == 0 && !shifted.ends_with("000") && !shifted.starts_with('0'),
                 };
                 let amount = Amount::new(parts.negative, &product.to_string(), scale);
@@ -201,7 +201,7 @@ impl fmt::Display for Quantity {
 
 impl Default for Quantity {
     fn default() -> Self {
-        Self::new(0, Format::default())
+        Self::new(0, QuantityFormat::default())
     }
 }
 
@@ -318,8 +318,8 @@ impl From<&Quantity> for k8s_openapi::apimachinery::pkg::api::resource::Quantity
 // === reading ===
 
 /// Whether Go takes its int64 path, which sometimes keeps the text as it came.
-fn fits_int64(format: Format, exponent: i64, parts: &Parts<'_>) -> bool {
-    if format == Format::BinarySi {
+fn fits_int64(format: QuantityFormat, exponent: i64, parts: &Parts<'_>) -> bool {
+    if format == QuantityFormat::BinarySi {
         return parts.fraction.is_empty() && 15 - len(parts.whole) - exponent * 3 / 10 > 0;
     }
     parts.whole.len() + parts.fraction.len() <= MAX_DIGITS && exponent - len(parts.fraction) >= NANO
@@ -373,16 +373,16 @@ const DECIMAL: [(&str, i64); 10] =
 const BINARY: [(&str, i64); 6] = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
 
 /// The format of a suffix and its exponent, of two for binary ones.
-fn interpret(suffix: &str) -> Option<(Format, i64)> {
+fn interpret(suffix: &str) -> Option<(QuantityFormat, i64)> {
     let find = |table: &[(&str, i64)]| table.iter().find(|(name, _)| *name == suffix).map(|(_, exponent)| *exponent);
     if let Some(exponent) = find(&DECIMAL) {
-        return Some((Format::DecimalSi, exponent));
+        return Some((QuantityFormat::DecimalSi, exponent));
     }
     if let Some(exponent) = find(&BINARY) {
-        return Some((Format::BinarySi, exponent));
+        return Some((QuantityFormat::BinarySi, exponent));
     }
     let exponent = suffix.strip_prefix(['e', 'E'])?;
-    exponent.parse::<i32>().ok().map(|exponent| (Format::DecimalExponent, i64::from(exponent)))
+    exponent.parse::<i32>().ok().map(|exponent| (QuantityFormat::DecimalExponent, i64::from(exponent)))
 }
 
 // === amounts ===
@@ -404,15 +404,15 @@ impl Amount {
     fn beyond_int64(
         text: &str,
         parts: &Parts<'_>,
-        format: Format,
+        format: QuantityFormat,
         exponent: i64,
-    ) -> Result<(Self, Format), QuantityError> {
+    ) -> Result<(Self, QuantityFormat), QuantityError> {
         if !parts.value.bytes().any(|byte| byte.is_ascii_digit()) || exponent.abs() > 10_000 || text.len() > 10_000 {
             return Err(QuantityError::Number);
         }
         let mut amount = Self::new(parts.negative, &format!("{}{}", parts.whole, parts.fraction), -len(parts.fraction));
         let mut format = format;
-        if format == Format::BinarySi {
+        if format == QuantityFormat::BinarySi {
             for _ in 0..exponent {
                 amount.double();
             }
@@ -420,13 +420,13 @@ impl Amount {
             amount.scale += exponent;
         }
         amount.round_up_to_nano();
-        if format == Format::BinarySi {
+        if format == QuantityFormat::BinarySi {
             let (whole, exact) = amount.whole();
             match whole {
                 None | Some(9_223_372_036_854_775_807..) => {
                     amount = Self::new(parts.negative, "9223372036854775807", 0);
                 }
-                Some(0) if !exact => format = Format::DecimalSi,
+                Some(0) if !exact => format = QuantityFormat::DecimalSi,
                 Some(_) => {}
             }
         }
@@ -551,12 +551,12 @@ impl Amount {
         Self::new(negative, &text, scale)
     }
 
-    fn canonical(&self, format: Format) -> String {
+    fn canonical(&self, format: QuantityFormat) -> String {
         if self.digits.is_empty() {
             return "0".into();
         }
         let sign = if self.negative { "-" } else { "" };
-        if format == Format::BinarySi
+        if format == QuantityFormat::BinarySi
             && let (Some(whole @ 1024..), true) = self.whole()
         {
             let (mut number, mut exponent) = (whole, 0);
@@ -571,8 +571,8 @@ impl Amount {
         let shift = exponent.rem_euclid(3);
         let zeros = ["", "0", "00"][usize::try_from(shift).unwrap_or_default()];
         let suffix = match (format, exponent - shift) {
-            (Format::DecimalExponent, 0) => String::new(),
-            (Format::DecimalExponent, exponent) => format!("e{exponent}"),
+            (QuantityFormat::DecimalExponent, 0) => String::new(),
+            (QuantityFormat::DecimalExponent, exponent) => format!("e{exponent}"),
             // Beyond the last suffix Go writes none.
             (_, exponent) => {
                 DECIMAL.iter().find(|(_, power)| *power == exponent).map_or("", |(suffix, _)| suffix).to_owned()

@@ -323,9 +323,14 @@ impl<R: can::Token> Accessor<R> {
     }
 }
 
-// === resources that are known at run time ===
+// === custom kinds, and resources that are known at run time ===
 
 impl Client {
+    /// The objects of a custom kind, in a namespace; the empty one for those of cluster-scoped kinds.
+    pub fn custom<K: Resource>(&self, namespace: impl Into<String>) -> Accessor<Custom<K>> {
+        Accessor::typed(self, namespace)
+    }
+
     /// The objects of a resource of which no more is known than its URL, of all namespaces or of the cluster.
     ///
     /// Objects are as the server sends them: the items of built-in lists lack apiVersion and kind, which

@@ -62,7 +62,7 @@ impl Clientset {
 
     /// The objects of a custom kind, in a namespace; the empty one for those of cluster-scoped kinds.
     pub fn custom<K: Resource>(&self, namespace: impl Into<String>) -> Accessor<Custom<K>> {
-        Accessor::typed(&self.client, namespace)
+        self.client.custom(namespace)
     }
 }
 

@@ -53,8 +53,8 @@ pub use windlass_server as server;
 pub use k8s_openapi::api as k8s;
 
 pub use windlass_api::{
-    ApiResource, Clock, DynamicObject, Entropy, Nested, Object, ObjectExt, ObjectKey, ObjectRef, PartialObject, Patch,
-    Resource, Scope, Status,
+    ApiResource, Clock, DynamicObject, Entropy, Nested, Object, ObjectBuilder, ObjectExt, ObjectKey, ObjectRef,
+    PartialObject, Patch, Resource, Scheme, Scope, Status,
 };
 
 /// The identity of a custom kind: `#[derive(Resource)]`.

@@ -143,10 +143,10 @@ fn whole_numbers_are_rounded_away_from_zero() {
         assert_eq!((quantity(text).value(), quantity(text).milli_value()), (value, milli), "{text}");
     }
     assert_eq!(quantity("1.5Gi").as_f64().to_bits(), 1_610_612_736.0_f64.to_bits());
-    assert_eq!(Quantity::milli(1500, Format::DecimalSi).to_string(), "1500m");
-    assert_eq!(Quantity::scaled(1, -12, Format::DecimalSi).to_string(), "1n");
-    assert_eq!(Quantity::new(2048, Format::BinarySi).to_string(), "2Ki");
-    assert_eq!(quantity("2Ki").in_format(Format::DecimalSi).to_string(), "2048");
+    assert_eq!(Quantity::milli(1500, QuantityFormat::DecimalSi).to_string(), "1500m");
+    assert_eq!(Quantity::scaled(1, -12, QuantityFormat::DecimalSi).to_string(), "1n");
+    assert_eq!(Quantity::new(2048, QuantityFormat::BinarySi).to_string(), "2Ki");
+    assert_eq!(quantity("2Ki").in_format(QuantityFormat::DecimalSi).to_string(), "2048");
 }
 
 #[test]

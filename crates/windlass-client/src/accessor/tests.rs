@@ -145,7 +145,7 @@ async fn tokens_are_requested_from_the_account() {
 #[tokio::test]
 async fn a_custom_kind_is_sent_with_the_kind_that_it_does_not_hold() {
     let fake = echo();
-    let websites = Accessor::<Custom<Website>>::typed(&fake.client(), "a");
+    let websites = fake.client().custom::<Website>("a");
     let website = websites.create(&Website { metadata: named("w"), replicas: 3 }).await.unwrap();
     assert_eq!(website.replicas, 3);
     assert_eq!(

@@ -10,7 +10,7 @@ use std::{
 
 use tokio::sync::mpsc::{self, error::TrySendError};
 use windlass_api::{
-    Clock, Entropy, Resource,
+    Clock, Entropy, ObjectExt as _, Resource,
     k8s_openapi::{
         api::core::v1::{Event, EventSource, ObjectReference},
         apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
@@ -63,17 +63,7 @@ pub(crate) type Queue = mpsc::Receiver<Event>;
 
 /// A reference to an object, for [`Recorder::record_about`]. A part of it can be named by the `field_path`.
 pub fn reference<K: Resource>(object: &K) -> ObjectReference {
-    let resource = K::api_resource();
-    let ObjectMeta { name, namespace, uid, resource_version, .. } = object.metadata().clone();
-    ObjectReference {
-        api_version: Some(resource.api_version()),
-        kind: Some(resource.kind.into_owned()),
-        name,
-        namespace,
-        uid,
-        resource_version,
-        field_path: None,
-    }
+    object.object_reference()
 }
 
 // === impl Recorder ===

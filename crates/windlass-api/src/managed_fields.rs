@@ -1,0 +1,254 @@
+//! `metadata.managedFields`, as clients need it: what a manager has applied, and the step from updates to applies.
+//!
+//! Sets of fields are read in the form in which the API writes them (`fieldsV1`): `f:name` is a field, `k:{…}` an item of a
+//! list with keys, `v:…` an item of a set, `i:3` an item by its place, and `.` the item or object itself.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry};
+use serde_json::{Map, Value, json};
+
+use crate::{DynamicObject, Object, ObjectExt as _, Patch};
+
+/// Which entries of managedFields are meant: those of a manager, about an object or about a subresource of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "it names a manager, and does nothing by itself"]
+pub struct Manager<'n> {
+    name: &'n str,
+    subresource: Option<&'n str>,
+}
+
+impl<'n> Manager<'n> {
+    /// The manager's entry about the object itself.
+    pub const fn new(name: &'n str) -> Self {
+        Self { name, subresource: None }
+    }
+
+    /// The manager's entry about a subresource, `status`.
+    pub const fn subresource(self, subresource: &'n str) -> Self {
+        Self { subresource: Some(subresource), ..self }
+    }
+
+    /// What the manager has applied of an object: a partial object that can be changed and applied again. `None` if the
+    /// manager has applied nothing.
+    ///
+    /// Items of lists come with the keys that tell them apart, the whole with its kind, name and namespace.
+    ///
+    /// ```
+    /// use windlass_api::{DynamicObject, managed_fields::Manager};
+    ///
+    /// let deployment: DynamicObject = serde_json::from_str(
+    ///     r#"{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "managedFields": [
+    ///         {"manager": "me", "operation": "Apply", "fieldsV1": {"f:spec": {"f:replicas": {}}}}]},
+    ///         "spec": {"replicas": 3, "paused": true}}"#)?;
+    /// let mine = Manager::new("me").extract(&deployment)?.unwrap();
+    /// assert_eq!(serde_json::to_string(&mine.data)?, r#"{"spec":{"replicas":3}}"#);
+    /// # Ok::<_, serde_json::Error>(())
+    /// ```
+    pub fn extract<K: Object>(self, object: &K) -> serde_json::Result<Option<DynamicObject>> {
+        let entries = object.metadata().managed_fields.as_deref().unwrap_or_default();
+        let Some(entry) = entries.iter().find(|entry| self.is(entry, "Apply")) else { return Ok(None) };
+        let whole = serde_json::to_value(object)?;
+        let fields = entry.fields_v1.as_ref().map_or(&Value::Null, |fields| &fields.0);
+        let mut part = extracted(&whole, fields).unwrap_or_else(|| json!({}));
+        for field in ["apiVersion", "kind"] {
+            if let Some(value) = whole.get(field) {
+                part[field] = value.clone();
+            }
+        }
+        for field in ["name", "namespace"] {
+            if let Some(value) = whole["metadata"].get(field) {
+                part["metadata"][field] = value.clone();
+            }
+        }
+        serde_json::from_value(part).map(Some)
+    }
+
+    /// The entries of managedFields after what `updaters` own by updates has become this manager's by apply.
+    ///
+    /// For programs that go over from updates to server-side apply: without this step, fields that they no longer apply
+    /// would stay, owned by their former updates.
+    #[must_use]
+    pub fn take_over(self, updaters: &[&str], entries: &[ManagedFieldsEntry]) -> Vec<ManagedFieldsEntry> {
+        let mut entries = entries.to_vec();
+        for updater in updaters {
+            let updater = Manager { name: updater, ..self };
+            let is_update = |entry: &ManagedFieldsEntry| updater.is(entry, "Update");
+            let applied = entries.iter().position(|entry| self.is(entry, "Apply"));
+            // The most recent entries stand first.
+            let Some(target) = applied.or_else(|| entries.iter().position(is_update)) else { continue };
+            let version = entries[target].api_version.clone();
+            let same_version = |entry: &&ManagedFieldsEntry| is_update(entry) && entry.api_version == version;
+            let theirs = entries.iter().find(same_version).and_then(|entry| entry.fields_v1.clone());
+            let entry = &mut entries[target];
+            entry.operation = Some("Apply".to_owned());
+            entry.manager = Some(self.name.to_owned());
+            if let Some(FieldsV1(theirs)) = theirs {
+                let ours = entry.fields_v1.get_or_insert_with(|| FieldsV1(json!({})));
+                unite(&mut ours.0, theirs);
+            }
+            entries.retain(|entry| !is_update(entry));
+        }
+        entries
+    }
+
+    /// The patch that does [`Self::take_over`] to a stored object, in the version that was read; `None` if there is nothing
+    /// to do. A server whose version is another one answers a conflict.
+    #[must_use]
+    pub fn take_over_patch<K: Object>(self, updaters: &[&str], object: &K) -> Option<Patch> {
+        let before = object.metadata().managed_fields.as_deref()?;
+        let after = self.take_over(updaters, before);
+        (after != before).then(|| {
+            let version = object.resource_version().unwrap_or_default();
+            Patch::Json(json!([
+                { "op": "replace", "path": "/metadata/managedFields", "value": after },
+                { "op": "replace", "path": "/metadata/resourceVersion", "value": version },
+            ]))
+        })
+    }
+
+    fn is(self, entry: &ManagedFieldsEntry, operation: &str) -> bool {
+        entry.manager.as_deref() == Some(self.name)
+            && entry.operation.as_deref() == Some(operation)
+            && entry.subresource.as_deref().unwrap_or_default() == self.subresource.unwrap_or_default()
+    }
+}
+
+/// Adds the fields of one set to another.
+fn unite(ours: &mut Value, theirs: Value) {
+    let (Value::Object(ours), Value::Object(theirs)) = (ours, theirs) else { return };
+    for (element, below) in theirs {
+        match ours.get_mut(&element) {
+            Some(known) => unite(known, below),
+            None => {
+                ours.insert(element, below);
+            }
+        }
+    }
+}
+
+/// The part of a value that a set names.
+fn extracted(value: &Value, fields: &Value) -> Option<Value> {
+    let elements = fields.as_object()?;
+    // A set that goes no deeper names all there is; one with only a dot, the empty object.
+    if elements.is_empty() {
+        return Some(value.clone());
+    }
+    match value {
+        Value::Object(object) => {
+            let mut part = Map::new();
+            for (name, below) in elements {
+                if let Some(name) = name.strip_prefix("f:")
+                    && let Some(inner) = object.get(name).and_then(|inner| extracted(inner, below))
+                {
+                    part.insert(name.to_owned(), inner);
+                }
+            }
+            Some(Value::Object(part))
+        }
+        Value::Array(items) => {
+            let named = |(index, item): (usize, &Value)| {
+                let (element, below) = elements.iter().find(|(element, _)| names_item(element, index, item))?;
+                let mut part = extracted(item, below)?;
+                for (key, value) in keys_of(element).into_iter().flatten() {
+                    part[key] = value;
+                }
+                Some(part)
+            };
+            Some(Value::Array(items.iter().enumerate().filter_map(named).collect()))
+        }
+        _ => None,
+    }
+}
+
+/// Whether an element of a set names an item of a list.
+fn names_item(element: &str, index: usize, item: &Value) -> bool {
+    match element.split_once(':') {
+        Some(("k", _)) => keys_of(element)
+            .is_some_and(|keys| keys.iter().all(|(key, value)| item.get(key).unwrap_or(&Value::Null) == value)),
+        Some(("v", value)) => serde_json::from_str::<Value>(value).is_ok_and(|value| value == *item),
+        Some(("i", place)) => place.parse() == Ok(index),
+        _ => false,
+    }
+}
+
+/// The keys in `k:{"name":"a"}`.
+fn keys_of(element: &str) -> Option<Map<String, Value>> {
+    serde_json::from_str(element.strip_prefix("k:")?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Pod;
+
+    use super::*;
+
+    fn entry(manager: &str, operation: &str, fields: Value) -> ManagedFieldsEntry {
+        ManagedFieldsEntry {
+            manager: Some(manager.to_owned()),
+            operation: Some(operation.to_owned()),
+            api_version: Some("v1".to_owned()),
+            fields_v1: Some(FieldsV1(fields)),
+            ..ManagedFieldsEntry::default()
+        }
+    }
+
+    #[test]
+    fn what_is_extracted_is_what_was_applied() {
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": {"name": "p", "namespace": "n", "labels": {"mine": "1", "theirs": "1"}, "finalizers": ["a", "b"],
+                "managedFields": [
+                    {"manager": "me", "operation": "Update", "fieldsV1": {"f:spec": {}}},
+                    {"manager": "me", "operation": "Apply", "subresource": "status", "fieldsV1": {"f:status": {"f:phase": {}}}},
+                    {"manager": "me", "operation": "Apply", "fieldsV1": {
+                        "f:metadata": {"f:labels": {"f:mine": {}}, "f:finalizers": {"v:\"b\"": {}}},
+                        "f:spec": {"f:containers": {"k:{\"name\":\"a\"}": {".": {}, "f:image": {}, "f:none": {}}},
+                            "f:nodeSelector": {}}}}]},
+            "spec": {"containers": [{"name": "b", "image": "1"}, {"name": "a", "image": "2", "tty": true}],
+                "nodeSelector": {"zone": "a"}},
+            "status": {"phase": "Running"},
+        }))
+        .unwrap();
+        let mine = Manager::new("me").extract(&pod).unwrap().unwrap();
+        assert_eq!(
+            serde_json::to_value(&mine).unwrap(),
+            json!({"apiVersion": "v1", "kind": "Pod",
+                "metadata": {"finalizers": ["b"], "labels": {"mine": "1"}, "name": "p", "namespace": "n"},
+                "spec": {"containers": [{"image": "2", "name": "a"}], "nodeSelector": {"zone": "a"}}})
+        );
+        let status = Manager::new("me").subresource("status").extract(&pod).unwrap().unwrap();
+        assert_eq!(Value::Object(status.data), json!({"status": {"phase": "Running"}}));
+        assert_eq!(Manager::new("nobody").extract(&pod).unwrap(), None);
+    }
+
+    #[test]
+    fn updates_become_applies_of_the_same_fields() {
+        let entries = [
+            entry("old", "Update", json!({"f:spec": {"f:a": {}}})),
+            entry("me", "Apply", json!({"f:spec": {"f:b": {}}})),
+            entry("other", "Update", json!({"f:spec": {"f:c": {}}})),
+        ];
+        let after = Manager::new("me").take_over(&["old"], &entries);
+        assert_eq!(after, [entry("me", "Apply", json!({"f:spec": {"f:b": {}, "f:a": {}}})), entries[2].clone()]);
+        let renamed = Manager::new("new").take_over(&["old", "other"], &entries);
+        assert_eq!(renamed[0], entry("new", "Apply", json!({"f:spec": {"f:a": {}, "f:c": {}}})));
+        assert_eq!(renamed.len(), 2);
+    }
+
+    #[test]
+    fn fields_of_another_version_are_not_mixed_in() {
+        let mut old = entry("old", "Update", json!({"f:spec": {"f:a": {}}}));
+        old.api_version = Some("v1beta1".to_owned());
+        let applied = entry("me", "Apply", json!({"f:spec": {"f:b": {}}}));
+        assert_eq!(Manager::new("me").take_over(&["old"], &[old, applied.clone()]), [applied]);
+    }
+
+    #[test]
+    fn the_patch_is_bound_to_the_version_that_was_read() {
+        let mut pod = Pod::default();
+        pod.metadata.resource_version = Some("7".to_owned());
+        pod.metadata.managed_fields = Some(vec![entry("old", "Update", json!({"f:spec": {}}))]);
+        let patch = Manager::new("me").take_over_patch(&["old"], &pod).unwrap();
+        assert_eq!(patch.body()[1], json!({"op": "replace", "path": "/metadata/resourceVersion", "value": "7"}));
+        assert_eq!(patch.body()[0]["value"][0]["operation"], "Apply");
+        assert_eq!(Manager::new("me").take_over_patch(&["nobody"], &pod), None);
+    }
+}

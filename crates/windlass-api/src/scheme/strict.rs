@@ -1,0 +1,120 @@
+//! Decoding with an eye on fields that a kind does not have, and on fields that are given twice.
+
+use std::{collections::HashSet, fmt};
+
+use serde::{
+    Deserializer,
+    de::{DeserializeSeed, MapAccess, SeqAccess, Visitor},
+};
+use serde_ignored::Path;
+
+use super::{AnyObject, Strictness};
+use crate::Object;
+
+/// The object, and when decoding strictly what is wrong with its fields.
+pub(super) fn decode<K: Object>(
+    json: &[u8],
+    strictness: Strictness,
+) -> serde_json::Result<(Box<dyn AnyObject>, Vec<String>)> {
+    if strictness == Strictness::Lenient {
+        return Ok((Box::new(serde_json::from_slice::<K>(json)?), Vec::new()));
+    }
+    // Types may refuse duplicate fields by themselves, without saying where: these are looked for first.
+    let mut findings = Vec::new();
+    let mut reader = serde_json::Deserializer::from_slice(json);
+    Duplicates { path: String::new(), found: &mut findings }.deserialize(&mut reader)?;
+    reader.end()?;
+    let last_of_each =
+        if findings.is_empty() { None } else { Some(serde_json::from_slice::<serde_json::Value>(json)?) };
+    let mut unknown = |path: Path<'_>| {
+        let path = written(&path);
+        // A type need not hold what every object says.
+        if !matches!(path.as_str(), "apiVersion" | "kind") {
+            findings.push(format!("unknown field {path:?}"));
+        }
+    };
+    let object: K = match last_of_each {
+        Some(value) => serde_ignored::deserialize(value, &mut unknown)?,
+        None => serde_ignored::deserialize(&mut serde_json::Deserializer::from_slice(json), &mut unknown)?,
+    };
+    Ok((Box::new(object), findings))
+}
+
+/// A path as Go writes it: `spec.containers[0].image`.
+fn written(path: &Path<'_>) -> String {
+    match path {
+        Path::Root => String::new(),
+        Path::Seq { parent, index } => format!("{}[{index}]", written(parent)),
+        Path::Map { parent, key } => below(&written(parent), key),
+        Path::Some { parent } | Path::NewtypeStruct { parent } | Path::NewtypeVariant { parent } => written(parent),
+    }
+}
+
+fn below(path: &str, key: &str) -> String {
+    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
+}
+
+/// Walks through JSON and collects the fields that are given twice.
+struct Duplicates<'f> {
+    path: String,
+    found: &'f mut Vec<String>,
+}
+
+impl<'de> DeserializeSeed<'de> for Duplicates<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+/// Scalars have no fields.
+macro_rules! scalars {
+    ($($visit:ident: $ty:ty;)*) => {$(
+        fn $visit<E>(self, _: $ty) -> Result<(), E> {
+            Ok(())
+        }
+    )*};
+}
+
+impl<'de> Visitor<'de> for Duplicates<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    scalars! {
+        visit_bool: bool;
+        visit_i64: i64;
+        visit_u64: u64;
+        visit_f64: f64;
+        visit_str: &str;
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        let Self { path, found } = self;
+        let mut index = 0;
+        while items.next_element_seed(Duplicates { path: format!("{path}[{index}]"), found: &mut *found })?.is_some() {
+            index += 1;
+        }
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
+        let Self { path, found } = self;
+        let mut seen = HashSet::new();
+        while let Some(key) = fields.next_key::<String>()? {
+            let path = below(&path, &key);
+            if !seen.insert(key) {
+                found.push(format!("duplicate field {path:?}"));
+            }
+            fields.next_value_seed(Duplicates { path, found: &mut *found })?;
+        }
+        Ok(())
+    }
+}
