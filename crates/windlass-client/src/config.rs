@@ -26,7 +26,7 @@ pub use tls::{Identity, Pem, TlsOptions, Verification};
 
 use crate::{
     auth::{Auth, Impersonation, PluginPolicy},
-    transport::Connections,
+    transport::{self, Connections, Transport},
     user_agent,
 };
 
@@ -117,6 +117,28 @@ impl Config {
     /// The service account of the pod that this program runs in.
     pub fn in_cluster() -> Result<Self, ConfigError> {
         in_cluster::load(&infer::Surroundings::of_the_process())
+    }
+
+    /// What carries requests to the server, without a client on top: credentials, proxy, TLS and connections. Other layers
+    /// can be put around it before a client is made of it.
+    ///
+    /// ```no_run
+    /// # fn example() -> Result<(), windlass_client::ConfigError> {
+    /// use tower::ServiceExt as _;
+    /// use windlass_client::{Body, Client, Config};
+    ///
+    /// let config = Config::infer()?;
+    /// let traced = config.connect()?.map_request(|request: http::Request<Body>| {
+    ///     println!("{} {}", request.method(), request.uri());
+    ///     request
+    /// });
+    /// let client = Client::from_service(traced, config.default_namespace);
+    /// # drop(client);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn connect(&self) -> Result<Transport, ConfigError> {
+        transport::connect(self)
     }
 
     /// The same server for somebody else.

@@ -104,7 +104,7 @@ pub use port_forward::{
 pub use remote_command::{CommandOutput, Exec, ExitStatus, RemoteCommand, Stdin, Stdout, TerminalSize};
 pub use resources::Resources;
 pub use rest_mapper::{DeferredRestMapper, MappingError, RestMapper, guess_plural};
-pub use transport::{Body, Upgraded};
+pub use transport::{Body, Transport, Upgraded};
 pub use user_agent::user_agent;
 pub use warnings::{Warning, WarningHandler};
 pub use watch_stream::{Bookmark, WatchEvent};

@@ -37,8 +37,8 @@ use pools::Pools;
 use rotation::Rotation;
 use route::Route;
 
-/// The erased service.
-pub(crate) type Transport = BoxCloneSyncService<Request<Body>, Response<Body>, BoxError>;
+/// What carries requests to a server and its answers back, of whatever layers it is made. The URIs of requests are paths.
+pub type Transport = BoxCloneSyncService<Request<Body>, Response<Body>, BoxError>;
 
 /// As Go's client: enough for the bursts of a few controllers.
 const IDLE_CONNECTIONS: usize = 25;
@@ -72,6 +72,8 @@ fn builder() -> legacy::Builder {
         .pool_max_idle_per_host(IDLE_CONNECTIONS)
         .http2_keep_alive_interval(PING_INTERVAL)
         .http2_keep_alive_timeout(PING_TIMEOUT)
+        // Once the pool has let go of a connection that only carries watches, hyper takes it for idle.
+        .http2_keep_alive_while_idle(true)
         .http2_initial_connection_window_size(CONNECTION_WINDOW)
         .http2_initial_stream_window_size(STREAM_WINDOW);
     builder

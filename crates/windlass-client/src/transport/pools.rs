@@ -12,7 +12,7 @@
 use std::{
     future::Future,
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, Weak},
     task::{Context, Poll},
 };
 
@@ -50,8 +50,8 @@ pub(super) struct Shared {
 
 /// The pools of one TLS configuration.
 struct Grown {
-    /// Which one.
-    generation: u64,
+    /// Which one; `None` where there is none.
+    generation: Option<u64>,
     connector: Connector,
     /// Grows only. Pools beyond the first lose their idle connections with time; what stays is small.
     pools: Vec<Pool>,
@@ -75,16 +75,16 @@ pub(super) struct Counted {
 
 impl Pools {
     pub(super) fn new(builder: Builder, connector: Connector, rotation: Option<Rotation>) -> Self {
-        let grown = Grown { generation: 0, connector: connector.clone(), pools: Vec::new(), http1: None };
-        let grown = Mutex::new(Grown { generation: u64::MAX, ..grown });
+        let first = rotation.as_ref().map(Rotation::last);
+        let grown = Mutex::new(Grown::new(first, &connector));
         Self(Arc::new(Shared { builder, connector, rotation, grown }))
     }
 
-    pub(super) fn downgrade(&self) -> std::sync::Weak<Shared> {
+    pub(super) fn downgrade(&self) -> Weak<Shared> {
         Arc::downgrade(&self.0)
     }
 
-    pub(super) fn upgrade(shared: &std::sync::Weak<Shared>) -> Option<Self> {
+    pub(super) fn upgrade(shared: &Weak<Shared>) -> Option<Self> {
         shared.upgrade().map(Self)
     }
 
@@ -121,13 +121,19 @@ impl Pools {
     }
 }
 
+impl Grown {
+    fn new(generation: Option<Generation>, connector: &Connector) -> Self {
+        let number = generation.as_ref().map(|generation| generation.number);
+        let connector = connector.with_tls(generation.map(|generation| generation.config));
+        Self { generation: number, connector, pools: Vec::new(), http1: None }
+    }
+}
+
 impl Shared {
     fn with_room(&self, generation: Option<Generation>, leaves_http: bool) -> (Client<Connector, Body>, Stream) {
         let mut grown = self.grown.lock();
-        let number = generation.as_ref().map_or(0, |generation| generation.number);
-        if grown.generation != number {
-            let connector = self.connector.with_tls(generation.map(|generation| generation.config));
-            *grown = Grown { generation: number, connector, pools: Vec::new(), http1: None };
+        if grown.generation != generation.as_ref().map(|generation| generation.number) {
+            *grown = Grown::new(generation, &self.connector);
         }
         let Grown { connector, pools, http1, .. } = &mut *grown;
         if leaves_http {

@@ -65,6 +65,11 @@ impl Rotation {
         self.issuer.is_some() || parts.any(|part| matches!(part, Pem::File(_)))
     }
 
+    /// The configuration that was made last.
+    pub(super) fn last(&self) -> Generation {
+        self.current.lock().generation.clone()
+    }
+
     /// The configuration for what is sent now.
     pub(super) async fn current(&self) -> Result<Generation, ConfigError> {
         let (generation, due) = {

@@ -1,7 +1,12 @@
 //! Against a server on a socket of this machine.
 
+mod connections;
+mod proxies;
+mod rotation;
+
 use std::{convert::Infallible, future::IntoFuture as _, net::SocketAddr, sync::Arc, time::Duration};
 
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use futures::StreamExt as _;
 use http::{Request, Response};
@@ -40,28 +45,44 @@ struct Server {
     address: SocketAddr,
     /// How many connections are open.
     open: watch::Receiver<usize>,
+    /// Another one ends all connections.
+    tls: watch::Sender<Option<TlsAcceptor>>,
+    /// The `Authorization` header that it accepts; `None` for any.
+    accepted: Accepted,
     task: JoinHandle<()>,
 }
+
+type Accepted = Arc<parking_lot::Mutex<Option<&'static str>>>;
 
 impl Server {
     async fn start(tls: Option<ServerConfig>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let acceptor = tls.map(|config| TlsAcceptor::from(Arc::new(config)));
+        let (tls, mut acceptor) = watch::channel(tls.map(|config| TlsAcceptor::from(Arc::new(config))));
         let (count, open) = watch::channel(0);
+        let accepted = Accepted::default();
+        let accepts = Arc::clone(&accepted);
         let task = tokio::spawn(async move {
             // Dropped with the task, and all connections with it.
             let mut connections = tokio::task::JoinSet::new();
-            while let Ok((socket, _)) = listener.accept().await {
-                let (acceptor, count) = (acceptor.clone(), count.clone());
+            loop {
+                let socket = tokio::select! {
+                    accepted = listener.accept() => accepted.unwrap().0,
+                    _ = acceptor.changed() => {
+                        connections.shutdown().await;
+                        count.send_replace(0);
+                        continue;
+                    }
+                };
+                let (acceptor, count, accepts) = (acceptor.borrow().clone(), count.clone(), Arc::clone(&accepts));
                 connections.spawn(async move {
                     count.send_modify(|open| *open += 1);
                     match acceptor {
-                        None => serve(socket, false).await,
+                        None => serve(socket, None, accepts).await,
                         Some(acceptor) => {
                             if let Ok(socket) = acceptor.accept(socket).await {
-                                let certified = socket.get_ref().1.peer_certificates().is_some();
-                                serve(socket, certified).await;
+                                let certificate = socket.get_ref().1.peer_certificates().map(|chain| shown(&chain[0]));
+                                serve(socket, certificate, accepts).await;
                             }
                         }
                     }
@@ -69,7 +90,17 @@ impl Server {
                 });
             }
         });
-        Self { address, open, task }
+        Self { address, open, tls, accepted, task }
+    }
+
+    /// Ends all connections, and goes on with another certificate.
+    fn replace(&self, tls: ServerConfig) {
+        self.tls.send_replace(Some(TlsAcceptor::from(Arc::new(tls))));
+    }
+
+    /// Refuses all others.
+    fn accept_token(&self, header: &'static str) {
+        *self.accepted.lock() = Some(header);
     }
 
     fn url(&self, scheme: &str) -> http::Uri {
@@ -83,31 +114,54 @@ impl Drop for Server {
     }
 }
 
-async fn serve(socket: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, certified: bool) {
-    let service = service_fn(move |request: Request<Incoming>| async move {
-        if request.uri().path().contains("hang") || request.uri().query().is_some_and(|query| query.contains("watch")) {
-            let event = Bytes::from_static(b"{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"name\":\"p\"}}}\n");
-            let event = futures::stream::once(async { Ok::<_, Infallible>(http_body::Frame::data(event)) });
-            let body = StreamBody::new(event.chain(futures::stream::pending()));
-            return Ok::<_, Infallible>(Response::new(BoxBody::new(body)));
-        }
-        if request.uri().path() == "/echo" {
-            return Ok(echo(request));
-        }
-        let header = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let seen = serde_json::json!({
-            "version": format!("{:?}", request.version()),
-            "path": request.uri().path(),
-            "authorization": header("authorization"),
-            "agent": header("user-agent"),
-            "certified": certified,
-        });
-        Ok(Response::new(BoxBody::new(http_body_util::Full::from(seen.to_string()))))
+/// How a server tells which certificate it saw.
+fn shown(certificate: &CertificateDer<'_>) -> String {
+    BASE64_STANDARD.encode(certificate)
+}
+
+async fn serve(
+    socket: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    certificate: Option<String>,
+    accepts: Accepted,
+) {
+    let service = service_fn(move |request: Request<Incoming>| {
+        let answer = answer(&request, certificate.as_deref(), *accepts.lock());
+        async move { Ok::<_, Infallible>(answer.unwrap_or_else(|| echo(request))) }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
     // As the real API server.
     builder.http2().max_concurrent_streams(100);
     let _ = builder.serve_connection_with_upgrades(TokioIo::new(socket), service).await;
+}
+
+/// `None` for a request that asks for another protocol.
+fn answer(
+    request: &Request<Incoming>,
+    certificate: Option<&str>,
+    accepted: Option<&str>,
+) -> Option<Response<BoxBody<Bytes, Infallible>>> {
+    if request.uri().path().contains("hang") || request.uri().query().is_some_and(|query| query.contains("watch")) {
+        let event = Bytes::from_static(b"{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"name\":\"p\"}}}\n");
+        let event = futures::stream::once(async { Ok::<_, Infallible>(http_body::Frame::data(event)) });
+        let body = StreamBody::new(event.chain(futures::stream::pending()));
+        return Some(Response::new(BoxBody::new(body)));
+    }
+    if request.uri().path() == "/echo" {
+        return None;
+    }
+    let header = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if accepted.is_some_and(|accepted| accepted != header("authorization")) {
+        let refused = Response::builder().status(401).body(BoxBody::new(http_body_util::Empty::new()));
+        return Some(refused.unwrap());
+    }
+    let seen = serde_json::json!({
+        "version": format!("{:?}", request.version()),
+        "path": request.uri().path(),
+        "authorization": header("authorization"),
+        "agent": header("user-agent"),
+        "certificate": certificate,
+    });
+    Some(Response::new(BoxBody::new(http_body_util::Full::from(seen.to_string()))))
 }
 
 /// Switches to a protocol of which every byte comes back.
@@ -221,7 +275,7 @@ async fn a_client_certificate_is_shown() {
     let config = Config::new(server.url("https")).with_tls(TlsOptions::trusting(pki.pem()));
     assert!(ask(config.clone()).await.unwrap_err().is_transport());
     let tls = TlsOptions::trusting(pki.pem()).with_identity(pki.identity());
-    assert_eq!(ask(config.with_tls(tls)).await.unwrap()["certified"], true);
+    assert!(ask(config.with_tls(tls)).await.unwrap()["certificate"].is_string());
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use serde_json::{Map, Value};
+use serde_saphyr::options::DuplicateKeyPolicy;
 
 use super::{AuthProvider, Cluster, Context, EnvVar, Exec, Kubeconfig, Named, Unknown, User};
 use crate::{
@@ -76,8 +77,12 @@ pub(super) fn yaml(bytes: &[u8], place: &Place) -> Result<Value, ConfigError> {
     if text.trim().is_empty() {
         return Ok(Value::Null);
     }
+    // As Go reads it: of several documents the first counts, of several fields of one name the last.
+    let options = serde_saphyr::options! { duplicate_keys: DuplicateKeyPolicy::LastWins };
     // The error's own text shows the lines around it, which may be secrets: only its place is kept.
-    serde_saphyr::from_str(text).map_err(|error| syntax(error.location().map(|at| (at.line(), at.column()))))
+    let documents: Vec<Value> = serde_saphyr::from_multiple_with_options(text, options)
+        .map_err(|error| syntax(error.location().map(|at| (at.line(), at.column()))))?;
+    Ok(documents.into_iter().next().unwrap_or_default())
 }
 
 fn entries<T: Entry + Word>(
@@ -113,13 +118,21 @@ impl Fields {
         }
     }
 
+    /// The place of a field: `exec.command` within `exec`.
+    fn at(&self, field: &str) -> Place {
+        match &self.place.field {
+            Some(outer) => self.place.field(format!("{outer}.{field}")),
+            None => self.place.field(field),
+        }
+    }
+
     /// `None` for what is not there, and for what is null.
     fn take(&mut self, field: &str) -> Option<Value> {
         self.map.shift_remove(field).filter(|value| !value.is_null())
     }
 
     fn text(&mut self, field: &str) -> Result<Option<String>, ConfigError> {
-        self.take(field).map(|value| text(value, &self.place.field(field))).transpose()
+        self.take(field).map(|value| text(value, &self.at(field))).transpose()
     }
 
     fn secret(&mut self, field: &str) -> Result<Option<Secret>, ConfigError> {
@@ -130,23 +143,22 @@ impl Fields {
         match self.take(field) {
             None => Ok(None),
             Some(Value::Bool(flag)) => Ok(Some(flag)),
-            Some(other) => Err(self.place.field(field).invalid(format!("is {}, not true or false", kind_of(&other)))),
+            Some(other) => Err(self.at(field).invalid(format!("is {}, not true or false", kind_of(&other)))),
         }
     }
 
     fn list(&mut self, field: &str) -> Result<Vec<Value>, ConfigError> {
-        self.take(field).map_or_else(|| Ok(Vec::new()), |value| list(value, &self.place.field(field)))
+        self.take(field).map_or_else(|| Ok(Vec::new()), |value| list(value, &self.at(field)))
     }
 
     fn texts(&mut self, field: &str) -> Result<Vec<String>, ConfigError> {
-        let place = self.place.field(field);
+        let place = self.at(field);
         self.list(field)?.into_iter().map(|value| text(value, &place)).collect()
     }
 
     /// The map in a field; `None` if there is none.
     fn nested(&mut self, field: &str) -> Result<Option<Self>, ConfigError> {
-        let place =
-            self.place.field(self.place.field.as_ref().map_or(field.to_owned(), |outer| format!("{outer}.{field}")));
+        let place = self.at(field);
         self.take(field).map(|value| Self::of(value, place)).transpose()
     }
 
@@ -161,8 +173,13 @@ impl Fields {
         read: impl Fn(Value, &Place) -> Result<T, ConfigError>,
     ) -> Result<BTreeMap<String, T>, ConfigError> {
         let Some(nested) = self.nested(field)? else { return Ok(BTreeMap::new()) };
-        let place = nested.place;
-        nested.map.into_iter().map(|(key, value)| Ok((key, read(value, &place)?))).collect()
+        let Self { map, place } = nested;
+        let nested = Self { map: Map::new(), place };
+        let each = map.into_iter().map(|(key, value)| {
+            let value = read(value, &nested.at(&key))?;
+            Ok((key, value))
+        });
+        each.collect()
     }
 
     fn rest(self) -> Unknown {
@@ -392,7 +409,7 @@ impl Entry for Exec {
 }
 
 fn variables(exec: &mut Fields) -> Result<Vec<EnvVar>, ConfigError> {
-    let place = exec.place.field("exec.env");
+    let place = exec.at("env");
     let variable = |value| {
         let mut fields = Fields::of(value, place.clone())?;
         let (name, value) = (fields.text("name")?, fields.secret("value")?);

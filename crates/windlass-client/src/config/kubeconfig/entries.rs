@@ -24,8 +24,8 @@ pub struct Named<T> {
     pub(super) origin: Option<PathBuf>,
 }
 
-/// A server.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// A server. `Debug` hides what stands before an `@` in its address.
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Cluster {
     /// Its address.
     pub server: Option<String>,
@@ -205,6 +205,41 @@ impl Exec {
     /// Whether the command is a path: relative ones start at the kubeconfig, as those of certificates do.
     pub(super) fn is_path(command: &str) -> bool {
         command.contains(MAIN_SEPARATOR)
+    }
+}
+
+/// A URL without user and password.
+pub(super) fn without_user(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").map_or(("", url), |(scheme, rest)| (scheme, rest));
+    match rest.rsplit_once('@') {
+        Some((_, rest)) if scheme.is_empty() => rest.to_owned(),
+        Some((_, rest)) => format!("{scheme}://{rest}"),
+        None => url.to_owned(),
+    }
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            server,
+            tls_server_name,
+            insecure_skip_tls_verify,
+            certificate_authority,
+            certificate_authority_data,
+            proxy_url,
+            disable_compression,
+            other,
+        } = self;
+        f.debug_struct("Cluster")
+            .field("server", &server.as_deref().map(without_user))
+            .field("tls_server_name", tls_server_name)
+            .field("insecure_skip_tls_verify", insecure_skip_tls_verify)
+            .field("certificate_authority", certificate_authority)
+            .field("certificate_authority_data", certificate_authority_data)
+            .field("proxy_url", proxy_url)
+            .field("disable_compression", disable_compression)
+            .field("other", other)
+            .finish()
     }
 }
 

@@ -30,7 +30,10 @@ struct Found {
     path: PathBuf,
     /// `None` if there is no such file.
     raw: Option<Value>,
-    read: Kubeconfig,
+    /// What it said.
+    before: Kubeconfig,
+    /// What it is to say.
+    after: Kubeconfig,
 }
 
 /// Holds off others who change the file, kubectl among them, for as long as it lives.
@@ -92,24 +95,24 @@ impl KubeconfigFiles {
 
         let mut files = paths.into_iter().map(Found::read).collect::<Result<Vec<_>, _>>()?;
         let default = files.iter().position(|file| file.raw.is_some()).unwrap_or(last);
-        let before = files.iter().map(|file| file.read.clone()).reduce(Kubeconfig::merge).unwrap_or_default();
+        let before = files.iter().map(|file| file.before.clone()).reduce(Kubeconfig::merge).unwrap_or_default();
         let mut after = before.clone();
         let outcome = change(&mut after)?;
 
-        distribute(&mut files, default, &before.clusters, after.clusters, |read| &mut read.clusters);
-        distribute(&mut files, default, &before.contexts, after.contexts, |read| &mut read.contexts);
-        distribute(&mut files, default, &before.users, after.users, |read| &mut read.users);
+        distribute(&mut files, default, &before.clusters, after.clusters, |after| &mut after.clusters);
+        distribute(&mut files, default, &before.contexts, after.contexts, |after| &mut after.contexts);
+        distribute(&mut files, default, &before.users, after.users, |after| &mut after.users);
         if after.current_context != before.current_context {
-            let set = |file: &Found| file.read.current_context.as_deref().is_some_and(|name| !name.is_empty());
+            let set = |file: &Found| file.after.current_context.as_deref().is_some_and(|name| !name.is_empty());
             // What is cleared is cleared where it holds; the files after it would then speak up, and are cleared too.
-            if after.current_context.is_none() {
-                files.iter_mut().filter(|file| set(file)).for_each(|file| file.read.current_context = None);
+            if after.current_context.as_deref().is_none_or(str::is_empty) {
+                files.iter_mut().filter(|file| set(file)).for_each(|file| file.after.current_context = None);
             } else {
-                files[default].read.current_context = after.current_context;
+                files[default].after.current_context = after.current_context;
             }
         }
         if after.other != before.other {
-            files[default].read.other = after.other;
+            files[default].after.other = after.other;
         }
         for file in files {
             file.write()?;
@@ -131,12 +134,12 @@ fn distribute<T: Clone + PartialEq>(
     };
     for gone in before.iter().filter(|known| !after.iter().any(|entry| entry.name == known.name)) {
         if let Some(home) = home(files, gone) {
-            entries(&mut files[home].read).retain(|entry| entry.name != gone.name);
+            entries(&mut files[home].after).retain(|entry| entry.name != gone.name);
         }
     }
     for changed in after.into_iter().filter(|entry| !before.contains(entry)) {
         let home = home(files, &changed).unwrap_or(default);
-        let entries = entries(&mut files[home].read);
+        let entries = entries(&mut files[home].after);
         match entries.iter_mut().find(|entry| entry.name == changed.name) {
             Some(entry) => *entry = changed,
             None => entries.push(changed),
@@ -146,24 +149,18 @@ fn distribute<T: Clone + PartialEq>(
 
 impl Found {
     fn read(path: PathBuf) -> Result<Self, ConfigError> {
-        Ok(match read_if_there(&path)? {
-            Some((raw, read)) => Self { path, raw: Some(raw), read },
-            None => Self { path, raw: None, read: Kubeconfig::default() },
-        })
+        let (raw, before) =
+            read_if_there(&path)?.map_or((None, Kubeconfig::default()), |(raw, read)| (Some(raw), read));
+        Ok(Self { path, raw, after: before.clone(), before })
     }
 
     fn write(self) -> Result<(), ConfigError> {
-        let new = document::to_value(&self.read);
-        let Some(mut raw) = self.raw else {
-            return if self.read == Kubeconfig::default() {
-                Ok(())
-            } else {
-                replace(&self.path, &document::to_yaml(&new))
-            };
-        };
-        let old = raw.clone();
-        rewrite(&mut raw, new);
-        if raw == old { Ok(()) } else { replace(&self.path, &document::to_yaml(&raw)) }
+        if self.after == self.before {
+            return Ok(());
+        }
+        let mut document = self.raw.unwrap_or_default();
+        rewrite(&mut document, document::to_value(&self.after));
+        replace(&self.path, &document::to_yaml(&document))
     }
 }
 
@@ -248,3 +245,6 @@ fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
 fn folder(path: &Path) -> Option<&Path> {
     path.parent().filter(|folder| !folder.as_os_str().is_empty())
 }
+
+#[cfg(test)]
+mod tests;

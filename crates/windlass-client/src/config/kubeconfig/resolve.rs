@@ -207,15 +207,7 @@ fn pem(
         (Some(_), Some(_)) => {
             Err(place.field(file_field).invalid(format!("is set beside {data_field}; one is allowed")))
         }
-        (Some(file), None) => {
-            let path = PathBuf::from(file);
-            let named_by = Some(Box::new(place.field(file_field)));
-            // Opened now, so that a file that is not there is named with the field that names it.
-            match fs::File::open(&path) {
-                Ok(_) => Ok(Some(Pem::File(path))),
-                Err(source) => Err(ConfigError::Read { path, named_by, source }),
-            }
-        }
+        (Some(file), None) => existing(file, place, file_field).map(|path| Some(Pem::File(path))),
         (None, Some(data)) => {
             let decoded = decode(data);
             // The decoder's error would name a byte of what may be a key.
@@ -224,9 +216,18 @@ fn pem(
     }
 }
 
-/// Base64, which may be wrapped.
+/// The path of a file that can be opened: one that is not there is named with the field that names it.
+fn existing(path: &str, place: &Place, field: &str) -> Result<PathBuf, ConfigError> {
+    let path = PathBuf::from(path);
+    match fs::File::open(&path) {
+        Ok(_) => Ok(path),
+        Err(source) => Err(ConfigError::Read { path, named_by: Some(Box::new(place.field(field))), source }),
+    }
+}
+
+/// Base64, which may be wrapped but hold no blanks, as in Go.
 fn decode(data: &str) -> Option<Vec<u8>> {
-    let compact: String = data.chars().filter(|c| !c.is_ascii_whitespace()).collect();
+    let compact: String = data.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
     BASE64_STANDARD.decode(compact).ok()
 }
 

@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    auth::Auth,
+    auth::{Auth, Impersonation},
     config::{Config, Identity, Pem, Verification},
     testing::Folder,
 };
@@ -156,6 +156,7 @@ fn paths_are_relative_to_the_file_of_their_entry() {
     folder.write("pki/ca.pem", "CA");
     folder.write("pki/cert.pem", "CERT");
     folder.write("pki/key.pem", "KEY");
+    folder.write("pki/token", "t");
     let cluster = "{server: https://h, certificate-authority: pki/ca.pem}";
     let user = "{client-certificate: ./pki/cert.pem, client-key: pki/../pki/key.pem, tokenFile: pki/token}";
     let path = folder.write("config", &minimal(cluster, user));
@@ -218,4 +219,101 @@ fn json_is_yaml() {
     let json = r#"{"kind":"Config","apiVersion":"v1","clusters":[{"name":"k","cluster":{"server":"https://h"}}],
         "contexts":[{"name":"c","context":{"cluster":"k","user":""}}],"current-context":"c","users":null}"#;
     assert_eq!(resolved(json).unwrap().server, "https://h/");
+}
+
+#[test]
+fn fields_that_are_asked_for_win() {
+    let kubeconfig = Kubeconfig::parse(WHOLE).unwrap();
+    let selection = Selection {
+        namespace: Some("asked".to_owned()),
+        cluster_fields: Cluster { server: Some("https://other".to_owned()), ..Cluster::default() },
+        user_fields: User { impersonate: Some("jane".to_owned()), ..User::default() },
+        ..Selection::default()
+    };
+    let config = Config::from_kubeconfig(&kubeconfig, &selection).unwrap();
+    assert_eq!((config.server.to_string(), &*config.default_namespace), ("https://other/".to_owned(), "asked"));
+    // The name was for the other address; the authority stays.
+    assert_eq!(config.tls.server_name, None);
+    assert_eq!(config.tls.certificate_authority, Some(Pem::from("CA")));
+    assert_eq!(config.impersonation, Some(Impersonation::user("jane")));
+    assert!(matches!(&config.auth, Auth::Bearer(token) if token.expose() == "s3cret"));
+
+    let skip = Cluster { insecure_skip_tls_verify: Some(true), ..Cluster::default() };
+    let config = Config::from_kubeconfig(&kubeconfig, &Selection { cluster_fields: skip, ..Selection::default() });
+    let tls = config.unwrap().tls;
+    assert_eq!((tls.verification, tls.certificate_authority), (Verification::Skip, None));
+
+    let token = User::with_token("mine");
+    let selection = Selection { user: Some("certified".to_owned()), user_fields: token, ..Selection::default() };
+    let config = Config::from_kubeconfig(&kubeconfig, &selection).unwrap();
+    assert!(matches!(&config.auth, Auth::Bearer(token) if token.expose() == "mine"));
+    assert!(config.tls.identity.is_some());
+}
+
+#[test]
+fn a_selection_of_what_is_not_there_is_told_so() {
+    let kubeconfig = Kubeconfig::parse(WHOLE).unwrap();
+    let gone = || Some("gone".to_owned());
+    for (selection, expected) in [
+        (
+            Selection { context: gone(), ..Selection::default() },
+            r#"kubeconfig: contexts: there is no context named "gone""#,
+        ),
+        (
+            Selection { cluster: gone(), ..Selection::default() },
+            r#"kubeconfig: context "work": cluster: there is no cluster named "gone""#,
+        ),
+        (
+            Selection { user: gone(), ..Selection::default() },
+            r#"kubeconfig: context "work": user: there is no user named "gone""#,
+        ),
+    ] {
+        let error = Config::from_kubeconfig(&kubeconfig, &selection).unwrap_err();
+        assert_eq!(error.to_string(), expected);
+    }
+}
+
+#[test]
+fn what_is_not_used_can_be_left_out() {
+    let kubeconfig = Kubeconfig::parse(WHOLE).unwrap();
+    let names = |kubeconfig: &Kubeconfig| {
+        let users: Vec<_> = kubeconfig.users.iter().map(|user| user.name.clone()).collect();
+        let contexts: Vec<_> = kubeconfig.contexts.iter().map(|context| context.name.clone()).collect();
+        (kubeconfig.current_context.clone().unwrap_or_default(), contexts.join(","), users.join(","))
+    };
+    let minified = kubeconfig.minify(&Selection::default()).unwrap();
+    assert_eq!(names(&minified), ("work".to_owned(), "work".to_owned(), "me".to_owned()));
+    let bare = Selection { context: Some("bare".to_owned()), ..Selection::default() };
+    assert_eq!(names(&kubeconfig.minify(&bare).unwrap()), ("bare".to_owned(), "bare".to_owned(), String::new()));
+}
+
+#[test]
+fn files_can_be_taken_in() {
+    let folder = Folder::new("kubeconfig-flatten");
+    folder.write("ca.pem", "CA");
+    folder.write("cert.pem", "CERT");
+    folder.write("key.pem", "KEY");
+    let cluster = "{server: https://h, certificate-authority: ca.pem}";
+    let path = folder.write("config", &minimal(cluster, "{client-certificate: cert.pem, client-key: key.pem}"));
+    let flat = Kubeconfig::read(&path).unwrap().flatten().unwrap();
+    let elsewhere = Kubeconfig::parse(&flat.to_yaml()).unwrap();
+    let config = Config::from_kubeconfig(&elsewhere, &Selection::default()).unwrap();
+    assert_eq!(config.tls.certificate_authority, Some(Pem::from("CA")));
+    assert_eq!(config.tls.identity, Some(Identity::new("CERT", "KEY")));
+    std::fs::remove_file(folder.path().join("key.pem")).unwrap();
+    let error = Kubeconfig::read(&path).unwrap().flatten().unwrap_err().to_string();
+    assert!(error.contains("key.pem") && error.ends_with(r#"user "u": client-key"#), "{error}");
+}
+
+#[test]
+fn secrets_can_be_left_out() {
+    let text = minimal(
+        "{server: https://h, certificate-authority-data: Q0E=, proxy-url: 'http://me:s3cret@p'}",
+        "{token: s3cret, password: s3cret, client-key-data: s3cret, client-certificate-data: Q0VSVA==,
+          auth-provider: {name: oidc, config: {refresh-token: s3cret}}, exec: {command: c, env: [{name: NAME, value: s3cret}]}}",
+    );
+    let shown = Kubeconfig::parse(&text).unwrap().redacted().to_yaml();
+    assert!(!shown.contains("s3cret") && !shown.contains("Q0"), "{shown}");
+    assert_eq!((shown.matches("REDACTED").count(), shown.matches("DATA+OMITTED").count()), (4, 3), "{shown}");
+    assert!(shown.contains("proxy-url: http://p"), "{shown}");
 }

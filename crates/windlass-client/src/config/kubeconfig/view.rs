@@ -4,11 +4,8 @@ use std::fs;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 
-use super::{Cluster, Kubeconfig, Named, Selection, User, resolve::Chosen};
-use crate::{
-    auth::Secret,
-    config::{ConfigError, Place},
-};
+use super::{Cluster, Kubeconfig, Named, Selection, User, entries::without_user, resolve::Chosen};
+use crate::config::{ConfigError, Place};
 
 const REDACTED: &str = "REDACTED";
 const OMITTED: &str = "DATA+OMITTED";
@@ -86,8 +83,8 @@ fn taken_in<T>(
 
 fn redact_cluster(cluster: &mut Cluster) {
     omit(&mut cluster.certificate_authority_data);
-    let hides = |url: &Secret| url.expose().contains('@');
-    cluster.proxy_url = cluster.proxy_url.take().map(|url| if hides(&url) { REDACTED.into() } else { url });
+    cluster.server = cluster.server.take().map(|url| without_user(&url));
+    cluster.proxy_url = cluster.proxy_url.take().map(|url| without_user(url.expose()).into());
 }
 
 fn redact_user(user: &mut User) {

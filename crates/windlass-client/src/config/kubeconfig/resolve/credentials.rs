@@ -26,7 +26,7 @@ pub(super) fn auth(
     let entry = &user.entry;
     let set = |secret: &Option<Secret>| secret.clone().filter(|secret| !secret.expose().is_empty());
     let token = match is_set(entry.token_file.as_ref()) {
-        Some(path) => Some(Auth::TokenFile(path.into())),
+        Some(path) => Some(Auth::TokenFile(super::existing(path, &place, "tokenFile")?)),
         None => set(&entry.token).map(Auth::Bearer),
     };
     let username = is_set(entry.username.as_ref()).map(str::to_owned);

@@ -1,0 +1,105 @@
+//! Who shares connections, and how dead ones are found out.
+
+use tokio::net::TcpStream;
+
+use super::*;
+
+#[tokio::test]
+async fn clients_of_one_configuration_share_connections() {
+    let pki = Pki::new();
+    let server = Server::start(Some(pki.server("127.0.0.1", &["h2"], Clients::Any))).await;
+    let config = Config::new(server.url("https")).with_tls(TlsOptions::trusting(pki.pem()));
+    let path = || Request::get("/x").body(()).unwrap();
+    let clients: Vec<_> =
+        ["jane", "joe"].map(|token| Client::new(config.clone().with_auth(Auth::Bearer(token.into()))).unwrap()).into();
+    for (client, token) in clients.iter().zip(["Bearer jane", "Bearer joe"]) {
+        let seen: Value = client.request_json(path()).await.unwrap();
+        assert_eq!(seen["authorization"], token);
+    }
+    assert_eq!(*server.open.borrow(), 1);
+    // Those that trust others do not.
+    let other = Client::new(config.clone().with_tls(TlsOptions::unverified())).unwrap();
+    let _: Value = other.request_json(path()).await.unwrap();
+    assert_eq!(*server.open.borrow(), 2);
+}
+
+#[tokio::test]
+async fn other_layers_can_be_put_around_the_transport() {
+    let server = Server::start(None).await;
+    let transport = Config::new(server.url("http")).with_auth(Auth::Bearer("t".into())).connect().unwrap();
+    let layered = transport.map_request(|mut request: Request<Body>| {
+        *request.uri_mut() = "/elsewhere".parse().unwrap();
+        request
+    });
+    let client = Client::from_service(layered, "default");
+    let seen: Value = client.request_json(Request::get("/x").body(()).unwrap()).await.unwrap();
+    assert_eq!((&seen["path"], &seen["authorization"]), (&"/elsewhere".into(), &"Bearer t".into()));
+}
+
+/// Between a client and a server; goes silent when told.
+async fn wire(server: SocketAddr) -> (SocketAddr, watch::Sender<bool>, JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (cut, is_cut) = watch::channel(false);
+    let task = tokio::spawn(async move {
+        let (client, _) = listener.accept().await.unwrap();
+        let (mut from_client, mut to_client) = client.into_split();
+        let (mut from_server, mut to_server) = TcpStream::connect(server).await.unwrap().into_split();
+        let mut is_cut_too = is_cut.clone();
+        let there = async {
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = from_client.read(&mut bytes).await {
+                if !*is_cut.borrow() {
+                    to_server.write_all(&bytes[..count]).await.unwrap();
+                }
+            }
+        };
+        let back = async {
+            let mut bytes = [0; 4096];
+            loop {
+                tokio::select! {
+                    read = from_server.read(&mut bytes) => match read {
+                        Ok(count @ 1..) => to_client.write_all(&bytes[..count]).await.unwrap(),
+                        _ => break,
+                    },
+                    // Not closed: nothing comes any more.
+                    () = async { drop(is_cut_too.wait_for(|cut| *cut).await) } => futures::future::pending().await,
+                }
+            }
+        };
+        tokio::join!(there, back);
+    });
+    (address, cut, task)
+}
+
+#[tokio::test]
+async fn a_server_that_has_gone_silent_is_found_out_by_pings() {
+    let pki = Pki::new();
+    let server = Server::start(Some(pki.server("127.0.0.1", &["h2"], Clients::Any))).await;
+    let (address, cut, task) = wire(server.address).await;
+    let config = Config::new(format!("https://{address}").parse().unwrap()).with_tls(TlsOptions::trusting(pki.pem()));
+    let client = Client::new(config).unwrap();
+    let mut watch = client.watch::<Pod>().await.unwrap();
+    assert!(watch.next().await.unwrap().is_ok());
+
+    // Minutes without an event are nothing special.
+    assert!(within(Duration::from_mins(3), watch.next()).await.is_none());
+    cut.send(true).unwrap();
+    let end = within(PING_INTERVAL + PING_TIMEOUT + Duration::from_secs(10), watch.next()).await;
+    assert!(end.expect("the watch ends").is_none_or(|event| event.is_err()));
+    task.abort();
+}
+
+/// What comes within a time of timers, while sockets have time enough to deliver.
+async fn within<T>(time: Duration, future: impl Future<Output = T>) -> Option<T> {
+    const STEP: Duration = Duration::from_secs(1);
+    let mut future = std::pin::pin!(future);
+    for _ in 0..time.as_secs() {
+        rotation::elapse(STEP).await;
+        // In real time: what is on its way through the loopback arrives.
+        if let Ok(outcome) = tokio::time::timeout(Duration::from_millis(5), &mut future).await {
+            return Some(outcome);
+        }
+    }
+    None
+}

@@ -1,0 +1,128 @@
+//! Kubeconfigs as they are met, odd ones and broken ones: each file of `tests/kubeconfig` beside what it leads to.
+//!
+//! `EXPECT=write cargo test -p windlass-client --test kubeconfig` writes what is expected; read the difference.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use windlass_client::{
+    Auth, Config, Kubeconfig,
+    config::{Compression, Pem, Proxy, Verification, kubeconfig::Selection},
+};
+
+/// Where the files are, seen from this crate, in which tests run.
+const FOLDER: &str = "tests/kubeconfig";
+
+#[test]
+fn each_file_leads_to_what_is_expected() {
+    let mut wrong = Vec::new();
+    let files = files();
+    assert!(files.len() >= 60, "{} files", files.len());
+    for file in files {
+        let expected = file.with_extension("expected");
+        let found = outcome(&file);
+        if std::env::var_os("EXPECT").is_some_and(|value| value == "write") {
+            fs::write(&expected, &found).unwrap();
+        }
+        let expected = fs::read_to_string(&expected).unwrap_or_default();
+        if found != expected {
+            wrong.push(format!("{}\n--- expected\n{expected}--- found\n{found}", file.display()));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Everything that is called a secret in these files.
+#[test]
+fn no_secret_is_shown() {
+    for file in files() {
+        let shown = match Kubeconfig::read(&file) {
+            Err(error) => format!("{error} {error:?}"),
+            Ok(kubeconfig) => {
+                let redacted = kubeconfig.clone().redacted().to_yaml();
+                let resolved = Config::from_kubeconfig(&kubeconfig, &Selection::default());
+                let resolved =
+                    resolved.map_or_else(|error| format!("{error} {error:?}"), |config| format!("{config:?}"));
+                format!("{kubeconfig:?} {resolved} {redacted}")
+            }
+        };
+        assert!(!shown.contains("s3cret"), "{}: {shown}", file.display());
+    }
+}
+
+#[test]
+fn what_can_be_read_can_be_written_and_read_again() {
+    let mut written = 0;
+    for file in files() {
+        let Ok(kubeconfig) = Kubeconfig::read(&file) else { continue };
+        // From a document that is in no file, so that both are.
+        let read = Kubeconfig::parse(&kubeconfig.to_yaml()).unwrap();
+        assert_eq!(Kubeconfig::parse(&read.to_yaml()).unwrap(), read, "{}", file.display());
+        written += 1;
+    }
+    assert!(written >= 60, "{written} files");
+}
+
+fn files() -> Vec<PathBuf> {
+    let entries = fs::read_dir(FOLDER).expect("the folder is there");
+    let entries = entries.map(|entry| entry.expect("its entries can be read").path());
+    let mut files: Vec<_> = entries.filter(|path| path.extension().is_some_and(|end| end == "yaml")).collect();
+    files.sort();
+    files
+}
+
+/// What a file leads to, a line for each part that is not as always.
+fn outcome(file: &Path) -> String {
+    let config = match Kubeconfig::read(file).and_then(|read| Config::from_kubeconfig(&read, &Selection::default())) {
+        Ok(config) => config,
+        Err(error) => return format!("error: {error}\n").replace(FOLDER, "."),
+    };
+    let mut lines = vec![format!("server: {}", config.server)];
+    let mut line = |name: &str, value: Option<String>| lines.extend(value.map(|value| format!("{name}: {value}")));
+    line("namespace", Some(config.default_namespace).filter(|namespace| namespace != "default"));
+    line("trusts", config.tls.certificate_authority.as_ref().map(pem));
+    line("trusts", (config.tls.verification == Verification::Skip).then(|| "anybody".to_owned()));
+    line("server name", config.tls.server_name);
+    let identity = config.tls.identity.as_ref();
+    line("identity", identity.map(|it| format!("{}, {}", pem(&it.certificate), pem(&it.key))));
+    line("auth", auth(&config.auth));
+    line("acts as", config.impersonation.map(|somebody| format!("{somebody:?}")));
+    line(
+        "proxy",
+        match &config.proxy {
+            Proxy::Environment => None,
+            Proxy::Direct => Some("none".to_owned()),
+            Proxy::Server(proxy) => Some(proxy.to_string()),
+        },
+    );
+    line("compression", (config.compression == Compression::Off).then(|| "off".to_owned()));
+    lines.join("\n").replace(FOLDER, ".") + "\n"
+}
+
+fn pem(pem: &Pem) -> String {
+    match pem {
+        Pem::Data(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        Pem::File(path) => path.display().to_string(),
+    }
+}
+
+fn auth(auth: &Auth) -> Option<String> {
+    Some(match auth {
+        Auth::None => return None,
+        Auth::Bearer(token) => format!("token {}", token.expose()),
+        Auth::TokenFile(path) => format!("token in {}", path.display()),
+        Auth::Basic { username, password } => format!("{username}, password of {}", password.expose().chars().count()),
+        Auth::Exec(plugin) => {
+            let told = plugin.cluster.as_ref().map(|cluster| format!(", told {cluster}")).unwrap_or_default();
+            let arguments: Vec<_> = plugin.args.iter().map(|argument| format!(" {argument}")).collect();
+            let variables: Vec<_> = plugin.env.iter().map(|(name, _)| format!(", ${name}")).collect();
+            let (version, mode) = (plugin.version.as_str(), plugin.interaction.as_str());
+            let (arguments, variables) = (arguments.concat(), variables.concat());
+            format!("plugin {}{arguments}{variables} ({version}, {mode}){told}", plugin.command)
+        }
+        Auth::Oidc(provider) => format!("provider {} for {}", provider.issuer, provider.client_id),
+        other => format!("{other:?}"),
+    })
+}
