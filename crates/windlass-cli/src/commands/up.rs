@@ -12,8 +12,11 @@ use clap::Args;
 use tokio::{net::TcpListener, sync::watch};
 use windlass_api::Entropy;
 use windlass_client::{
-    Client, Kubeconfig,
-    config::kubeconfig::{Cluster, User},
+    Client,
+    config::{
+        KubeconfigFiles,
+        kubeconfig::{Cluster, Context, User},
+    },
 };
 use windlass_controllers::{BuiltIn, Controllers};
 use windlass_runtime::{Manager, shutdown};
@@ -122,15 +125,20 @@ fn write_kubeconfig(path: &Path, address: SocketAddr, ca: &str, token: &str) -> 
         ip => ip,
     };
     let server = format!("https://{}", SocketAddr::new(ip, address.port()));
-    let own = Kubeconfig::single(NAME, Cluster::new(server).trusting(ca), User::with_token(token));
-    // Ours come first, and of two entries of one name the first counts.
-    let merged = if path.exists() { own.merge(Kubeconfig::read(path)?) } else { own };
-    merged.write(path)?;
+    KubeconfigFiles::new([path]).edit(|kubeconfig| {
+        *kubeconfig.cluster_mut(NAME) = Cluster::new(server).trusting(ca);
+        *kubeconfig.user_mut(NAME) = User::with_token(token);
+        let named = || Some(NAME.to_owned());
+        *kubeconfig.context_mut(NAME) = Context { cluster: named(), user: named(), ..Context::default() };
+        kubeconfig.use_context(NAME)
+    })?;
     Ok(fs::canonicalize(path)?)
 }
 
 #[cfg(test)]
 mod tests {
+    use windlass_client::Kubeconfig;
+
     use super::*;
 
     #[test]

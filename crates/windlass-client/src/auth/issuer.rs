@@ -79,16 +79,18 @@ impl Issuer {
     pub(super) async fn after_refusal(&self, refused: &Arc<Credential>) -> Option<Arc<Credential>> {
         let _asking = self.asking.lock().await;
         let last = self.last.lock().clone();
-        if let Some(last) = last.filter(|last| !Arc::ptr_eq(last, refused)) {
-            return Some(last);
-        }
-        match self.ask().await {
-            Ok(next) => Some(next).filter(|next| next.header != refused.header || next.identity != refused.identity),
-            Err(error) => {
-                tracing::warn!(error = %ErrorChain(&error), "credentials that were refused cannot be renewed");
-                None
-            }
-        }
+        let newer = match last {
+            // Another was refused before, and has asked.
+            Some(last) if !Arc::ptr_eq(&last, refused) => last,
+            _ => match self.ask().await {
+                Ok(newer) => newer,
+                Err(error) => {
+                    tracing::warn!(error = %ErrorChain(&error), "credentials that were refused cannot be renewed");
+                    return None;
+                }
+            },
+        };
+        Some(newer).filter(|newer| newer.header != refused.header || newer.identity != refused.identity)
     }
 
     fn fresh(&self) -> Option<Arc<Credential>> {

@@ -73,10 +73,15 @@ impl Rotation {
     /// The configuration for what is sent now.
     pub(super) async fn current(&self) -> Result<Generation, ConfigError> {
         let (generation, due) = {
-            let current = self.current.lock();
-            (current.generation.clone(), current.read.elapsed() >= EVERY || self.is_handed_another(&current.material))
+            let mut current = self.current.lock();
+            let old = self.may_change() && current.read.elapsed() >= EVERY;
+            if old {
+                // One looks; the others go on meanwhile.
+                current.read = Instant::now();
+            }
+            (current.generation.clone(), old || self.is_handed_another(&current.material))
         };
-        if due && self.may_change() { self.read_again().await } else { Ok(generation) }
+        if due { self.read_again().await } else { Ok(generation) }
     }
 
     /// The same, where something speaks for another configuration.

@@ -3,6 +3,7 @@
 use tokio::net::TcpStream;
 
 use super::*;
+use crate::auth::{ExecConfig, ExecVersion};
 
 #[tokio::test]
 async fn clients_of_one_configuration_share_connections() {
@@ -21,6 +22,23 @@ async fn clients_of_one_configuration_share_connections() {
     let other = Client::new(config.clone().with_tls(TlsOptions::unverified())).unwrap();
     let _: Value = other.request_json(path()).await.unwrap();
     assert_eq!(*server.open.borrow(), 2);
+}
+
+#[tokio::test]
+async fn what_a_plugin_hands_out_is_shared_too() {
+    let folder = Folder::new("shared-plugin");
+    let count = folder.path().join("count");
+    let answer = r#"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","status":{"token":"t"}}"#;
+    let script = format!("printf x >> '{}'; echo '{answer}'", count.display());
+    let plugin = ExecConfig::new("sh", ExecVersion::V1).with_args(["-c", &script]);
+    let server = Server::start(None).await;
+    let config = Config::new(server.url("http")).with_auth(Auth::Exec(Box::new(plugin)));
+    let (one, two) = (Client::new(config.clone()).unwrap(), Client::new(config).unwrap());
+    for client in [one, two] {
+        let seen: Value = client.request_json(Request::get("/x").body(()).unwrap()).await.unwrap();
+        assert_eq!(seen["authorization"], "Bearer t");
+    }
+    assert_eq!(std::fs::read_to_string(count).unwrap(), "x");
 }
 
 #[tokio::test]
