@@ -37,7 +37,7 @@ expect "its owner" '^CronJob/nightly' get job tonight -o 'jsonpath={.metadata.ow
 expect "namespace on paper" '^apiVersion: v1\nkind: Namespace\nmetadata:\n(  creationTimestamp: null\n)?  name: paper\n' create namespace paper --dry-run=client -o yaml
 expect "deployment on the server's paper" 'progressDeadlineSeconds: 600' create deployment paper --image=nginx --dry-run=server -o yaml
 expect "clean up" 'deleted' delete configmap/files secret/pull service/inner service/headless service/outer service/balanced service/named
-expect "jobs" 'deleted' delete cronjob/nightly job/once job/tonight --ignore-not-found
+TRANSCRIPT= expect "jobs" 'deleted' delete cronjob/nightly job/once job/tonight --ignore-not-found
 
 if needs roles.rbac.authorization.k8s.io "create role, rolebinding, auth reconcile, set subject"; then
   expect "role" 'role.rbac.authorization.k8s.io/reader created' create role reader --verb=get,list --resource=pods,deployments.apps
