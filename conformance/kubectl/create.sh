@@ -9,6 +9,8 @@ expect "run with overrides" 'pod/over created' run over --image=nginx --override
 refuse "run without an image" 'required flag\(s\) .?"image.?" not set' run none
 refuse "run under a bad name" 'The Pod "Bad_Name" is invalid|Invalid pod name' run Bad_Name --image=nginx
 refuse "expose without a port" "couldn't find port via --port flag or introspection" expose pod over --name=none
+refuse "run under no account" 'pods "ghost" is forbidden: error looking up service account default/ghost: serviceaccount "ghost" not found' run ghost --image=nginx --overrides='{"spec":{"serviceAccountName":"ghost"}}'
+expect "run without a token" '^\n?$' run tokenless --image=nginx --dry-run=server --overrides='{"spec":{"automountServiceAccountToken":false}}' -o 'jsonpath={.spec.volumes}'
 expect "they run" '(pod/\w+ condition met\n?){3}' wait pod task shop over --for=condition=Ready --timeout=60s
 expect "delete them now" '(pod "\w+" force deleted.*\n?){3}' delete pod task shop over --force --grace-period=0
 expect "and the service" 'deleted' delete service shop
