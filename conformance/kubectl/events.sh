@@ -30,9 +30,9 @@ TRANSCRIPT= expect "get events, wide" 'LAST SEEN +TYPE +REASON +OBJECT +SUBOBJEC
 expect "by field" 'talked-warning' get events --field-selector=involvedObject.name=talked,type=Warning,reason=WarningReason -o name
 expect "as the newer kind" 'reportingController|deprecatedSource' get events.events.k8s.io talked-normal -o yaml
 TRANSCRIPT= expect "describe shows them" 'Events:\n +Type +Reason +Age +From +Message\n(.*\n)* +Warning +WarningReason +\S+ \(x3 over \S+\) +tester +a message' describe pod talked
-expect "get events of one object" 'talked-normal(.*\n)*talked-warning|NormalReason(.*\n)*WarningReason' get events --field-selector=involvedObject.name=talked,source=tester
-expect "sorted" 'NormalReason(.*\n)*WarningReason' get events --field-selector=involvedObject.name=talked,source=tester --sort-by=.metadata.name
-expect "as lines" 'talked-normal Normal NormalReason\ntalked-warning Warning WarningReason' get events --field-selector=involvedObject.name=talked,source=tester -o 'custom-columns=N:.metadata.name,T:.type,R:.reason'
+expect "get events of one object" '(?s)NormalReason.*WarningReason' get events --field-selector=involvedObject.name=talked,source=tester
+expect "sorted" '(?s)NormalReason.*WarningReason' get events --field-selector=involvedObject.name=talked,source=tester --sort-by=.metadata.name
+expect "as lines" 'talked-normal +Normal +NormalReason\ntalked-warning +Warning +WarningReason' get events --field-selector=involvedObject.name=talked,source=tester -o 'custom-columns=N:.metadata.name,T:.type,R:.reason'
 timeout 20 "$KUBECTL" events --for pod/talked --types=Warning --watch >"$work/events.log" 2>&1 &
 watcher=$!
 for _ in $(seq 50); do grep -q WarningReason "$work/events.log" && break; sleep 0.1; done
@@ -40,7 +40,7 @@ k annotate event talked-warning again=yes >/dev/null
 for _ in $(seq 50); do [ "$(grep -c WarningReason "$work/events.log")" -ge 2 ] && break; sleep 0.1; done
 kill "$watcher" 2>/dev/null
 wait "$watcher" 2>/dev/null
-judge "events, watched" '(Warning +WarningReason +Pod/talked +a message\n?(.*\n)*){2}' "$(cat "$work/events.log")" ok "events --watch"
+judge "events, watched" '(?s)(Warning +WarningReason +Pod/talked +a message.*){2}' "$(cat "$work/events.log")" ok "events --watch"
 expect "clean up" 'deleted' delete event talked-normal talked-warning
 expect "the pod" 'deleted' delete pod talked
 
