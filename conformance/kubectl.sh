@@ -5,7 +5,8 @@
 #   conformance/kubectl.sh               runs them against $KUBECONFIG, which must have controllers and nodes
 #
 # $KUBECTL is the kubectl to use; `kubectl` by default. The checks of single commands are in conformance/kubectl/.
-# $TRANSCRIPT is a file to write what was printed to, without names and times: `cargo xtask kubectl` compares two.
+# $TRANSCRIPT is a file to write what was printed to, without names and times: `cargo xtask kubectl` compares two. A check
+# that stands behind `TRANSCRIPT=` prints what two runs may print differently.
 set -uo pipefail
 parts=$(cd "$(dirname "$0")/kubectl" && pwd)
 
@@ -70,13 +71,15 @@ neutral() {
   sed -E -e "s#$work#WORK#g" \
     -e 's/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/UID/g' \
     -e 's/20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z/TIME/g' \
+    -e 's/20[0-9]{2}-[0-9]{2}-[0-9]{2} [0-9:.]+ [+-][0-9]{4}/TIME/g' \
     -e 's/[A-Z][a-z]{2}, [0-9]{2} [A-Z][a-z]{2} 20[0-9]{2} [0-9:]{8} [+-][0-9]{4}/TIME/g' \
     -e 's/eyJ[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+/TOKEN/g' \
-    -e 's/127\.0\.0\.1:[0-9]+/SERVER/g' -e 's/\b10\.[0-9]+\.[0-9]+\.[0-9]+/ADDRESS/g' \
+    -e 's/127\.0\.0\.1:[0-9]+/SERVER/g' -e 's/\b10\.[0-9]+\.[0-9]+\.[0-9]+/ADDRESS/g' -e 's/\b172\.18\.[0-9]+\.[0-9]+/HOST/g' \
     -e 's/-[bcdfghjklmnpqrstvwxz2456789]{5,10}\b/-HASH/g' -e 's/\bnode-[0-9]\b/node-N/g' \
-    -e 's/pod-template-hash=[a-z0-9]+/pod-template-hash=HASH/g' \
+    -e 's/pod-template-hash(=|: )[a-z0-9]+/pod-template-hash\1HASH/g' -e 's/\.[0-9a-f]{16}\b/.HASH/g' \
+    -e 's/\/(LIVE|MERGED)-[0-9]+/\/\1/g' -e 's/kubectl-edit-[0-9]+/kubectl-edit/g' \
     -e 's/\b([0-9]+[dhms]){1,2}\b/AGE/g' -e 's/:3[0-9]{4}\b/:PORT/g' -e 's/\b3[0-9]{4}\/(TCP|UDP)/PORT\/\1/g' \
-    -e 's/([rR]esourceVersion"?: )"[0-9]+"/\1VERSION/g' \
+    -e 's/([rR]esource ?[vV]ersion"?: +)"?[0-9]+"?/\1VERSION/g' -e 's/\+windlass\.[0-9.]+//g' \
     -e 's/[ \t]+/ /g; s/ $//; s/-{4,}/----/g' -e '/^Waiting for /d; /^E[0-9]{4} /d'
 }
 
@@ -93,6 +96,18 @@ judge() {
 }
 
 manifest() { cat >"$work/$1"; }
+
+# settles PATTERN ARGUMENTS...: waits until what kubectl prints matches, for what comes about by itself.
+settles() {
+  local pattern=$1
+  shift
+  for _ in $(seq 100); do
+    if k "$@" 2>/dev/null | grep -Pzoq -- "$pattern"; then return 0; fi
+    sleep 0.1
+  done
+  failed=$((failed + 1))
+  printf 'FAILED to settle\n  kubectl %s\n  expected: %s\n' "$*" "$pattern"
+}
 
 # needs RESOURCE WHAT: whether the server serves a resource, as `api-resources -o name` prints it; if not, what is left out.
 needs() {
@@ -198,6 +213,7 @@ expect "describe service" 'Selector: +app=web\n(.*\n)*Port: .* 80/TCP\nTargetPor
 expect "merge patch" 'configmap/settings patched' patch configmap settings --type=merge -p '{"data":{"a":"1"}}'
 expect "json patch" 'configmap/settings patched' patch configmap settings --type=json -p '[{"op":"replace","path":"/data/a","value":"2"}]'
 expect "strategic patch" 'deployment.apps/web patched' patch deployment web -p '{"spec":{"template":{"spec":{"containers":[{"name":"nginx","env":[{"name":"X","value":"y"}]}]}}}}'
+expect "the patch rolls out" 'successfully rolled out' rollout status deployment/web --timeout=60s
 expect "the image survived the patch" '^nginx:1.25' get deployment web -o 'jsonpath={.spec.template.spec.containers[0].image}'
 refuse "a patch that does not fit" 'the server rejected our request due to an error in our request' patch configmap settings --type=json -p '[{"op":"remove","path":"/data/none"}]'
 expect "label" 'configmap/settings labeled' label configmap settings tier=back
@@ -209,12 +225,18 @@ printf 'apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: bad}\nspec:\n  r
 refuse "an unknown field is refused" 'unknown field "spec.replica"' create -f "$work/bad.yaml"
 refuse "an invalid object is refused" 'is invalid.*selector.*does not match template' create -f - < <(sed 's/replica:/replicas:/; s/matchLabels: {a: b}/matchLabels: {a: c}/' "$work/bad.yaml")
 
+# --- of what there is by now
+for part in resources get describe wait kubelet; do
+  . "$parts/$part.sh"
+done
+
 # --- run, wait, delete
 expect "run" 'pod/single created' run single --image=busybox --restart=Never
 expect "wait for the pod" 'pod/single condition met' wait pod/single --for=condition=Ready --timeout=60s
 expect "watch sees it" 'single +1/1 +Running' get pod single --watch-only=false
 k get pods -w >"$work/watch.log" 2>&1 &
 watcher=$!
+for _ in $(seq 50); do grep -q '^single' "$work/watch.log" && break; sleep 0.1; done
 expect "delete the pod" 'pod "single" deleted' delete pod single
 for _ in $(seq 50); do grep -q '^single.*Terminating' "$work/watch.log" && break; sleep 0.1; done
 kill "$watcher" 2>/dev/null
@@ -301,7 +323,7 @@ expect "delete the CRD" 'deleted' delete crd websites.example.dev --timeout=30s
 refuse "its kind is gone" "doesn't have a resource type|could not find the requested resource" get websites
 
 # --- command by command
-for part in explain change apply set create nodes identity events errors; do
+for part in explain change apply set create delete rollout nodes identity events errors; do
   . "$parts/$part.sh"
 done
 

@@ -4,7 +4,7 @@ printf 'apiVersion: v1\nkind: ConfigMap\nmetadata: {name: shared}\ndata: {colour
 expect "apply on the server" 'configmap/shared serverside-applied' apply --server-side -f "$work/shared.yaml"
 version=$(k get configmap shared -o 'jsonpath={.metadata.resourceVersion}')
 expect "again" 'configmap/shared serverside-applied' apply --server-side -f "$work/shared.yaml"
-expect "that changes nothing" "^$version\n?\$" get configmap shared -o 'jsonpath={.metadata.resourceVersion}'
+TRANSCRIPT= expect "that changes nothing" "^$version\n?\$" get configmap shared -o 'jsonpath={.metadata.resourceVersion}'
 expect "who manages what" 'manager: kubectl\n +operation: Apply' get configmap shared -o yaml --show-managed-fields
 sed 's/blue/red/; s/, size: large//' "$work/shared.yaml" >"$work/other.yaml"
 refuse "another hand" 'Apply failed with 1 conflict: conflict with "kubectl": \.data\.colour\nPlease review the fields above--they currently have other managers' \

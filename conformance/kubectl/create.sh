@@ -9,6 +9,8 @@ expect "run with overrides" 'pod/over created' run over --image=nginx --override
 refuse "run without an image" 'required flag\(s\) .?"image.?" not set' run none
 refuse "run under a bad name" 'The Pod "Bad_Name" is invalid|Invalid pod name' run Bad_Name --image=nginx
 refuse "expose without a port" "couldn't find port via --port flag or introspection" expose pod over --name=none
+refuse "run under no account" 'pods "ghost" is forbidden: error looking up service account default/ghost: serviceaccount "ghost" not found' run ghost --image=nginx --overrides='{"spec":{"serviceAccountName":"ghost"}}'
+expect "run without a token" '^\n?$' run tokenless --image=nginx --dry-run=server --overrides='{"spec":{"automountServiceAccountToken":false}}' -o 'jsonpath={.spec.volumes}'
 expect "they run" '(pod/\w+ condition met\n?){3}' wait pod task shop over --for=condition=Ready --timeout=60s
 expect "delete them now" '(pod "\w+" force deleted.*\n?){3}' delete pod task shop over --force --grace-period=0
 expect "and the service" 'deleted' delete service shop
@@ -37,7 +39,7 @@ expect "its owner" '^CronJob/nightly' get job tonight -o 'jsonpath={.metadata.ow
 expect "namespace on paper" '^apiVersion: v1\nkind: Namespace\nmetadata:\n(  creationTimestamp: null\n)?  name: paper\n' create namespace paper --dry-run=client -o yaml
 expect "deployment on the server's paper" 'progressDeadlineSeconds: 600' create deployment paper --image=nginx --dry-run=server -o yaml
 expect "clean up" 'deleted' delete configmap/files secret/pull service/inner service/headless service/outer service/balanced service/named
-expect "jobs" 'deleted' delete cronjob/nightly job/once job/tonight --ignore-not-found
+TRANSCRIPT= expect "jobs" 'deleted' delete cronjob/nightly job/once job/tonight --ignore-not-found
 
 if needs roles.rbac.authorization.k8s.io "create role, rolebinding, auth reconcile, set subject"; then
   expect "role" 'role.rbac.authorization.k8s.io/reader created' create role reader --verb=get,list --resource=pods,deployments.apps

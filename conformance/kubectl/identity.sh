@@ -22,3 +22,30 @@ expect "it can be deleted" 'deleted' delete serviceaccount robot
 # Servers remember for some seconds that a token was good.
 for _ in $(seq 200); do k --token="$token" auth whoami >/dev/null 2>&1 || break; sleep 0.1; done
 refuse "its token is worth nothing then" 'must be logged in|Unauthorized' --token="$token" auth whoami
+
+# Certificates: asked for, granted, refused. Nobody issues them, as nobody keeps that signer.
+csr() {
+  cat <<YAML
+apiVersion: certificates.k8s.io/v1
+kind: CertificateSigningRequest
+metadata: {name: $1}
+spec:
+  signerName: example.org/signer
+  usages: [client auth]
+  request: LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlIWE1IOENBUUF3SFRFTU1Bb0dBMVVFQXd3RFlXNXVNUTB3Q3dZRFZRUUtEQVJqY21WM01Ga3dFd1lIS29aSQp6ajBDQVFZSUtvWkl6ajBEQVFjRFFnQUVlUXBtT2JFVk4wTEVla1BlVEdRRGdNQlJVMmo4OWJiOTdsSWJ1cUgzCmVrTUpwblBjL1ZZNU9CZTdZWWpWeFRoUDg4bDJlKzEyMFYvWC9PT1BsRk96MnFBQU1Bb0dDQ3FHU000OUJBTUMKQTBnQU1FVUNJSFBRbmlZWnlnSkFiZGh0Y0JDVCtFSjhHREtqTThSYjZ2eWxiYUhrazlKK0FpRUEvenRCM2Q1NAo2WmdaY1A5REJlSkJQeFBqN1lwNHduUzFyNHpUWGFxRnIzRT0KLS0tLS1FTkQgQ0VSVElGSUNBVEUgUkVRVUVTVC0tLS0tCg==
+YAML
+}
+expect "ask for a certificate" 'certificatesigningrequest.certificates.k8s.io/ann created' create -f - < <(csr ann)
+expect "its table" 'NAME +AGE +SIGNERNAME +REQUESTOR +REQUESTEDDURATION +CONDITION\nann +\S+ +example.org/signer +\S+ +<none> +Pending' get csr ann
+expect "describe it" 'Name: +ann\n(.*\n)*Status: +Pending\nSubject:\n +Common Name: +ann\n(.*\n)* +Organization: +crew' describe csr ann
+expect "approve it" 'certificatesigningrequest.certificates.k8s.io/ann approved' certificate approve ann
+expect "approve it again" 'certificatesigningrequest.certificates.k8s.io/ann approved' certificate approve ann
+expect "it shows" 'ann +\S+ +example.org/signer +\S+ +<none> +Approved' get csr ann
+expect "why" '^KubectlApprove This CSR was approved by kubectl certificate approve.' get csr ann -o 'jsonpath={.status.conditions[0].reason} {.status.conditions[0].message}'
+refuse "deny what is approved" 'certificate signing request "ann" is already Approved' certificate deny ann
+expect "ask again" 'created' create -f - < <(csr bob)
+expect "deny it" 'certificatesigningrequest.certificates.k8s.io/bob denied' certificate deny bob
+expect "it shows too" 'bob +\S+ +example.org/signer +\S+ +<none> +Denied' get csr bob
+refuse "approve nothing" 'certificatesigningrequests.certificates.k8s.io "none" not found' certificate approve none
+refuse "ask for nonsense" 'spec.request: Invalid value' create -f - < <(csr bad | sed 's/request: .*/request: bm9uc2Vuc2U=/')
+expect "forget them" 'deleted' delete csr ann bob

@@ -83,6 +83,9 @@ enum Task {
         /// The kubectl to use, instead of that of the control plane's version
         #[arg(long, env = "KUBECTL")]
         kubectl: Option<PathBuf>,
+        /// Use the older kubectl of tools/kubectl
+        #[arg(long, conflicts_with = "kubectl")]
+        older: bool,
         /// The windlass to compare with
         windlass: Option<PathBuf>,
     },
@@ -107,11 +110,17 @@ fn main() -> ExitCode {
         Task::Types { check } => derived::from_go(derived::Mode::of(check)),
         Task::Record { check } => record::run(derived::Mode::of(check)),
         Task::Clientset { check } => clientset::run(derived::Mode::of(check)),
-        Task::Upstream { build: true, .. } => upstream::build().map(|binaries| println!("{}", binaries.display())),
+        Task::Upstream { build: true, .. } => upstream::build().and_then(|binaries| {
+            println!("{}\n{}", binaries.display(), upstream::older_kubectl()?.display());
+            Ok(())
+        }),
         Task::Upstream { profile, .. } => upstream::serve(profile),
         Task::Long { part } => long::run(part),
         Task::Clients { windlass, upstream } => clients::run(&windlass, upstream),
-        Task::Kubectl { kubectl, windlass } => kubectl::run(kubectl.as_deref(), windlass.as_deref()),
+        Task::Kubectl { older: true, windlass, .. } => {
+            upstream::older_kubectl().and_then(|older| kubectl::run(Some(&older), windlass.as_deref()))
+        }
+        Task::Kubectl { kubectl, windlass, .. } => kubectl::run(kubectl.as_deref(), windlass.as_deref()),
         Task::Conformance { record: true, rest, .. } => conformance::run(Against::Record, &rest),
         Task::Conformance { upstream: true, rest, .. } => conformance::run(Against::Both, &rest),
         Task::Conformance { rest, .. } => conformance::run(Against::Embedded, &rest),

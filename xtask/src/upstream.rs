@@ -56,31 +56,51 @@ pub(crate) fn root() -> &'static Path {
 /// The cache lies outside the clone: `$WINDLASS_CACHE`, else `$XDG_CACHE_HOME/windlass`, else `~/.cache/windlass`.
 pub(crate) fn build() -> Result<PathBuf> {
     let tools = root().join("tools");
-    let version = kubernetes_version(&fs::read_to_string(tools.join("go.mod"))?)?;
-    let binaries = cache()?.join("upstream").join(&version);
-    fs::create_dir_all(&binaries)?;
+    let version = version_of("k8s.io/kubernetes", &tools)?;
     for (program, package) in PROGRAMS {
-        let target = binaries.join(program);
-        if target.exists() {
-            continue;
-        }
-        eprintln!("building {program} {version}, once; the first takes minutes");
-        let started = Instant::now();
-        // Built beside its place and moved there, so that a build that was cut off leaves nothing that looks whole.
-        let unfinished = binaries.join(format!("{program}.unfinished"));
-        let status = Command::new("go")
-            .args(["build", "-trimpath", "-buildvcs=false", "-ldflags", &linker_flags(&version), "-o"])
-            .arg(&unfinished)
-            .arg(package)
-            .current_dir(&tools)
-            .status()
-            .map_err(|error| format!("running go: {error}"))?;
-        if !status.success() {
-            return Err(format!("go build {package} failed ({status})").into());
-        }
-        fs::rename(&unfinished, &target)?;
-        eprintln!("built {program} in {} s", started.elapsed().as_secs());
+        compile(program, package, &tools, &version)?;
     }
+    binaries(&version)
+}
+
+/// Builds an older kubectl if it is not in the cache yet, and says where it is.
+pub(crate) fn older_kubectl() -> Result<PathBuf> {
+    let module = root().join("tools").join("kubectl");
+    // The modules that Kubernetes is published in carry a 0 for its 1.
+    let version = version_of("k8s.io/kubectl", &module)?.replacen("v0.", "v1.", 1);
+    compile("kubectl", ".", &module, &version)
+}
+
+/// Builds a program of a Go module, unless the cache has it.
+fn compile(program: &str, package: &str, module: &Path, version: &str) -> Result<PathBuf> {
+    let binaries = binaries(version)?;
+    let target = binaries.join(program);
+    if target.exists() {
+        return Ok(target);
+    }
+    eprintln!("building {program} {version}, once; the first takes minutes");
+    let started = Instant::now();
+    // Built beside its place and moved there, so that a build that was cut off leaves nothing that looks whole.
+    let unfinished = binaries.join(format!("{program}.unfinished"));
+    let status = Command::new("go")
+        .args(["build", "-trimpath", "-buildvcs=false", "-ldflags", &linker_flags(version), "-o"])
+        .arg(&unfinished)
+        .arg(package)
+        .current_dir(module)
+        .status()
+        .map_err(|error| format!("running go: {error}"))?;
+    if !status.success() {
+        return Err(format!("go build {package} failed ({status})").into());
+    }
+    fs::rename(&unfinished, &target)?;
+    eprintln!("built {program} in {} s", started.elapsed().as_secs());
+    Ok(target)
+}
+
+/// Where the programs of a version are.
+fn binaries(version: &str) -> Result<PathBuf> {
+    let binaries = cache()?.join("upstream").join(version);
+    fs::create_dir_all(&binaries)?;
     Ok(binaries)
 }
 
@@ -234,11 +254,18 @@ fn cache() -> Result<PathBuf> {
     Ok(user.or_else(home).ok_or("neither WINDLASS_CACHE nor XDG_CACHE_HOME nor HOME is set")?.join("windlass"))
 }
 
-fn kubernetes_version(go_mod: &str) -> Result<String> {
-    let rest = go_mod.lines().find_map(|line| line.trim().strip_prefix("k8s.io/kubernetes v"));
+/// The version that a Go module requires of another.
+fn version_of(required: &str, module: &Path) -> Result<String> {
+    let file = module.join("go.mod");
+    let text = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let version = required_version(required, &text);
+    Ok(version.ok_or_else(|| format!("{} does not require {required}", file.display()))?.to_owned())
+}
+
+fn required_version<'t>(required: &str, go_mod: &'t str) -> Option<&'t str> {
     // What follows the version is a comment of go's own, `// indirect`.
-    let version = rest.and_then(|rest| rest.split_whitespace().next());
-    Ok(format!("v{}", version.ok_or("tools/go.mod does not require k8s.io/kubernetes")?))
+    let mut requirements = go_mod.lines().map(|line| line.trim().trim_start_matches("require ").split_whitespace());
+    requirements.find_map(|mut words| (words.next() == Some(required)).then(|| words.next())?)
 }
 
 /// Without these the programs call themselves v0.0.0-master, and clients refuse features by that.
@@ -275,8 +302,10 @@ mod tests {
 
     #[test]
     fn the_version_is_that_of_the_pinned_module() {
-        assert_eq!(kubernetes_version("require (\n\tk8s.io/kubernetes v1.36.3 // indirect\n)").unwrap(), "v1.36.3");
-        assert!(kubernetes_version("module x").is_err());
+        let go_mod = "module k8s.io/kubernetes\nrequire (\n\tk8s.io/kubernetes v1.36.3 // indirect\n)";
+        assert_eq!(required_version("k8s.io/kubernetes", go_mod), Some("v1.36.3"));
+        assert_eq!(required_version("k8s.io/kubectl", "require k8s.io/kubectl v0.34.1"), Some("v0.34.1"));
+        assert_eq!(required_version("k8s.io/kubectl", go_mod), None);
         assert!(linker_flags("v1.36.3").contains("gitMinor=36"));
     }
 

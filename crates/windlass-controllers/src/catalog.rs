@@ -7,6 +7,7 @@ use windlass_runtime::Manager;
 
 use crate::{
     Pace, deployment, endpoints, garbage_collector, namespace, node_lifecycle, nodes, replicaset, service_account,
+    storage_protection,
 };
 
 /// How many nodes are simulated unless it is said.
@@ -30,6 +31,8 @@ pub enum BuiltIn {
     ServiceAccount,
     /// The end of what has lost its owners.
     GarbageCollector,
+    /// The end of claims and volumes, not before that of their use.
+    StorageProtection,
     /// What a control plane adds to nodes.
     NodeLifecycle,
     /// Simulated nodes, with their scheduler and kubelets.
@@ -64,6 +67,7 @@ impl BuiltIn {
         Self::Namespace,
         Self::ServiceAccount,
         Self::GarbageCollector,
+        Self::StorageProtection,
         Self::NodeLifecycle,
         Self::Nodes,
     ];
@@ -79,6 +83,7 @@ impl BuiltIn {
             Self::Namespace => "namespace",
             Self::ServiceAccount => "serviceaccount",
             Self::GarbageCollector => "garbagecollector",
+            Self::StorageProtection => "storageprotection",
             Self::NodeLifecycle => "nodelifecycle",
             Self::Nodes => "nodes",
         }
@@ -144,6 +149,7 @@ impl Controllers {
                 BuiltIn::Namespace => namespace::add_to(manager),
                 BuiltIn::ServiceAccount => service_account::add_to(manager, self.root_ca.clone()),
                 BuiltIn::GarbageCollector => garbage_collector::add_to(manager),
+                BuiltIn::StorageProtection => storage_protection::add_to(manager),
                 BuiltIn::NodeLifecycle => node_lifecycle::add_to(manager),
                 BuiltIn::Nodes => nodes::add_to(manager, self.nodes, self.pace.clone()),
             }

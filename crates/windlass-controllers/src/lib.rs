@@ -18,6 +18,7 @@ mod node_lifecycle;
 mod nodes;
 mod replicaset;
 mod service_account;
+mod storage_protection;
 
 mod catalog;
 

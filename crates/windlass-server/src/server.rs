@@ -55,6 +55,7 @@ pub struct ServerBuilder {
     token: Option<Arc<str>>,
     storage: Option<Arc<dyn Storage>>,
     choices: Choices,
+    address: SocketAddr,
 }
 
 /// A server in this process, as a `tower` service: no socket, no task, no credentials.
@@ -112,6 +113,14 @@ impl ServerBuilder {
         self
     }
 
+    /// Where clients are told that the server is, by the service `kubernetes` for one; that of the listener, once it serves.
+    ///
+    /// To be given where somebody asks in process before that.
+    pub fn address(mut self, address: SocketAddr) -> Self {
+        self.address = address;
+        self
+    }
+
     /// What pods need to do with service accounts; nothing, unless it is said.
     pub fn pod_accounts(mut self, accounts: PodAccounts) -> Self {
         self.choices.pod_accounts = accounts;
@@ -131,7 +140,7 @@ impl ServerBuilder {
             registry: OnceCell::new(),
             furnished: OnceCell::new(),
             stopping,
-            address: Mutex::new(SocketAddr::from(([127, 0, 0, 1], 443))),
+            address: Mutex::new(self.address),
         }))
     }
 }
@@ -141,7 +150,14 @@ impl ServerBuilder {
 impl Server {
     /// A server that is yet to be built.
     pub fn builder() -> ServerBuilder {
-        ServerBuilder { clock: Clock::system(), entropy: None, token: None, storage: None, choices: Choices::default() }
+        ServerBuilder {
+            clock: Clock::system(),
+            entropy: None,
+            token: None,
+            storage: None,
+            choices: Choices::default(),
+            address: SocketAddr::from(([127, 0, 0, 1], 443)),
+        }
     }
 
     /// The server as a service in this process.

@@ -51,7 +51,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
     // A pod's account must be there, so somebody must be there who makes it.
     let furnished = options.controllers.contains(BuiltIn::ServiceAccount);
     let accounts = if furnished { PodAccounts::Required } else { PodAccounts::Optional };
-    let server = Server::builder().token(token.clone()).pod_accounts(accounts).build();
+    let server = Server::builder().token(token.clone()).address(address).pod_accounts(accounts).build();
 
     let (stop, stopped) = watch::channel(false);
     let serving = {

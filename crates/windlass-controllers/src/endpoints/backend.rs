@@ -1,6 +1,6 @@
 //! Which pods are behind a service, and on which ports. Values only, no I/O.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -115,10 +115,18 @@ pub(super) fn is_headless(service: &Service) -> bool {
     service.spec.as_ref().and_then(|spec| spec.cluster_ip.as_deref()) == Some("None")
 }
 
-/// When the newest change has happened that endpoints tell of.
-pub(super) fn trigger_time(service: &Service, backends: &[Backend]) -> Option<Timestamp> {
-    let created = service.metadata.creation_timestamp.as_ref().map(|time| time.0);
-    backends.iter().filter_map(|backend| pods::available_at(&backend.pod, 0)).chain(created).max()
+/// When the first of the changes has happened that new endpoints tell of: a pod has become ready that was not among the
+/// `known`, or the service has come. Nothing when there is no such change.
+pub(super) fn trigger_time(
+    service: &Service,
+    backends: &[Backend],
+    known: Option<&BTreeSet<String>>,
+) -> Option<Timestamp> {
+    let is_known =
+        |backend: &&Backend| known.is_some_and(|known| known.contains(backend.pod.uid().unwrap_or_default()));
+    let created = service.metadata.creation_timestamp.as_ref().map(|time| time.0).filter(|_| known.is_none());
+    let new = backends.iter().filter(|backend| !is_known(backend));
+    new.filter_map(|backend| pods::available_at(&backend.pod, 0)).chain(created).min()
 }
 
 impl Backend {

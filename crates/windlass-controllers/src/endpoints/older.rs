@@ -48,7 +48,7 @@ async fn reconcile(key: ObjectRef<Service>, cx: Context) -> Result<Action, Recon
     if service.is_deleting() || !has_endpoints(&service) {
         return Ok(Action::await_change());
     }
-    let wanted = endpoints(&service, backends(&cx, &service)?);
+    let wanted = endpoints(&service, backends(&cx, &service)?, known.as_deref());
     let Some(known) = known else {
         return match cx.client().create(&wanted).await {
             Ok(_) => Ok(Action::await_change()),
@@ -80,9 +80,13 @@ fn is_ours(endpoints: &Endpoints) -> bool {
     endpoints.labels().get(MANAGED_BY).is_some_and(|manager| manager == MANAGER)
 }
 
-/// The object that a service should have.
-fn endpoints(service: &Service, mut backends: Vec<Backend>) -> Endpoints {
-    let trigger = trigger_time(service, &backends);
+/// The object that a service should have in place of the `known` one.
+fn endpoints(service: &Service, mut backends: Vec<Backend>, known: Option<&Endpoints>) -> Endpoints {
+    let told = known.map(|known| {
+        let addresses = known.subsets.iter().flatten().flat_map(|subset| subset.addresses.iter().flatten());
+        addresses.filter_map(|address| address.target_ref.as_ref()?.uid.clone()).collect()
+    });
+    let trigger = trigger_time(service, &backends, told.as_ref());
     let early = service.spec.as_ref().is_some_and(|spec| spec.publish_not_ready_addresses == Some(true));
     backends.retain(|backend| early || !backend.pod.is_deleting());
     backends.sort_by(|a, b| a.address.cmp(&b.address));
@@ -160,16 +164,16 @@ mod tests {
         service.metadata.name = Some("web".to_owned());
         let backends =
             vec![backend("10.1.0.3", true, 80), backend("10.1.0.2", true, 80), backend("10.1.0.1", false, 80)];
-        let subsets = endpoints(&service, backends).subsets.unwrap();
+        let subsets = endpoints(&service, backends, None).subsets.unwrap();
         let [subset] = subsets.as_slice() else { panic!("one: {subsets:?}") };
         let ips = |list: &Option<Vec<EndpointAddress>>| -> Vec<String> {
             list.iter().flatten().map(|address| address.ip.clone()).collect()
         };
         assert_eq!(ips(&subset.addresses), ["10.1.0.2", "10.1.0.3"]);
         assert_eq!(ips(&subset.not_ready_addresses), ["10.1.0.1"]);
-        let apart = endpoints(&service, vec![backend("a", true, 80), backend("b", true, 81)]).subsets.unwrap();
+        let apart = endpoints(&service, vec![backend("a", true, 80), backend("b", true, 81)], None).subsets.unwrap();
         assert_eq!(apart.len(), 2);
-        assert_eq!(endpoints(&service, Vec::new()).subsets, None);
+        assert_eq!(endpoints(&service, Vec::new(), None).subsets, None);
     }
 
     #[test]
@@ -177,7 +181,7 @@ mod tests {
         let many = (0..=CAPACITY).map(|number| backend(&format!("{number:04}"), number > 0, 80)).collect();
         let mut service = Service { spec: Some(ServiceSpec::default()), ..Service::default() };
         service.metadata.name = Some("web".to_owned());
-        let endpoints = endpoints(&service, many);
+        let endpoints = endpoints(&service, many, None);
         assert_eq!(endpoints.annotations()[OVER_CAPACITY], "truncated");
         let subset = endpoints.subsets.unwrap().remove(0);
         assert_eq!((subset.addresses.unwrap().len(), subset.not_ready_addresses), (CAPACITY, None));

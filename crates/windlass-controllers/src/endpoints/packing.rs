@@ -2,7 +2,7 @@
 //!
 //! A pod stays in the slice that it is in, so that a change of one pod is a change of one slice.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::{
     api::{
@@ -48,6 +48,9 @@ pub(super) fn plan(
         wanted.entry(backend.ports.clone()).or_default().insert(uid, endpoint(service, backend, &zone));
     }
     let labels = labels(service);
+    let known: BTreeSet<_> = existing.iter().flat_map(endpoints_of).map(uid_of).map(str::to_owned).collect();
+    let known = (!existing.is_empty()).then_some(&known);
+    let trigger = trigger_time(service, backends, known).map(|time| (TRIGGER_TIME.to_owned(), format_time(time)));
     let mut plan = Plan::default();
     let mut kept = Vec::new();
     for before in existing {
@@ -72,12 +75,13 @@ pub(super) fn plan(
             endpoints.push(endpoint);
         }
     }
-    let trigger = trigger_time(service, backends).map(|time| (TRIGGER_TIME.to_owned(), format_time(time)));
     for (before, mut after) in kept {
         if endpoints_of(&after).is_empty() {
             plan.delete.push(before);
         } else if after != before {
-            after.annotations_mut().extend(trigger.clone());
+            if let Some((key, time)) = trigger.clone() {
+                after.annotations_mut().insert(key, time);
+            }
             plan.update.push(after);
         }
     }
@@ -85,7 +89,9 @@ pub(super) fn plan(
         let endpoints: Vec<_> = group.into_values().collect();
         for chunk in endpoints.chunks(CAPACITY) {
             let mut slice = slice(service, &ports, chunk.to_vec(), &labels);
-            slice.annotations_mut().extend(trigger.clone());
+            if let Some((key, time)) = trigger.clone() {
+                slice.annotations_mut().insert(key, time);
+            }
             plan.create.push(slice);
         }
     }

@@ -1,0 +1,21 @@
+// An older kubectl than that of the control plane: kubectl's own command, in the version that go.mod says.
+package main
+
+import (
+	"os"
+
+	"k8s.io/component-base/cli"
+	"k8s.io/component-base/logs"
+	"k8s.io/kubectl/pkg/cmd"
+	"k8s.io/kubectl/pkg/cmd/util"
+
+	// Ways to log in that a kubeconfig may name.
+	_ "k8s.io/client-go/plugin/pkg/client/auth"
+)
+
+func main() {
+	logs.GlogSetter(cmd.GetLogVerbosity(os.Args))
+	if err := cli.RunNoErrOutput(cmd.NewDefaultKubectlCommand()); err != nil {
+		util.CheckErr(err)
+	}
+}
