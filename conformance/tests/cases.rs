@@ -41,6 +41,7 @@ cases! {
     refusals
     reset
     reviews
+    schemas
     services
     storage
     strategic

@@ -20,6 +20,7 @@
 mod controller;
 mod custom;
 pub(crate) mod definition;
+mod formats;
 mod prune;
 mod schema;
 mod structural;

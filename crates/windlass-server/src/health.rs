@@ -138,10 +138,22 @@ pub(crate) fn version() -> Vec<u8> {
     version.to_string().into_bytes()
 }
 
+/// Paths that are there whatever is served.
+const FIXED: [&str; 9] = [
+    "/.well-known/openid-configuration",
+    "/api",
+    "/apis",
+    "/apis/",
+    "/openapi/v2",
+    "/openapi/v3",
+    "/openapi/v3/",
+    "/openid/v1/jwks",
+    "/version",
+];
+
 /// The answer to `/`: the paths that there are.
 pub(crate) fn index(table: &ResourceTable) -> Value {
-    let mut paths: BTreeSet<String> =
-        ["/api", "/apis", "/apis/", "/openapi/v2", "/openapi/v3", "/openapi/v3/", "/version"].map(str::to_owned).into();
+    let mut paths: BTreeSet<String> = FIXED.map(str::to_owned).into();
     for resource in table.iter() {
         if resource.group.is_empty() {
             paths.insert(format!("/api/{}", resource.version));

@@ -7,7 +7,7 @@
 //! Nothing here knows whether there is a socket. A request is answered by the future that [`handle`] returns and by the
 //! body that it answers with; there is no task behind either, so dropping them ends the request.
 //!
-//! Not here: compression (no client insists on it), priority and fairness headers.
+//! Not here: priority and fairness headers.
 
 use std::{panic::AssertUnwindSafe, sync::Arc};
 
@@ -29,6 +29,7 @@ use crate::{
 };
 
 mod body;
+mod compress;
 mod delete_options;
 mod issuer;
 mod json;
@@ -244,7 +245,11 @@ async fn answer(server: &Arc<Inner>, exchange: Exchange, body: RequestBody) -> R
         if bootstrap::is_furnished(&resource.group) {
             server.furnish().await?;
         }
-        return resource::answer(server, registry, &exchange, resource, body).await;
+        let response = resource::answer(server, registry, &exchange, resource, body).await?;
+        if exchange.info.is_long_running() {
+            return Ok(response);
+        }
+        return Ok(compress::compress(response, exchange.header(header::ACCEPT_ENCODING)).await);
     }
     let table = registry.resources();
     if matches!(path, "/" | "/index.html") {

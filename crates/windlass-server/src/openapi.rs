@@ -57,13 +57,18 @@ pub(crate) fn answer(
     let path = path.trim_end_matches('/');
     let groups = groups(table);
     if path == "/openapi/v2" {
-        let Some(encoding) = agree(accept, true) else { return Some(not_acceptable()) };
+        let Some(encoding) = agree(accept, true) else {
+            let mut refusal = not_acceptable();
+            refusal.headers.insert(0, ("vary", "Accept-Encoding".to_owned()));
+            return Some(refusal);
+        };
         let (content_type, salt) = match encoding {
             Encoding::Json => ("application/json", ""),
             Encoding::Protobuf => (PROTOBUF_V2, "protobuf"),
         };
         let etag = format!("\"{}\"", document_hash(&[hash_all(&groups).as_bytes(), salt.as_bytes()]));
-        let mut document = Document::new(content_type, Vec::new()).tagged(etag, if_none_match).with("vary", "Accept");
+        let mut document = Document::new(content_type, Vec::new()).tagged(etag, if_none_match);
+        document = document.with("vary", "Accept-Encoding").with("vary", "Accept");
         if document.status == 200 {
             let tree = v2::document(&groups);
             document.body = match encoding {
@@ -78,7 +83,9 @@ pub(crate) fn answer(
         return Some(index(&groups));
     }
     let subjects = subjects(&groups);
-    let subject = subjects.get(below.strip_prefix('/')?)?;
+    let Some(subject) = subjects.get(below.strip_prefix('/')?) else {
+        return Some(Document { status: 404, ..Document::new("", Vec::new()) });
+    };
     if agree(accept, false).is_none() {
         return Some(not_acceptable());
     }

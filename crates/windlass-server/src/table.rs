@@ -83,6 +83,28 @@ pub(crate) fn table(
             objects.into_iter().map(row).collect()
         }
     };
+    assemble(metadata, definitions, rows)
+}
+
+/// A table of the one row that is a scale, whatever it is the scale of.
+pub(crate) fn scale_table(metadata: Value, scale: Value, include: IncludeObject, now: Timestamp) -> Value {
+    let columns = [("Name", "string"), ("Desired", "integer"), ("Available", "integer"), ("Age", "string")];
+    let definitions = columns.iter().map(|(name, kind)| Column::new(name, kind).definition()).collect();
+    let cells = json!([
+        scale["metadata"]["name"],
+        scale["spec"]["replicas"].as_i64().unwrap_or_default(),
+        scale["status"]["replicas"].as_i64().unwrap_or_default(),
+        cells::age(&scale, now),
+    ]);
+    let object = match include {
+        IncludeObject::Object => scale,
+        IncludeObject::Metadata => partial(scale),
+        IncludeObject::None => Value::Null,
+    };
+    assemble(metadata, definitions, vec![json!({"cells": cells, "object": object})])
+}
+
+fn assemble(metadata: Value, definitions: Value, rows: Vec<Value>) -> Value {
     let mut table =
         json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": null, "columnDefinitions": null});
     table["metadata"] = metadata;

@@ -352,11 +352,17 @@ fn validate_versions(object: &Value, errors: &mut Errors) {
             let (common_path, own_path) = (spec.child(key), own.child(key));
             validate_columns(version.items(&[key]), if common(key) { &common_path } else { &own_path }, errors);
         }
+        let key = "selectableFields";
+        if index == 0 || !common(key) {
+            let (common_path, own_path) = (spec.child(key), own.child(key));
+            validate_selectable(version, if common(key) { &common_path } else { &own_path }, errors);
+        }
     }
 }
 
 fn validate_columns(columns: &[Value], path: &Path<'_>, errors: &mut Errors) {
     const TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
+    const FORMATS: [&str; 8] = ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
     for (index, column) in columns.iter().enumerate() {
         let path = path.index(index);
         if column.text(&["name"]).is_empty() {
@@ -370,6 +376,11 @@ fn validate_columns(columns: &[Value], path: &Path<'_>, errors: &mut Errors) {
                 errors.invalid(&path.child("type"), kind, &why);
             }
         }
+        let format = column.text(&["format"]);
+        if !format.is_empty() && !FORMATS.contains(&format) {
+            let why = format!("must be one of {}", FORMATS.join(","));
+            errors.invalid(&path.child("format"), format, &why);
+        }
         match column.text(&["jsonPath"]) {
             "" => errors.required(&path.child("JSONPath"), ""),
             text if !text.starts_with('.') => {
@@ -377,6 +388,37 @@ fn validate_columns(columns: &[Value], path: &Path<'_>, errors: &mut Errors) {
             }
             // One that cannot be read gives a column less.
             _ => {}
+        }
+    }
+}
+
+/// What objects are selected by is one value, and in the schema.
+fn validate_selectable(version: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let fields = version.items(&["selectableFields"]);
+    for (index, field) in fields.iter().enumerate() {
+        let (text, place) = (field.text(&["jsonPath"]), path.index(index));
+        if text.is_empty() {
+            errors.required(&place.child("jsonPath"), "");
+            continue;
+        }
+        let mut found = version.at(&["schema", "openAPIV3Schema"]);
+        for step in text.trim_start_matches('.').split('.') {
+            found = found.and_then(|schema| schema.at(&["properties", step]));
+        }
+        match found.map(|schema| schema.text(&["type"])) {
+            None => {
+                let why = "is an invalid path: does not refer to a valid field";
+                errors.invalid(&place.child("jsonPath"), text, why);
+            }
+            Some("string" | "boolean" | "integer") => {}
+            Some(_) => {
+                let why = "must point to a field of type string, boolean or integer. Enum string fields and strings with \
+                           formats are allowed.";
+                errors.invalid(&place.child("jsonPath"), text, why);
+            }
+        }
+        if fields[..index].iter().any(|other| other.text(&["jsonPath"]) == text) {
+            errors.duplicate(&place.child("jsonPath"), text);
         }
     }
 }
@@ -394,8 +436,10 @@ fn validate_subresources(subresources: &Value, path: &Path<'_>, errors: &mut Err
             if key != "labelSelectorPath" {
                 errors.required(&path.child(key), "");
             }
+        } else if !text.starts_with('.') {
+            errors.invalid(&path.child(key), text, "must be a simple json path starting with .");
         } else if !under.iter().any(|under| text.strip_prefix(under).is_some_and(|rest| rest.starts_with('.'))) {
-            let under = if under.len() == 1 { under[0].to_owned() } else { "either .status or .spec".to_owned() };
+            let under = if under.len() == 1 { under[0].to_owned() } else { "either .spec or .status".to_owned() };
             errors.invalid(&path.child(key), text, &format!("should be a json path under {under}"));
         }
     }

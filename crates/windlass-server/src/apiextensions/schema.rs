@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use regex::Regex;
 use serde_json::Value;
 
 use crate::registry::Tree;
@@ -59,6 +60,8 @@ pub(super) enum List {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Limits {
     pub(super) format: String,
+    /// What texts must match; none if nothing is said, or nothing that can be understood.
+    pub(super) pattern: Option<Regex>,
     pub(super) choices: Option<Vec<Value>>,
     pub(super) minimum: Option<Bound>,
     pub(super) maximum: Option<Bound>,
@@ -147,6 +150,9 @@ impl Limits {
         };
         Self {
             format: schema.text(&["format"]).to_owned(),
+            pattern: Some(schema.text(&["pattern"]))
+                .filter(|text| !text.is_empty())
+                .and_then(|text| Regex::new(text).ok()),
             choices: schema.at(&["enum"]).and_then(Value::as_array).cloned(),
             minimum: bound("minimum", "exclusiveMinimum"),
             maximum: bound("maximum", "exclusiveMaximum"),

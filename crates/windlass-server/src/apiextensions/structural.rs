@@ -1,7 +1,6 @@
 //! The rules for the schemas of definitions: they must be structural, so that they say of every field what it is.
 //!
-//! Checked is what decides whether the server can prune, default and validate by the schema. Not checked yet: that patterns
-//! are regular expressions, and CEL rules.
+//! Checked is what decides whether the server can prune, default and validate by the schema. Not checked yet: CEL rules.
 
 use serde_json::Value;
 
@@ -35,6 +34,7 @@ fn check(schema: &Value, level: Level, path: &Path<'_>, errors: &mut Errors) {
     check_junctions(schema, schema.flag(&["x-kubernetes-int-or-string"]), path, errors);
     check_kind(schema, level, path, errors);
     check_list(schema, path, errors);
+    check_pattern(schema, path, errors);
     if schema.flag(&["x-kubernetes-embedded-resource"]) {
         check_embedded(schema, path, errors);
     }
@@ -62,6 +62,11 @@ fn check_keywords(schema: &Value, path: &Path<'_>, errors: &mut Errors) {
     if schema.flag(&["uniqueItems"]) {
         let why = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
         errors.forbidden(&path.child("uniqueItems"), why);
+    }
+    let entries = schema.at(&["additionalProperties"]).is_some_and(|entries| *entries != Value::Bool(false));
+    if entries && schema.entries(&["properties"]).next().is_some() {
+        let why = "additionalProperties and properties are mutual exclusive";
+        errors.forbidden(&path.child("additionalProperties"), why);
     }
     for key in ["definitions", "dependencies", "patternProperties"] {
         if schema.at(&[key]).is_some() {
@@ -94,7 +99,38 @@ fn check_kind(schema: &Value, level: Level, path: &Path<'_>, errors: &mut Errors
     }
 }
 
+/// The patterns that Rust cannot read are, with few exceptions, those that Go cannot.
+fn check_pattern(schema: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let pattern = schema.text(&["pattern"]);
+    if let Err(error) = regex::Regex::new(pattern) {
+        const PROBLEMS: [(&str, &str); 5] = [
+            ("unclosed group", "missing closing )"),
+            ("unopened group", "unexpected )"),
+            ("unclosed character class", "missing closing ]"),
+            ("repetition operator missing", "missing argument to repetition operator"),
+            ("unrecognized escape", "invalid escape sequence"),
+        ];
+        let text = error.to_string();
+        let problem = PROBLEMS.iter().find(|(ours, _)| text.contains(ours)).map_or("invalid syntax", |(_, go)| *go);
+        let why =
+            format!("must be a valid regular expression, but isn't: error parsing regexp: {problem}: `{pattern}`");
+        errors.invalid(&path.child("pattern"), pattern, &why);
+    }
+}
+
 fn check_list(schema: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let (list, kind) = (schema.text(&["x-kubernetes-list-type"]), schema.text(&["type"]));
+    if matches!(list, "atomic" | "set" | "map") && kind != "array" {
+        let why = "must be array if x-kubernetes-list-type is specified";
+        match kind {
+            "" => errors.required(&path.child("type"), why),
+            kind => errors.invalid(&path.child("type"), kind, why),
+        }
+    }
+    let map = schema.text(&["x-kubernetes-map-type"]);
+    if !map.is_empty() && !matches!(map, "atomic" | "granular") {
+        errors.unsupported(&path.child("x-kubernetes-map-type"), map, &["atomic", "granular"]);
+    }
     let keys = schema.items(&["x-kubernetes-list-map-keys"]);
     let path_of_keys = path.child("x-kubernetes-list-map-keys");
     match schema.text(&["x-kubernetes-list-type"]) {
@@ -106,7 +142,7 @@ fn check_list(schema: &Value, path: &Path<'_>, errors: &mut Errors) {
             for key in keys.iter().filter_map(Value::as_str) {
                 let field = path.child("items.properties");
                 let Some(property) = item.at(&["properties", key]) else {
-                    errors.invalid(&path_of_keys, key, "entries must all be names of item properties");
+                    errors.invalid(&path_of_keys, &Value::from(keys), "entries must all be names of item properties");
                     continue;
                 };
                 let required = item.items(&["required"]).iter().any(|name| name == key);
@@ -166,6 +202,7 @@ fn check_junctions(schema: &Value, either: bool, path: &Path<'_>, errors: &mut E
     for junctor in JUNCTORS {
         for (index, part) in schema.items(&[junctor]).iter().enumerate() {
             check_junction(part, either, &path.child(junctor).index(index), errors);
+            check_declared(part, schema, &path.child(junctor).index(index), path, errors);
         }
     }
     if let Some(part) = schema.at(&["not"]) {
@@ -199,6 +236,27 @@ fn check_junction(schema: &Value, either: bool, path: &Path<'_>, errors: &mut Er
     }
     if let Some(item) = schema.at(&["items"]) {
         check_junction(item, false, &path.child("items"), errors);
+    }
+}
+
+/// What a restriction speaks of, the schema around it must declare.
+fn check_declared(part: &Value, schema: &Value, path: &Path<'_>, outer: &Path<'_>, errors: &mut Errors) {
+    for (name, field) in part.entries(&["properties"]) {
+        let (here, there) = (path.child("properties"), outer.child("properties"));
+        match schema.at(&["properties", name]) {
+            Some(declared) => check_declared(field, declared, &here.key(name), &there.key(name), errors),
+            None if schema.at(&["additionalProperties"]).is_some_and(Value::is_object) => {}
+            None => errors.required(&there.key(name), &format!("because it is defined in {}", here.key(name))),
+        }
+    }
+    if let Some(item) = part.at(&["items"]) {
+        match schema.at(&["items"]) {
+            Some(declared) => check_declared(item, declared, &path.child("items"), &outer.child("items"), errors),
+            None => {
+                let why = format!("because it is defined in {}", path.child("items"));
+                errors.required(&outer.child("items"), &why);
+            }
+        }
     }
 }
 

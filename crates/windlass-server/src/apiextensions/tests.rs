@@ -382,6 +382,8 @@ async fn a_changed_schema_shows_in_objects_that_were_there_before() {
         let spec = &mut version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"];
         spec["shape"] = json!({"type": "string", "default": "round"});
         spec.as_object_mut().unwrap().shift_remove("color");
+        // What objects are selected by must be in the schema.
+        version.as_object_mut().unwrap().shift_remove("selectableFields");
     }
     merge(&registry, &definition_named(&registry, "foos.ex.io"), json!({"spec": changed["spec"]})).await.unwrap();
     let spec = until("the new default", async || {

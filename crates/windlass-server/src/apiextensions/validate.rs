@@ -1,11 +1,14 @@
 //! What a schema does not allow, in the words of the real server.
 //!
-//! Patterns, formats other than those of integers, and CEL rules are not checked yet.
+//! CEL rules are not checked yet.
 
 use serde_json::{Number, Value};
 use windlass_api::Cause;
 
-use super::schema::{Additional, Bound, List, Schema};
+use super::{
+    formats,
+    schema::{Additional, Bound, List, Schema},
+};
 use crate::{codec::go_quote, registry::Errors};
 
 /// Complains about an object. The first part of a path is left out of messages (not of fields) when it is `hidden`, as
@@ -50,6 +53,9 @@ pub(super) fn report(causes: Vec<Cause>, errors: &mut Errors) {
     }
 }
 
+/// The field of complaints that are about none.
+const NOWHERE: &str = "<nil>";
+
 struct Checker<'a> {
     hidden: &'a str,
 }
@@ -57,6 +63,9 @@ struct Checker<'a> {
 impl Checker<'_> {
     fn value(&self, value: &Value, schema: &Schema, path: &str, causes: &mut Vec<Cause>) {
         let right_type = self.right_type(value, schema, path, causes);
+        if !right_type && schema.int_or_string {
+            self.junctions(value, schema, path, causes);
+        }
         choices(value, schema, path, causes);
         if !right_type {
             return;
@@ -116,11 +125,6 @@ impl Checker<'_> {
         if let Some(most) = limits.max_properties.filter(|most| count > *most) {
             causes.push(too_many(path, count, most));
         }
-        for name in &schema.required {
-            if !entries.contains_key(name) {
-                causes.push(cause(&join(path, name), "FieldValueRequired", "Required value".to_owned()));
-            }
-        }
         for (name, value) in entries {
             let below = join(path, name);
             match (schema.properties.get(name), &schema.additional) {
@@ -131,6 +135,11 @@ impl Checker<'_> {
                     causes.push(invalid(path, &go_quote(name), &detail));
                 }
                 (None, Additional::Unsaid | Additional::Allowed) => {}
+            }
+        }
+        for name in &schema.required {
+            if !entries.contains_key(name) {
+                causes.push(cause(&join(path, name), "FieldValueRequired", "Required value".to_owned()));
             }
         }
     }
@@ -159,6 +168,16 @@ impl Checker<'_> {
         if let Some(least) = schema.limits.min_length.filter(|least| count < *least) {
             let detail = format!("{} in body should be at least {least} chars long", self.named(path));
             causes.push(invalid(path, &go_quote(text), &detail));
+        }
+        if let Some(pattern) = schema.limits.pattern.as_ref().filter(|pattern| !pattern.is_match(text)) {
+            let detail = format!("{} in body should match '{pattern}'", self.named(path));
+            causes.push(invalid(path, &go_quote(text), &detail));
+        }
+        let format = &schema.limits.format;
+        if !formats::fits(format, text) {
+            let detail = format!("{} in body must be of type {format}: {}", self.named(path), go_quote(text));
+            let message = format!("Invalid value: {}: {detail}", go_quote(text));
+            causes.push(cause(path, "FieldValueTypeInvalid", message));
         }
     }
 
@@ -202,7 +221,8 @@ impl Checker<'_> {
             causes
         };
         // What the best alternative lacks is told as well; of equally good ones the first.
-        let best = |all: &[Vec<Cause>]| all.iter().min_by_key(|causes| causes.len()).cloned().unwrap_or_default();
+        let fields = |causes: &&Vec<Cause>| causes.iter().filter(|cause| cause.field != NOWHERE).count();
+        let best = |all: &[Vec<Cause>]| all.iter().min_by_key(fields).cloned().unwrap_or_default();
         if !schema.any_of.is_empty() {
             let all = schema.any_of.iter().map(complaints).collect::<Vec<_>>();
             if !all.iter().any(Vec::is_empty) {
@@ -329,5 +349,5 @@ fn too_many(field: &str, count: u64, most: u64) -> Cause {
 
 /// A complaint that is about no field.
 fn nowhere(detail: &str) -> Cause {
-    invalid("<nil>", "\"\"", detail)
+    invalid(NOWHERE, "\"\"", detail)
 }

@@ -33,6 +33,14 @@ impl Body {
         Self(Inner::Frames(frames.boxed()))
     }
 
+    /// The same, frame by frame.
+    pub(crate) fn into_frames(self) -> BoxStream<'static, Bytes> {
+        match self.0 {
+            Inner::Whole(bytes) => futures::stream::iter(bytes).boxed(),
+            Inner::Frames(frames) => frames,
+        }
+    }
+
     /// Its length in bytes, if that is known.
     pub(crate) fn length(&self) -> Option<usize> {
         match &self.0 {

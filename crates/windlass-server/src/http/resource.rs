@@ -10,7 +10,7 @@ use super::{
     Exchange, Failure,
     body::Body,
     delete_options,
-    media::{self, Endpoint, View},
+    media::{self, Endpoint, ErrorEncoding, View},
     options::{WriteOptions, delete_params, delete_params_of, list_params, watch_params},
     read::{self, RequestBody},
     respond::{self, Showing},
@@ -358,7 +358,10 @@ impl Request<'_> {
 
     /// A success that is no object.
     fn status(&self, status: &Status, code: StatusCode) -> Response<Body> {
-        let encoding = media::negotiate_error(&self.exchange.headers, &self.exchange.query);
+        let (headers, query) = (&self.exchange.headers, &self.exchange.query);
+        // Whatever form of object was asked for, this is none.
+        let agreed = media::negotiate(headers, query, Endpoint::Object).map(|agreed| agreed.encoding);
+        let encoding = agreed.map_or_else(|_| media::negotiate_error(headers, query), ErrorEncoding::As);
         let mut response = respond::status(status, encoding);
         *response.status_mut() = StatusCode::from_u16(status.code).unwrap_or(code);
         response

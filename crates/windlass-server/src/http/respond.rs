@@ -67,6 +67,9 @@ impl Showing<'_> {
             View::Partial(version) | View::PartialList(version) => partial(object, version),
             View::Table(version) => {
                 let metadata = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
+                if object["kind"] == "Scale" {
+                    return table::scale_table(metadata, object, self.include, self.now);
+                }
                 self.table(metadata, std::iter::once(object), header, version)
             }
         }
@@ -345,13 +348,14 @@ pub(super) fn generated(document: Document, encoding: Encoding) -> Response<Body
     let mut response = Response::new(Body::whole(body));
     *response.status_mut() = code;
     if code != StatusCode::NOT_MODIFIED
+        && !document.content_type.is_empty()
         && let Ok(content_type) = HeaderValue::from_str(&document.content_type)
     {
         response.headers_mut().insert(header::CONTENT_TYPE, content_type);
     }
     for (name, value) in document.headers {
         if let Ok(value) = HeaderValue::from_str(&value) {
-            response.headers_mut().insert(HeaderName::from_static(name), value);
+            response.headers_mut().append(HeaderName::from_static(name), value);
         }
     }
     response

@@ -70,7 +70,11 @@ impl Watch {
         let showing = Showing {
             resource: self.session.resource(),
             representation: self.representation,
-            include: self.include,
+            include: match self.include {
+                // Without its version a bookmark would be nothing.
+                IncludeObject::None if kind == EventType::Bookmark => IncludeObject::Metadata,
+                include => include,
+            },
             now: self.clock.now(),
         };
         let object = showing.shown(object, self.header);

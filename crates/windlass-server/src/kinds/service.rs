@@ -240,7 +240,8 @@ fn allocate_address(allocation: &mut Allocation, new: &mut Value, before: &[Clai
         Ipv4Addr::from(address).to_string()
     } else if let Ok(ip) = asked.parse::<Ipv4Addr>() {
         let claim = Claim::Address(ip.into());
-        if !before.contains(&claim) {
+        // Who has an address keeps it for life: validation will say so.
+        if !before.iter().any(|claim| matches!(claim, Claim::Address(_))) {
             let cidr = allocation.addresses.cidr;
             if !cidr.contains(ip.into()) {
                 let why = "the provided network does not match the current range";

@@ -97,5 +97,6 @@ fn version_two_can_be_had_in_protobuf_and_version_three_cannot() {
     assert!(document.body.starts_with(b"\x0a\x032.0\x12\x12\x0a\x0aKubernetes\x12\x041.36"));
     let both = format!("{accept},application/json");
     assert!(answer(&table(), "/openapi/v2", None, Some(&both), None, Timestamp::UNIX_EPOCH).unwrap().status == 200);
-    assert!(answer(&table(), "/openapi/v3/apis/nope/v1", None, None, None, Timestamp::UNIX_EPOCH).is_none());
+    let unknown = answer(&table(), "/openapi/v3/apis/nope/v1", None, None, None, Timestamp::UNIX_EPOCH).unwrap();
+    assert_eq!((unknown.status, &*unknown.content_type, unknown.body.len()), (404, "", 0));
 }
