@@ -16,6 +16,7 @@ mod protobuf;
 mod quantity;
 mod quote;
 mod shape;
+mod tidy;
 mod time;
 mod types;
 mod yaml;
@@ -33,7 +34,7 @@ use parking_lot::RwLock;
 use serde_json::Value;
 use windlass_api::{FieldValidation, Status};
 
-use self::{decode::Strictness, types::StructRef};
+use self::{decode::Strictness, tidy::Mistyped, types::StructRef};
 
 pub(crate) use self::{
     json::{MAX_DEPTH, check as check_json},
@@ -155,6 +156,25 @@ impl Plan {
     ///
     /// With `Strict`, unknown fields are an error (`strict decoding error: …`).
     pub(crate) fn normalise(&self, value: &Value, validation: FieldValidation) -> Result<Decoded, String> {
+        if validation == FieldValidation::Ignore {
+            return Ok(Decoded { value: self.tidied(value.clone())?, warnings: Vec::new() });
+        }
+        self.reread(value, validation)
+    }
+
+    /// Brings a tree into its form where it stands, if it is well typed.
+    fn tidied(&self, mut value: Value) -> Result<Value, String> {
+        if let Some(entries) = value.as_object_mut() {
+            entries.insert("kind".to_owned(), self.kind.as_str().into());
+            entries.insert("apiVersion".to_owned(), self.api_version.as_str().into());
+        }
+        match tidy::tidy(&mut value, self.root.get()) {
+            Ok(()) => Ok(value),
+            Err(Mistyped) => self.reread(&value, FieldValidation::Ignore).map(|decoded| decoded.value),
+        }
+    }
+
+    fn reread(&self, value: &Value, validation: FieldValidation) -> Result<Decoded, String> {
         let body = encode(value);
         check_json(&body)?;
         self.decode_root(&body, validation, Vec::new())
@@ -162,8 +182,8 @@ impl Plan {
 
     /// As `normalise`, with what is lost when the object is stored: the real server keeps most kinds in protobuf, which
     /// does not know an empty list from none.
-    pub(crate) fn normalise_stored(&self, value: &Value) -> Result<Value, String> {
-        let mut value = self.normalise(value, FieldValidation::Ignore)?.value;
+    pub(crate) fn normalise_stored(&self, value: Value) -> Result<Value, String> {
+        let mut value = self.tidied(value)?;
         if !matches!(&*self.group, "apiextensions.k8s.io" | "apiregistration.k8s.io") {
             shape::forget_empty(self.root.get(), &mut value);
         }

@@ -16,7 +16,8 @@ pub(super) fn object(shape: &Struct, values: Vec<Option<Value>>) -> Value {
     Value::Object(object)
 }
 
-fn encode(field: &Field, value: Option<Value>) -> Option<Value> {
+/// A field's value as it is written, if it is.
+pub(super) fn encode(field: &Field, value: Option<Value>) -> Option<Value> {
     if field.omit_empty && field.ty.is_empty(value.as_ref()) {
         return None;
     }
