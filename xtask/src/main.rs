@@ -15,6 +15,7 @@ mod upstream;
 
 mod clients;
 mod conformance;
+mod fuzz;
 mod kubectl;
 mod long;
 
@@ -67,7 +68,7 @@ enum Task {
     /// Run what takes too long for CI
     Long {
         /// Which part of it
-        #[arg(value_enum)]
+        #[command(subcommand)]
         part: long::Part,
     },
     /// Run the client-go programs of conformance/clients against `windlass up` (needs Go)
@@ -109,7 +110,7 @@ fn main() -> ExitCode {
         Task::Clientset { check } => clientset::run(derived::Mode::of(check)),
         Task::Upstream { build: true, .. } => upstream::build().map(|binaries| println!("{}", binaries.display())),
         Task::Upstream { profile, .. } => upstream::serve(profile),
-        Task::Long { part } => long::run(part),
+        Task::Long { part } => long::run(&part),
         Task::Clients { windlass, upstream } => clients::run(&windlass, upstream),
         Task::Kubectl { kubectl, windlass } => kubectl::run(kubectl.as_deref(), windlass.as_deref()),
         Task::Conformance { record: true, rest, .. } => conformance::run(Against::Record, &rest),
