@@ -7,33 +7,47 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use clap::ValueEnum;
+use clap::Subcommand;
 
 use crate::{
-    Result,
+    Result, fuzz,
     upstream::{self, Profile, Upstream},
 };
 
 /// A part that can be run alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub(crate) enum Part {
     /// Creates, gets, updates, applies and lists, beside kube-apiserver and etcd (needs Go)
     BenchServer,
     /// The work queue's adds per second, with 1, 4 and 16 workers
     BenchQueue,
+    /// The fuzz targets, one after the other (needs cargo-fuzz and a C++ compiler)
+    Fuzz {
+        /// How many seconds each runs
+        #[arg(long, default_value_t = 600)]
+        seconds: u64,
+        /// Only this one
+        target: Option<String>,
+    },
 }
 
-pub(crate) fn run(part: Part) -> Result {
-    release_build()?;
+pub(crate) fn run(part: &Part) -> Result {
     match part {
         Part::BenchServer => bench_server(),
-        Part::BenchQueue => [1, 4, 16].iter().try_for_each(|workers| {
-            succeed(bench().args(["queue", "--adds", "5000000", "--workers", &workers.to_string()]))
-        }),
+        Part::BenchQueue => bench_queue(),
+        Part::Fuzz { seconds, target } => fuzz::run(target.as_deref(), *seconds),
     }
 }
 
+fn bench_queue() -> Result {
+    release_build()?;
+    [1, 4, 16].iter().try_for_each(|workers| {
+        succeed(bench().args(["queue", "--adds", "5000000", "--workers", &workers.to_string()]))
+    })
+}
+
 fn bench_server() -> Result {
+    release_build()?;
     let upstream = Upstream::start(Profile::Token)?;
     let windlass = Windlass::start(&upstream.directory().join("windlass.kubeconfig"))?;
     let target = |name: &str, kubeconfig: &Path| format!("--target={name}={}", kubeconfig.display());

@@ -15,6 +15,7 @@ mod upstream;
 
 mod clients;
 mod conformance;
+mod fuzz;
 mod kubectl;
 mod long;
 
@@ -67,7 +68,7 @@ enum Task {
     /// Run what takes too long for CI
     Long {
         /// Which part of it
-        #[arg(value_enum)]
+        #[command(subcommand)]
         part: long::Part,
     },
     /// Run the client-go programs of conformance/clients against `windlass up` (needs Go)
@@ -115,7 +116,7 @@ fn main() -> ExitCode {
             Ok(())
         }),
         Task::Upstream { profile, .. } => upstream::serve(profile),
-        Task::Long { part } => long::run(part),
+        Task::Long { part } => long::run(&part),
         Task::Clients { windlass, upstream } => clients::run(&windlass, upstream),
         Task::Kubectl { older: true, windlass, .. } => {
             upstream::older_kubectl().and_then(|older| kubectl::run(Some(&older), windlass.as_deref()))

@@ -1,0 +1,232 @@
+//! What the targets share: an API server in this process that keeps nothing of what they send.
+//!
+//! The server is asked as any client would ask it, through its public service: there are no other entry points. A panic ends
+//! the process even where the server would catch it.
+
+use std::{sync::LazyLock, time::Duration};
+
+use bytes::Bytes;
+use http::{Request, StatusCode, header};
+use http_body_util::BodyExt;
+use serde_json::Value;
+use tokio::runtime::{Builder, Runtime};
+use tower::ServiceExt;
+use windlass_api::{Clock, Entropy};
+use windlass_server::{Server, Service};
+
+pub const JSON: &str = "application/json";
+pub const YAML: &str = "application/yaml";
+pub const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+/// The server under test, always in the same state.
+pub static SUBJECT: LazyLock<Subject> = LazyLock::new(Subject::start);
+
+/// Objects that are there from the beginning, each with its collection.
+const OBJECTS: &[(&str, &str)] = &[
+    (
+        "/api/v1/namespaces/default/configmaps",
+        r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x","labels":{"a":"b"}},"data":{"k":"v"}}"#,
+    ),
+    (
+        "/api/v1/namespaces/default/pods",
+        r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"x","finalizers":["e.io/f"]},"spec":{"containers":[
+            {"name":"c","image":"i","env":[{"name":"E","value":"v"}],"ports":[{"containerPort":80}]}],
+            "tolerations":[{"key":"k"}],"volumes":[{"name":"v","emptyDir":{}}]}}"#,
+    ),
+    (
+        "/api/v1/namespaces/default/services",
+        r#"{"apiVersion":"v1","kind":"Service","metadata":{"name":"x"},"spec":{"selector":{"a":"b"},
+            "ports":[{"port":80,"name":"http","targetPort":"web"},{"port":443,"name":"https"}]}}"#,
+    ),
+    (
+        "/apis/apps/v1/namespaces/default/deployments",
+        r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"x"},"spec":{"selector":{"matchLabels":{"a":"b"}},
+            "strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":"25%"}},
+            "template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}"#,
+    ),
+    (
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+        r#"{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"foos.ex.io"},
+            "spec":{"group":"ex.io","scope":"Namespaced","names":{"plural":"foos","kind":"Foo"},"versions":[
+            {"name":"v1","served":true,"storage":true,"subresources":{"status":{}},"schema":{"openAPIV3Schema":{"type":"object",
+            "properties":{"spec":{"type":"object","properties":{
+                "map":{"type":"array","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["k"],
+                    "items":{"type":"object","required":["k"],"properties":{"k":{"type":"string"},"n":{"type":"integer"}}}},
+                "set":{"type":"array","x-kubernetes-list-type":"set","items":{"type":"string"}},
+                "free":{"x-kubernetes-preserve-unknown-fields":true},
+                "port":{"x-kubernetes-int-or-string":true}}}}}}}]}}"#,
+    ),
+    (
+        "/apis/ex.io/v1/namespaces/default/foos",
+        r#"{"apiVersion":"ex.io/v1","kind":"Foo","metadata":{"name":"x"},
+            "spec":{"map":[{"k":"a","n":1}],"set":["a","b"],"free":{"x":[1]},"port":"a"}}"#,
+    ),
+];
+
+/// A server, and what can be asked of it.
+pub struct Subject {
+    runtime: Runtime,
+    service: Service,
+    /// What can be created.
+    kinds: Vec<Kind>,
+    /// What is there.
+    objects: Vec<Kind>,
+}
+
+/// A kind, and where its objects are.
+#[derive(Clone, Debug)]
+pub struct Kind {
+    pub api_version: String,
+    pub kind: String,
+    /// `/api/v1/namespaces/default/pods`
+    pub collection: String,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub struct Answer {
+    pub code: StatusCode,
+    pub content_type: String,
+    pub body: Bytes,
+}
+
+// === impl Subject ===
+
+impl Subject {
+    fn start() -> Self {
+        let runtime =
+            Builder::new_current_thread().enable_time().build().expect("a runtime needs a thread, which is this one");
+        let now = jiff::Timestamp::from_second(1_767_323_045).expect("a time of this century");
+        let server = Server::builder().clock(Clock::from_fn(move || now)).entropy(Entropy::seeded(1)).build();
+        let mut subject = Self { runtime, service: server.service(), kinds: Vec::new(), objects: Vec::new() };
+        for (collection, object) in OBJECTS {
+            subject.make(collection, object);
+            subject.objects.push(Kind::of(collection, object));
+        }
+        subject.kinds = subject.discover();
+        subject
+    }
+
+    /// Creates an object; that of a kind whose definition has just been made may take a few attempts.
+    fn make(&self, collection: &str, object: &str) {
+        for _ in 0..1000 {
+            let answer = self.ask("POST", collection, JSON, JSON, Bytes::copy_from_slice(object.as_bytes()));
+            if answer.code == StatusCode::CREATED {
+                return;
+            }
+            assert_eq!(answer.code, StatusCode::NOT_FOUND, "{collection}: {answer:?}");
+            self.runtime.block_on(async { tokio::time::sleep(Duration::from_millis(1)).await });
+        }
+        panic!("{collection} is never served");
+    }
+
+    /// Every kind that can be created, as the server lists them.
+    fn discover(&self) -> Vec<Kind> {
+        let get = |path: &str| {
+            let answer = self.ask("GET", path, JSON, JSON, Bytes::new());
+            serde_json::from_slice::<Value>(&answer.body).expect("discovery is JSON")
+        };
+        let mut versions = vec![("/api/v1".to_owned(), "v1".to_owned())];
+        for group in get("/apis")["groups"].as_array().into_iter().flatten() {
+            for version in group["versions"].as_array().into_iter().flatten() {
+                let version = version["groupVersion"].as_str().unwrap_or_default();
+                versions.push((format!("/apis/{version}"), version.to_owned()));
+            }
+        }
+        let mut kinds = Vec::new();
+        for (path, api_version) in versions {
+            for resource in get(&path)["resources"].as_array().into_iter().flatten() {
+                let name = resource["name"].as_str().unwrap_or_default();
+                let creates =
+                    resource["verbs"].as_array().is_some_and(|verbs| verbs.iter().any(|verb| verb == "create"));
+                if name.contains('/') || !creates {
+                    continue;
+                }
+                let namespace = if resource["namespaced"] == true { "/namespaces/default" } else { "" };
+                kinds.push(Kind {
+                    api_version: api_version.clone(),
+                    kind: resource["kind"].as_str().unwrap_or_default().to_owned(),
+                    collection: format!("{path}{namespace}/{name}"),
+                });
+            }
+        }
+        assert!(kinds.len() > 60, "{} kinds", kinds.len());
+        kinds
+    }
+
+    /// The kind of that name, or one that is picked by the bytes.
+    pub fn kind(&self, name: &[u8]) -> &Kind {
+        let named = self.kinds.iter().find(|kind| kind.kind.as_bytes() == name);
+        named.unwrap_or_else(|| pick(&self.kinds, name))
+    }
+
+    /// One of the objects that are there: the one of that kind, or one that is picked by the bytes.
+    pub fn object(&self, kind: &[u8]) -> &Kind {
+        let named = self.objects.iter().find(|object| object.kind.as_bytes() == kind);
+        named.unwrap_or_else(|| pick(&self.objects, kind))
+    }
+
+    /// Sends a request and reads the whole answer.
+    pub fn ask(&self, method: &str, path: &str, content_type: &str, accept: &str, body: Bytes) -> Answer {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::CONTENT_TYPE, content_type)
+            .header(header::ACCEPT, accept)
+            .body(http_body_util::Full::new(body))
+            .expect("paths of requests are escaped");
+        self.runtime.block_on(async {
+            let (head, body) =
+                self.service.clone().oneshot(request).await.expect("every request is answered").into_parts();
+            let content_type = head.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+            Answer {
+                code: head.status,
+                content_type: content_type.unwrap_or_default().to_owned(),
+                body: body.collect().await.expect("answers are whole").to_bytes(),
+            }
+        })
+    }
+}
+
+impl Kind {
+    fn of(collection: &str, object: &str) -> Self {
+        let object: Value = serde_json::from_str(object).expect("the objects are JSON");
+        let text = |key: &str| object[key].as_str().unwrap_or_default().to_owned();
+        Self { api_version: text("apiVersion"), kind: text("kind"), collection: collection.to_owned() }
+    }
+}
+
+impl Answer {
+    /// Checks that the body is what its Content-Type says.
+    pub fn check(&self) {
+        match &*self.content_type {
+            JSON => drop(serde_json::from_slice::<Value>(&self.body).expect("answers in JSON are JSON")),
+            PROTOBUF => assert!(self.body.starts_with(b"k8s\0"), "{self:?}"),
+            YAML => drop(std::str::from_utf8(&self.body).expect("answers in YAML are text")),
+            other => panic!("{other}: {}", String::from_utf8_lossy(&self.body)),
+        }
+    }
+}
+
+fn pick<'a>(all: &'a [Kind], by: &[u8]) -> &'a Kind {
+    let sum = by.iter().fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(usize::from(*byte)));
+    &all[sum % all.len()]
+}
+
+/// What is before the first line feed, and what is behind it.
+pub fn first_line(data: &[u8]) -> (&[u8], &[u8]) {
+    match data.iter().position(|byte| *byte == b'\n') {
+        Some(at) => (&data[..at], &data[at + 1..]),
+        None => (data, &[]),
+    }
+}
+
+/// Sends a body to create an object with: first line a kind, then the body. Whatever is answered must be well formed.
+pub fn create(data: &[u8], content_type: &str, accept: &str) {
+    let (kind, body) = first_line(data);
+    let kind = SUBJECT.kind(kind);
+    for validation in ["Strict", "Ignore"] {
+        let path = format!("{}?dryRun=All&fieldValidation={validation}", kind.collection);
+        SUBJECT.ask("POST", &path, content_type, accept, Bytes::copy_from_slice(body)).check();
+    }
+}
