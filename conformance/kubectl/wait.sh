@@ -22,7 +22,7 @@ refuse "label an old version" 'the object has been modified|Operation cannot be 
 expect "label a file" 'configmap/settings labeled\nservice/web labeled' label -f "$work/app.yaml" x=y
 expect "by label" 'settings' get configmaps -l 'a in (b,c),x' -o name
 expect "unlabel all" 'configmap/settings unlabeled' label configmap settings a- x-
-expect "unlabel what is not there" 'label "a" not found\.\nconfigmap/settings not labeled' label configmap settings a-
+expect "unlabel what is not there" 'label "a" not found\.\nconfigmap/settings (not )?labeled' label configmap settings a-
 expect "unlabel the service" 'service/web unlabeled' label service web x-
 refuse "no label" 'at least one label update is required' label configmap settings
 expect "annotate it" 'configmap/settings annotated' annotate configmap settings remark=one
