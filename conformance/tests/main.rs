@@ -3,6 +3,7 @@
 
 mod cases;
 mod client;
+mod clientset;
 mod compaction;
 mod errors;
 mod loops;

@@ -9,6 +9,7 @@
 
 mod backoff;
 mod clock;
+mod duration;
 mod entropy;
 mod error_chain;
 mod time;
@@ -43,6 +44,8 @@ mod nested;
 mod object;
 #[cfg(feature = "k8s-openapi")]
 mod scheme;
+#[cfg(feature = "k8s-openapi")]
+pub mod states;
 
 mod jsonpath;
 mod options;
@@ -54,6 +57,7 @@ mod status;
 
 pub use backoff::{Backoff, Delays};
 pub use clock::Clock;
+pub use duration::{DurationError, format_duration, parse_duration};
 pub use entropy::Entropy;
 pub use error_chain::ErrorChain;
 pub use time::{TimeError, format_micro_time, format_time, parse_time};

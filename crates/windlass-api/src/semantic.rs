@@ -18,19 +18,14 @@ use crate::{Quantity, parse_time};
 /// and only null and empty lists are nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Semantic {
-    #[cfg(feature = "schema")]
+    /// `None` where the type is not known.
     schema: Option<Schema>,
 }
 
-/// What a text stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Text {
-    Plain,
-    #[cfg_attr(not(feature = "schema"), allow(dead_code, reason = "only the schema tells"))]
-    Quantity,
-    #[cfg_attr(not(feature = "schema"), allow(dead_code, reason = "only the schema tells"))]
-    Time,
-}
+/// Without the table nothing is known of any type.
+#[cfg(not(feature = "schema"))]
+#[derive(Clone, Copy, Debug)]
+enum Schema {}
 
 impl Semantic {
     /// Of values whose type is not known.
@@ -95,58 +90,49 @@ impl Semantic {
             _ => None,
         };
         let time = |value: &Value| value.as_str().and_then(|text| parse_time(text).ok());
-        let as_meant = match self.text() {
-            Text::Plain => None,
-            Text::Quantity => quantity(a).zip(quantity(b)).map(|(a, b)| a == b),
-            Text::Time => time(a).zip(time(b)).map(|(a, b)| a == b),
+        let as_meant = match self.schema {
+            Some(schema) if schema.is_quantity() => quantity(a).zip(quantity(b)).map(|(a, b)| a == b),
+            Some(schema) if schema.is_time() => time(a).zip(time(b)).map(|(a, b)| a == b),
+            _ => None,
         };
         as_meant.unwrap_or_else(|| a == b)
     }
 
     /// Whether being there with this value is the same as not being there.
-    #[cfg(feature = "schema")]
     fn is_nothing(self, value: &Value) -> bool {
         let is_empty = || value.is_null() || value.as_array().is_some_and(Vec::is_empty);
         self.schema.map_or_else(is_empty, |schema| schema.is_zero(value))
     }
 
-    #[cfg(not(feature = "schema"))]
-    fn is_nothing(self, value: &Value) -> bool {
-        value.is_null() || value.as_array().is_some_and(Vec::is_empty)
-    }
-
-    #[cfg(feature = "schema")]
     fn child(self, name: &str) -> Self {
         Self { schema: self.schema.and_then(|schema| schema.child(name)) }
     }
 
-    #[cfg(feature = "schema")]
     fn item(self) -> Self {
         Self { schema: self.schema.and_then(Schema::element) }
     }
+}
 
-    #[cfg(feature = "schema")]
-    fn text(self) -> Text {
-        match self.schema {
-            Some(schema) if schema.is_quantity() => Text::Quantity,
-            Some(schema) if schema.is_time() => Text::Time,
-            _ => Text::Plain,
-        }
+#[cfg(not(feature = "schema"))]
+impl Schema {
+    const fn child(self, _name: &str) -> Option<Self> {
+        match self {}
     }
 
-    #[cfg(not(feature = "schema"))]
-    const fn child(self, _name: &str) -> Self {
-        self
+    const fn element(self) -> Option<Self> {
+        match self {}
     }
 
-    #[cfg(not(feature = "schema"))]
-    const fn item(self) -> Self {
-        self
+    const fn is_zero(self, _value: &Value) -> bool {
+        match self {}
     }
 
-    #[cfg(not(feature = "schema"))]
-    const fn text(self) -> Text {
-        Text::Plain
+    const fn is_quantity(self) -> bool {
+        match self {}
+    }
+
+    const fn is_time(self) -> bool {
+        match self {}
     }
 }
 

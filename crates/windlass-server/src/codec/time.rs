@@ -7,6 +7,8 @@ use jiff::{
     civil::{Date, DateTime, Time},
 };
 
+use windlass_api::DurationError;
+
 use super::quote::quote;
 
 /// Where times are counted from.
@@ -209,17 +211,6 @@ fn nanos(digits: &str) -> i32 {
     format!("{digits:0<9}")[..9].parse().unwrap_or_default()
 }
 
-const UNITS: [(&str, u64); 8] = [
-    ("ns", 1),
-    ("us", 1_000),
-    ("µs", 1_000),
-    ("μs", 1_000),
-    ("ms", 1_000_000),
-    ("s", 1_000_000_000),
-    ("m", 60_000_000_000),
-    ("h", 3_600_000_000_000),
-];
-
 /// Reads a duration and writes it as Go does. The error is Go's.
 pub(super) fn normalise_duration(text: &str) -> Result<String, String> {
     parse_duration(text).map(format_duration)
@@ -232,79 +223,23 @@ pub(crate) fn check_duration(text: &str) -> Result<(), String> {
 
 /// Nanoseconds of a text like `1h15m30.918s`.
 pub(super) fn parse_duration(text: &str) -> Result<i64, String> {
-    let invalid = || format!("time: invalid duration {}", quote(text));
-    let negative = text.starts_with('-');
-    let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
-    if rest == "0" {
-        return Ok(0);
-    }
-    if rest.is_empty() {
-        return Err(invalid());
-    }
-    let mut total: u64 = 0;
-    while !rest.is_empty() {
-        let (whole, after) = rest.split_at(rest.bytes().take_while(u8::is_ascii_digit).count());
-        let (fraction, after) = match after.strip_prefix('.') {
-            Some(after) => after.split_at(after.bytes().take_while(u8::is_ascii_digit).count()),
-            None => ("", after),
-        };
-        if whole.is_empty() && fraction.is_empty() {
-            return Err(invalid());
-        }
-        let unit = &after[..after.find(|letter: char| letter == '.' || letter.is_ascii_digit()).unwrap_or(after.len())];
-        if unit.is_empty() {
-            return Err(format!("time: missing unit in duration {}", quote(text)));
-        }
-        let Some((_, nanos)) = UNITS.iter().find(|(name, _)| *name == unit) else {
-            return Err(format!("time: unknown unit {} in duration {}", quote(unit), quote(text)));
-        };
-        let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| invalid())? };
-        // Eighteen digits are far below a nanosecond of the largest unit.
-        let kept = &fraction[..fraction.len().min(18)];
-        let part = if kept.is_empty() {
-            0
-        } else {
-            let scale = 10u128.pow(u32::try_from(kept.len()).unwrap_or_default());
-            u128::from(*nanos) * kept.parse::<u128>().unwrap_or_default() / scale
-        };
-        total = whole
-            .checked_mul(*nanos)
-            .and_then(|product| product.checked_add(u64::try_from(part).ok()?))
-            .and_then(|sum| total.checked_add(sum))
-            .filter(|total| *total <= 1 << 63)
-            .ok_or_else(invalid)?;
-        rest = &after[unit.len()..];
-    }
-    if negative { Ok(0i64.wrapping_sub_unsigned(total)) } else { i64::try_from(total).map_err(|_| invalid()) }
+    let duration = windlass_api::parse_duration(text).map_err(|error| worded(&error))?;
+    // What is read fits.
+    Ok(i64::try_from(duration.as_nanos()).unwrap_or_default())
 }
 
 /// As Go's `time.Duration.String`.
 pub(super) fn format_duration(nanos: i64) -> String {
-    let sign = if nanos < 0 { "-" } else { "" };
-    let total = nanos.unsigned_abs();
-    let decimal = |unit: u64| {
-        let (whole, fraction) = (total / unit, total % unit);
-        let width = unit.ilog10() as usize;
-        let digits = format!("{fraction:0width$}");
-        let digits = digits.trim_end_matches('0');
-        if digits.is_empty() { whole.to_string() } else { format!("{whole}.{digits}") }
-    };
-    match total {
-        0 => "0s".into(),
-        1..=999 => format!("{sign}{total}ns"),
-        1_000..=999_999 => format!("{sign}{}µs", decimal(1_000)),
-        1_000_000..=999_999_999 => format!("{sign}{}ms", decimal(1_000_000)),
-        _ => {
-            let (minutes, below) = (total / 60_000_000_000, total % 60_000_000_000);
-            let fraction = format!("{:09}", below % 1_000_000_000);
-            let fraction = fraction.trim_end_matches('0');
-            let dot = if fraction.is_empty() { "" } else { "." };
-            let seconds = format!("{}{dot}{fraction}s", below / 1_000_000_000);
-            match (minutes / 60, minutes % 60) {
-                (0, 0) => format!("{sign}{seconds}"),
-                (0, minutes) => format!("{sign}{minutes}m{seconds}"),
-                (hours, minutes) => format!("{sign}{hours}h{minutes}m{seconds}"),
-            }
+    windlass_api::format_duration(SignedDuration::from_nanos(nanos))
+}
+
+/// The error with odd characters quoted as Go quotes them.
+fn worded(error: &DurationError) -> String {
+    match error {
+        DurationError::Invalid { text } => format!("time: invalid duration {}", quote(text)),
+        DurationError::NoUnit { text } => format!("time: missing unit in duration {}", quote(text)),
+        DurationError::UnknownUnit { text, unit } => {
+            format!("time: unknown unit {} in duration {}", quote(unit), quote(text))
         }
     }
 }

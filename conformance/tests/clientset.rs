@@ -1,0 +1,205 @@
+//! The Clientset, custom kinds and the tools around patches, against each server. Everything happens in a namespace of the
+//! test's own.
+
+use conformance::{Target, eventually, on_each_target, unique};
+use k8s_openapi::{
+    api::{
+        apps::v1::Deployment,
+        authentication::v1::TokenRequest,
+        core::v1::{ConfigMap, Namespace, Pod, ServiceAccount},
+    },
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use windlass_api::{
+    GroupVersionResource, Nested, Object, ObjectBuilder, Resource as _, Semantic, managed_fields::Manager,
+    patch::PatchFrom,
+};
+use windlass_client::Clientset;
+use windlass_derive::Resource;
+
+/// A custom kind that does not hold its own apiVersion and kind.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Resource)]
+#[resource(group = "typed.example.com", version = "v1", k8s_openapi = k8s_openapi)]
+struct Website {
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: WebsiteSpec,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct WebsiteSpec {
+    image: String,
+}
+
+async fn clientset(target: &Target) -> (Clientset, String) {
+    let clientset = Clientset::new(target.client.clone().with_field_owner("windlass-test"));
+    let name = unique("clientset");
+    clientset.core_v1().namespaces().create(&Namespace::named(name.as_str())).await.unwrap();
+    (clientset, name)
+}
+
+async fn finish(clientset: &Clientset, namespace: &str) {
+    clientset.core_v1().namespaces().delete(namespace).await.unwrap();
+}
+
+fn read<K: Object>(json: Value) -> K {
+    serde_json::from_value(json).unwrap()
+}
+
+fn pod(name: &str) -> Pod {
+    Pod::named(name).with(|pod| {
+        pod.spec = Some(serde_json::from_value(json!({"containers": [{"name": "c", "image": "i"}]})).unwrap());
+    })
+}
+
+fn deployment(image: &str) -> Deployment {
+    read(
+        json!({"metadata": {"name": "web"}, "spec": {"replicas": 2, "selector": {"matchLabels": {"a": "b"}}, "template": {
+        "metadata": {"labels": {"a": "b"}}, "spec": {"containers": [
+            {"name": "a", "image": image, "env": [{"name": "X", "value": "1"}, {"name": "Y", "value": "1"}]},
+            {"name": "b", "image": "i"}]}}}}),
+    )
+}
+
+#[tokio::test]
+async fn resources_of_every_group_are_listed() {
+    on_each_target(|target| async {
+        let (clientset, ns) = clientset(&target).await;
+        clientset.admissionregistration_v1().validating_webhook_configurations().list().await.unwrap();
+        clientset.apiextensions_v1().custom_resource_definitions().list().await.unwrap();
+        clientset.apiregistration_v1().api_services().list().await.unwrap();
+        clientset.apps_v1().replica_sets(&*ns).list().await.unwrap();
+        clientset.autoscaling_v2().horizontal_pod_autoscalers(&*ns).list().await.unwrap();
+        clientset.batch_v1().cron_jobs(&*ns).list().await.unwrap();
+        clientset.certificates_v1().certificate_signing_requests().list().await.unwrap();
+        clientset.coordination_v1().leases("").list().await.unwrap();
+        clientset.discovery_v1().endpoint_slices(&*ns).list().await.unwrap();
+        clientset.events_v1().events(&*ns).list().await.unwrap();
+        clientset.flowcontrol_v1().flow_schemas().list().await.unwrap();
+        clientset.networking_v1().network_policies(&*ns).list().await.unwrap();
+        clientset.node_v1().runtime_classes().list().await.unwrap();
+        clientset.policy_v1().pod_disruption_budgets(&*ns).list().await.unwrap();
+        clientset.rbac_v1().cluster_roles().list().await.unwrap();
+        clientset.resource_v1().device_classes().list().await.unwrap();
+        clientset.scheduling_v1().priority_classes().list().await.unwrap();
+        clientset.storage_v1().storage_classes().list().await.unwrap();
+        assert!(clientset.core_v1().namespaces().get_opt("none").await.unwrap().is_none());
+        finish(&clientset, &ns).await;
+        target
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn pods_are_bound_and_evicted_and_accounts_get_tokens() {
+    on_each_target(|target| async {
+        let (clientset, ns) = clientset(&target).await;
+        let pods = clientset.core_v1().pods(&*ns);
+        clientset.core_v1().service_accounts(&*ns).create(&ServiceAccount::named("robot")).await.unwrap();
+        pods.create(&pod("p")).await.unwrap();
+        assert!(pods.bind("p", "a-node").await.unwrap().is_success());
+        let bound = pods.get("p").await.unwrap();
+        assert_eq!(bound.spec.unwrap().node_name.as_deref(), Some("a-node"));
+        assert!(pods.bind("p", "another").await.unwrap_err().is_conflict());
+        assert!(pods.evict("p").grace_period(std::time::Duration::ZERO).await.unwrap().is_success());
+        assert!(pods.get("p").await.unwrap_err().is_not_found());
+        let token = clientset.core_v1().service_accounts(&*ns).create_token("robot", &TokenRequest::default());
+        assert!(!token.await.unwrap().status.unwrap().token.unwrap().is_empty());
+        finish(&clientset, &ns).await;
+        target
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_strategic_patch_changes_what_the_program_has_changed() {
+    on_each_target(|target| async {
+        let (clientset, ns) = clientset(&target).await;
+        let deployments = clientset.apps_v1().deployments(&*ns);
+        let before = deployments.create(&deployment("1")).await.unwrap();
+        let mut after = before.clone();
+        let spec = after.spec.as_mut().unwrap().template.spec.as_mut().unwrap();
+        spec.containers.reverse();
+        spec.containers[1].image = Some("2".to_owned());
+        spec.containers[1].env.as_mut().unwrap().remove(0);
+        spec.restart_policy = Some("Always".to_owned());
+        let patch = PatchFrom::new(&before).optimistic_lock().strategic(&after).unwrap();
+        let patched = deployments.patch("web", patch.clone()).await.unwrap();
+        assert_eq!(patched.spec, after.spec);
+        let late = deployments.patch("web", patch).await.unwrap_err();
+        assert!(late.is_conflict(), "{}", late.chain());
+        let asked = deployment("2").spec.unwrap().template.metadata;
+        assert!(Semantic::of::<Deployment>().derivative(&asked, &patched.spec.unwrap().template.metadata).unwrap());
+        finish(&clientset, &ns).await;
+        target
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_was_updated_is_taken_over_by_apply() {
+    on_each_target(|target| async {
+        let (clientset, ns) = clientset(&target).await;
+        let maps = clientset.core_v1().config_maps(&*ns);
+        let map = ConfigMap::named("m").with(|map| {
+            map.data.get_or_insert_default().insert("old".to_owned(), "1".to_owned());
+        });
+        let updated = maps.create(&map).await.unwrap();
+        let applier = Manager::new("applier");
+        assert_eq!(applier.extract(&updated).unwrap(), None);
+        let patch = applier.take_over_patch(&["windlass-test"], &updated).unwrap();
+        let taken = maps.patch("m", patch).await.unwrap();
+        let mine = applier.extract(&taken).unwrap().unwrap();
+        assert_eq!(mine.nested_str(&["data", "old"]).unwrap(), Some("1"));
+        // What the new owner no longer applies is gone.
+        let applied = maps.apply(&ConfigMap::named("m")).field_manager("applier").await.unwrap();
+        assert_eq!(applied.data.unwrap_or_default().len(), 0);
+        finish(&clientset, &ns).await;
+        target
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_custom_kind_has_all_verbs_and_is_reached_by_its_url_too() {
+    on_each_target(|target| async {
+        let (clientset, ns) = clientset(&target).await;
+        let definition: CustomResourceDefinition = read(json!({
+            "metadata": {"name": "websites.typed.example.com"},
+            "spec": {"group": "typed.example.com", "scope": "Namespaced",
+                "names": {"plural": "websites", "kind": "Website"},
+                "versions": [{"name": "v1", "served": true, "storage": true,
+                    "subresources": {"scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}},
+                    "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": {"type": "object",
+                        "x-kubernetes-preserve-unknown-fields": true}}}}}]}}));
+        let definitions = clientset.apiextensions_v1().custom_resource_definitions();
+        definitions.create(&definition).await.unwrap();
+        let websites = clientset.custom::<Website>(&*ns);
+        let site = Website { spec: WebsiteSpec { image: "a".to_owned() }, ..Website::named("w") };
+        let created = eventually("the kind is served", || async { websites.create(&site).await.ok() }).await;
+        assert_eq!(created.spec, site.spec);
+
+        let resource = GroupVersionResource::new("typed.example.com", "v1", Website::api_resource().plural);
+        let anything = target.client.dynamic_at(&resource).within(&*ns);
+        let mut dynamic = anything.get("w").await.unwrap();
+        dynamic.set_nested(&["spec", "replicas"], 3).unwrap();
+        anything.update(&dynamic).await.unwrap();
+        assert_eq!(websites.get_scale("w").await.unwrap().spec.unwrap().replicas, Some(3));
+        let before = websites.get("w").await.unwrap();
+        let mut after = before.clone();
+        after.spec.image = "b".to_owned();
+        let patched = websites.patch("w", PatchFrom::new(&before).merge(&after).unwrap()).await.unwrap();
+        assert_eq!(patched.spec.image, "b");
+        let kept = anything.get("w").await.unwrap();
+        assert_eq!(kept.nested_i64(&["spec", "replicas"]).unwrap(), Some(3), "a field that the type does not have");
+        assert_eq!(websites.list().await.unwrap().len(), 1);
+        websites.delete("w").await.unwrap();
+        definitions.delete("websites.typed.example.com").await.unwrap();
+        finish(&clientset, &ns).await;
+        target
+    })
+    .await;
+}
