@@ -249,14 +249,12 @@ fn check_declared(part: &Value, schema: &Value, path: &Path<'_>, outer: &Path<'_
             None => errors.required(&there.key(name), &format!("because it is defined in {}", here.key(name))),
         }
     }
-    if let Some(item) = part.at(&["items"]) {
-        match schema.at(&["items"]) {
-            Some(declared) => check_declared(item, declared, &path.child("items"), &outer.child("items"), errors),
-            None => {
-                let why = format!("because it is defined in {}", path.child("items"));
-                errors.required(&outer.child("items"), &why);
-            }
-        }
+    let Some(item) = part.at(&["items"]) else { return };
+    let (here, there) = (path.child("items"), outer.child("items"));
+    if let Some(declared) = schema.at(&["items"]) {
+        check_declared(item, declared, &here, &there, errors);
+    } else {
+        errors.required(&there, &format!("because it is defined in {here}"));
     }
 }
 
