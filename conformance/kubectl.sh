@@ -75,9 +75,9 @@ neutral() {
     -e 's/[A-Z][a-z]{2}, [0-9]{2} [A-Z][a-z]{2} 20[0-9]{2} [0-9:]{8} [+-][0-9]{4}/TIME/g' \
     -e 's/eyJ[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+/TOKEN/g' \
     -e 's/127\.0\.0\.1:[0-9]+/SERVER/g' -e 's/\b10\.[0-9]+\.[0-9]+\.[0-9]+/ADDRESS/g' -e 's/\b172\.18\.[0-9]+\.[0-9]+/HOST/g' \
+    -e 's/\/(LIVE|MERGED)-[0-9]+/\/\1/g' -e 's/kubectl-edit-[0-9]+/kubectl-edit/g' \
     -e 's/-[bcdfghjklmnpqrstvwxz2456789]{5,10}\b/-HASH/g' -e 's/\bnode-[0-9]\b/node-N/g' \
     -e 's/pod-template-hash(=|: )[a-z0-9]+/pod-template-hash\1HASH/g' -e 's/\.[0-9a-f]{16}\b/.HASH/g' \
-    -e 's/\/(LIVE|MERGED)-[0-9]+/\/\1/g' -e 's/kubectl-edit-[0-9]+/kubectl-edit/g' \
     -e 's/\b([0-9]+[dhms]){1,2}\b/AGE/g' -e 's/:3[0-9]{4}\b/:PORT/g' -e 's/\b3[0-9]{4}\/(TCP|UDP)/PORT\/\1/g' \
     -e 's/([rR]esource ?[vV]ersion"?: +)"?[0-9]+"?/\1VERSION/g' -e 's/\+windlass\.[0-9.]+//g' \
     -e 's/[ \t]+/ /g; s/ $//; s/-{4,}/----/g' -e '/^Waiting for /d; /^E[0-9]{4} /d'
@@ -246,7 +246,7 @@ expect "wait for a deletion" '.*' wait pod/single --for=delete --timeout=30s
 expect "orphans survive" 'deployment.apps "web" deleted' delete deployment web --cascade=orphan
 expect "their replica set has no owner" '^web-\w+ \n?' get rs -l app=web -o 'jsonpath={range .items[?(@.spec.replicas>0)]}{.metadata.name} {.metadata.ownerReferences}{"\n"}{end}'
 expect "delete the replica sets" 'deleted' delete rs -l app=web
-expect "the garbage collector takes the pods" '.*' wait pod -l app=web --for=delete --timeout=60s
+TRANSCRIPT= expect "the garbage collector takes the pods" '.*' wait pod -l app=web --for=delete --timeout=60s
 expect "nothing is left" 'No resources found' get pods -l app=web
 expect "foreground deletion" 'deployment.apps/short created' create deployment short --image=nginx --replicas=2
 expect "it is up" 'successfully rolled out' rollout status deployment/short --timeout=60s

@@ -17,7 +17,7 @@ expect "and the service" 'deleted' delete service shop
 
 expect "configmap of files" 'configmap/files created' create configmap files --from-file="$work/app.yaml" --from-file=key="$work/bad.yaml" --from-literal=a=b
 expect "its table" 'files +3' get configmap files
-expect "describe it" 'Data\n====\n(.*\n)*a:\n----\nb\n' describe configmap files
+TRANSCRIPT= expect "describe it" 'Data\n====\n(.*\n)*a:\n----\nb\n' describe configmap files
 expect "secret of a registry" 'secret/pull created' create secret docker-registry pull --docker-username=u --docker-password=p --docker-email=e@example.org
 expect "its type" 'pull +kubernetes.io/dockerconfigjson +1' get secret pull
 expect "describe a secret" 'Type: +kubernetes.io/dockerconfigjson\n\nData\n====\n.dockerconfigjson: +\d+ bytes' describe secret pull

@@ -32,6 +32,6 @@ refuse "no time without force" '--now and --grace-period cannot be specified tog
 expect "a deployment to delete" 'created' create deployment gone --image=nginx
 expect "it is up" 'successfully rolled out' rollout status deployment/gone --timeout=60s
 expect "delete it in the background" 'deployment.apps "gone" deleted' delete deployment gone --cascade=background
-expect "its pods go" '.*' wait pod -l app=gone --for=delete --timeout=60s
+TRANSCRIPT= expect "its pods go" '.*' wait pod -l app=gone --for=delete --timeout=60s
 refuse "another cascade" 'invalid cascade value \(sideways\)' delete deployment gone --cascade=sideways
 refuse "raw" 'NotFound|not found' delete --raw /api/v1/namespaces/default/configmaps/none

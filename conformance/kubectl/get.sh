@@ -7,7 +7,9 @@ expect "a pod, whole" '(?s)kind: Pod\n.*    - mountPath: /var/run/secrets/kubern
 expect "a service, whole" 'kind: Service\n(.*\n)*  clusterIP: 10' get service web -o yaml
 expect "its endpoints" 'web +10\.\d+\.\d+\.\d+:8080,10\.\d+\.\d+\.\d+:8080,10\.\d+\.\d+\.\d+:8080 ' get endpoints web
 expect "its slice" 'NAME +ADDRESSTYPE +PORTS +ENDPOINTS +AGE\nweb-\w+ +IPv4 +8080 +10\.\d+\.\d+\.\d+,10\.\d+\.\d+\.\d+,10\.\d+\.\d+\.\d+ ' get endpointslices -l kubernetes.io/service-name=web
-expect "its slice, whole" '(?s)addressType: IPv4\n.*  endpoints:\n(.*  - addresses:\n){3}' get endpointslices -l kubernetes.io/service-name=web -o yaml
+TRANSCRIPT= expect "its slice, whole" '(?s)addressType: IPv4\n.*  endpoints:\n(.*  - addresses:\n){3}' get endpointslices -l kubernetes.io/service-name=web -o yaml
+expect "what its slice holds" '"targetRef": \{\n +"kind": "Pod"' get endpointslices -l kubernetes.io/service-name=web -o 'jsonpath-as-json={.items[*].endpoints}'
+expect "whose it is" '"endpointslice-controller.k8s.io"' get endpointslices -l kubernetes.io/service-name=web -o 'jsonpath-as-json={.items[*].metadata.labels}'
 TRANSCRIPT= expect "the endpoints of the server" 'kubernetes +127\.0\.0\.1:\d+|kubernetes +\S+:\d+ ' get endpoints kubernetes
 expect "the default account" 'apiVersion: v1\nkind: ServiceAccount\n' get serviceaccount default -o yaml
 expect "the authority" 'kube-root-ca.crt +1 ' get configmap kube-root-ca.crt

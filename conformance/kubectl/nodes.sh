@@ -14,7 +14,7 @@ busy=$(k get pods -l app=crew -o 'jsonpath={.items[0].spec.nodeName}')
 expect "run a pod without a controller" 'created' run alone --image=nginx --overrides="{\"spec\":{\"nodeName\":\"$busy\"}}"
 expect "it runs" 'condition met' wait pod/alone --for=condition=Ready --timeout=60s
 refuse "drain spares what nobody would bring back" 'cannot delete.*(declare no controller|no controller).*default/alone' drain "$busy" --timeout=60s
-expect "drain without effect" "node/$busy drained \(server dry run\)" drain "$busy" --force --dry-run=server
+TRANSCRIPT= expect "drain without effect" "node/$busy drained \(server dry run\)" drain "$busy" --force --dry-run=server
 TRANSCRIPT= expect "drain" "evicting pod default/crew-(.*\n)*pod/\S+ evicted\n(.*\n)*node/$busy drained" drain "$busy" --force --timeout=60s
 expect "nothing is left on it" 'No resources found' get pods -A --field-selector="spec.nodeName=$busy"
 expect "its pods are back elsewhere" 'successfully rolled out' rollout status deployment/crew --timeout=60s

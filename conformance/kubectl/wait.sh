@@ -28,7 +28,7 @@ refuse "no label" 'at least one label update is required' label configmap settin
 expect "annotate it" 'configmap/settings annotated' annotate configmap settings remark=one
 refuse "annotate it otherwise" "error: --overwrite is false but found the following declared annotation\(s\): 'remark' already has a value" annotate configmap settings remark=two
 expect "annotate it over" 'configmap/settings annotated' annotate configmap settings remark=two --overwrite
-expect "list annotations" 'remark=two' annotate configmap settings --list
+TRANSCRIPT= expect "list annotations" 'remark=two' annotate configmap settings --list
 expect "take it off" 'configmap/settings annotated' annotate configmap settings remark-
 
 expect "scale two" 'deployment.apps/web scaled' scale deployment/web --replicas=2 --current-replicas=3
