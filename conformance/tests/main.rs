@@ -6,3 +6,4 @@ mod client;
 mod compaction;
 mod errors;
 mod loops;
+mod rest;
