@@ -7,3 +7,4 @@ mod clientset;
 mod compaction;
 mod errors;
 mod loops;
+mod rest;

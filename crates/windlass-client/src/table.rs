@@ -12,7 +12,8 @@ use http::Request;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use windlass_api::{
-    ApiResource, EventType, ListMeta, ListOptions, ListWatchError, PartialObject, RawEvent, Status, WatchOptions,
+    ApiResource, Content, EventType, ListMeta, ListOptions, ListWatchError, PartialObject, RawEvent, Status,
+    WatchOptions,
 };
 
 pub use text::{Columns, Headers, TableWriter, TextLayout};
@@ -20,7 +21,7 @@ pub use text::{Columns, Headers, TableWriter, TextLayout};
 use crate::{
     Client, Error, Result,
     error::{Operation, Verb},
-    request::{Content, Target},
+    request::Target,
     response,
     watch_stream::RawWatchStream,
 };

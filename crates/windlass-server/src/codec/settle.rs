@@ -64,11 +64,10 @@ impl Settler {
     /// Null is left: it is the zero value of whatever it stands for.
     fn value(&mut self, value: &mut Value, ty: &Type) -> Result<(), Unfit> {
         match (&ty.kind, &mut *value) {
-            (_, Value::Null) => Ok(()),
+            (_, Value::Null) | (Kind::String, Value::String(_)) | (Kind::Bool, Value::Bool(_)) => Ok(()),
             (Kind::Pointer(inner), _) => self.value(value, inner),
             (Kind::Struct(inner), Value::Object(entries)) => self.fields(entries, inner.get()),
             (Kind::Special(special), _) => settle_special(value, *special),
-            (Kind::String, Value::String(_)) | (Kind::Bool, Value::Bool(_)) => Ok(()),
             (Kind::Int32, Value::Number(number)) => fits::<i32>(number.as_i64()),
             (Kind::Int64, Value::Number(number)) => fits::<i64>(number.as_i64()),
             (Kind::Uint8, Value::Number(number)) => fits::<u8>(number.as_i64()),
@@ -108,12 +107,13 @@ impl Settler {
 fn settle_special(value: &mut Value, special: Special) -> Result<(), Unfit> {
     let canonical = match (special, &*value) {
         (Special::Quantity, Value::String(text)) => quantity::canonical(text.trim()).ok(),
-        (Special::IntOrString, Value::String(_)) | (Special::FieldsV1 | Special::RawExtension, _) => return Ok(()),
+        (Special::IntOrString, Value::String(_))
+        | (Special::FieldsV1 | Special::RawExtension, _)
+        | (Special::SchemaOrBool, Value::Bool(_)) => return Ok(()),
         (Special::IntOrString, Value::Number(number)) => return fits::<i32>(number.as_i64()),
         (Special::Time, Value::String(text)) => time_of(text, Precision::Seconds),
         (Special::MicroTime, Value::String(text)) => time_of(text, Precision::Micros),
         (Special::Duration, Value::String(text)) => time::normalise_duration(text).ok(),
-        (Special::SchemaOrBool, Value::Bool(_)) => return Ok(()),
         _ => None,
     };
     replace(value, canonical)
