@@ -80,7 +80,7 @@ neutral() {
     -e 's/pod-template-hash(=|: )[a-z0-9]+/pod-template-hash\1HASH/g' -e 's/\.[0-9a-f]{16}\b/.HASH/g' \
     -e 's/\b([0-9]+[dhms]){1,2}\b/AGE/g' -e 's/:3[0-9]{4}\b/:PORT/g' -e 's/\b3[0-9]{4}\/(TCP|UDP)/PORT\/\1/g' \
     -e 's/([rR]esource ?[vV]ersion"?: +)"?[0-9]+"?/\1VERSION/g' -e 's/\+windlass\.[0-9.]+//g' \
-    -e 's/[ \t]+/ /g; s/ $//; s/-{4,}/----/g' -e '/^Waiting for /d; /^E[0-9]{4} /d'
+    -e 's/[ \t]+/ /g; s/ $//; s/-{4,}/----/g' -e '/^Waiting for /d; /^[EIW][0-9]{4} /d'
 }
 
 judge() {
