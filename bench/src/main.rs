@@ -1,8 +1,10 @@
 //! Measurements: each command prints one line of JSON per figure. What is measured, and how to repeat it, is in
 //! `bench/README.md`; no test asserts a time.
 
+mod objects;
 mod queue;
 mod server;
+mod writes;
 
 use std::process::ExitCode;
 
@@ -23,6 +25,8 @@ enum Bench {
     Queue(queue::Options),
     /// Creates, gets, lists and applies against API servers, in turns
     Server(server::Options),
+    /// Creates, updates and applies in this process, one at a time
+    Writes(writes::Options),
 }
 
 #[tokio::main]
@@ -33,6 +37,7 @@ async fn main() -> ExitCode {
             Ok(())
         }
         Bench::Server(options) => server::run(options).await,
+        Bench::Writes(options) => writes::run(&options).await,
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

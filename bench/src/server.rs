@@ -15,6 +15,8 @@ use windlass_client::{
     config::{Kubeconfig, Selection},
 };
 
+use crate::objects::{APPLY, JSON, pod};
+
 /// The flags of `windlass-bench server`.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
@@ -173,41 +175,10 @@ impl Target {
     }
 }
 
-const JSON: &str = "application/json";
-const APPLY: &str = "application/apply-patch+yaml";
-
 fn per_second(count: usize, took: Duration) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
     let count = count as f64;
     count / took.as_secs_f64()
-}
-
-/// A pod as clusters have them: two containers with environment, probes, resources and mounts.
-fn pod(at: usize) -> Value {
-    let probe = json!({"httpGet": {"path": "/healthz", "port": 8080}, "initialDelaySeconds": 5});
-    let container = |name: &str| {
-        let env: Vec<_> =
-            (0..12).map(|n| json!({"name": format!("SETTING_{n}"), "value": format!("value-{n}-of-{name}")})).collect();
-        json!({
-            "name": name, "image": format!("registry.example/{name}:1.2.3"), "env": env,
-            "ports": [{"containerPort": 8080, "name": "http"}],
-            "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"cpu": "1", "memory": "512Mi"}},
-            "livenessProbe": probe, "readinessProbe": probe,
-            "volumeMounts": [{"name": "config", "mountPath": "/etc/app"}, {"name": "data", "mountPath": "/var/lib/app"}],
-        })
-    };
-    json!({
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": {
-            "name": format!("pod-{at}"),
-            "labels": {"app": format!("app-{}", at % 50), "tier": "back", "version": "v1", "team": "a", "pod-template-hash": "abc"},
-            "annotations": {"note/one": "some text that annotations have", "note/two": "some more of it", "note/three": "3"},
-        },
-        "spec": {
-            "containers": [container("app"), container("sidecar")],
-            "volumes": [{"name": "config", "configMap": {"name": "settings"}}, {"name": "data", "emptyDir": {}}],
-        },
-    })
 }
 
 fn target(text: &str) -> Result<(String, PathBuf), String> {

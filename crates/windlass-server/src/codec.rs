@@ -15,6 +15,7 @@ mod json;
 mod protobuf;
 mod quantity;
 mod quote;
+mod settle;
 mod shape;
 mod time;
 mod types;
@@ -154,15 +155,34 @@ impl Plan {
     /// Brings a tree into the form that decoding it would give it; the error is Go's message without any prefix.
     ///
     /// With `Strict`, unknown fields are an error (`strict decoding error: …`).
-    pub(crate) fn normalise(&self, value: &Value, validation: FieldValidation) -> Result<Decoded, String> {
-        let body = encode(value);
+    pub(crate) fn normalise(&self, value: Value, validation: FieldValidation) -> Result<Decoded, String> {
+        let mut value = value;
+        // In place nobody is told of unknown fields.
+        if validation == FieldValidation::Ignore && self.settle(&mut value) {
+            return Ok(Decoded { value, warnings: Vec::new() });
+        }
+        let body = encode(&value);
         check_json(&body)?;
         self.decode_root(&body, validation, Vec::new())
     }
 
+    /// Brings a tree into the form that decoding would give it, if it can be done in place.
+    fn settle(&self, value: &mut Value) -> bool {
+        if let Value::Object(entries) = value {
+            for field in self.root.get().fields.iter().take(2) {
+                match field.name {
+                    "kind" => drop(entries.insert("kind".to_owned(), self.kind.as_str().into())),
+                    "apiVersion" => drop(entries.insert("apiVersion".to_owned(), self.api_version.as_str().into())),
+                    _ => {}
+                }
+            }
+        }
+        settle::settle(value, self.root.get()).is_ok()
+    }
+
     /// As `normalise`, with what is lost when the object is stored: the real server keeps most kinds in protobuf, which
     /// does not know an empty list from none.
-    pub(crate) fn normalise_stored(&self, value: &Value) -> Result<Value, String> {
+    pub(crate) fn normalise_stored(&self, value: Value) -> Result<Value, String> {
         let mut value = self.normalise(value, FieldValidation::Ignore)?.value;
         if !matches!(&*self.group, "apiextensions.k8s.io" | "apiregistration.k8s.io") {
             shape::forget_empty(self.root.get(), &mut value);
@@ -172,6 +192,14 @@ impl Plan {
 
     /// As `normalise`, for the result of a patch: it must be of the plan's kind still.
     pub(crate) fn decode_patched(&self, value: &Value, validation: FieldValidation) -> Result<Decoded, String> {
+        // Nothing is unknown in what can be settled in place.
+        let says = |key: &str, text: &str| value.get(key).is_some_and(|value| value == text);
+        if says("kind", &self.kind) && says("apiVersion", &self.api_version) {
+            let mut tree = value.clone();
+            if self.settle(&mut tree) {
+                return Ok(Decoded { value: tree, warnings: Vec::new() });
+            }
+        }
         let body = encode(value);
         check_json(&body)?;
         let meta =
@@ -205,7 +233,7 @@ impl Plan {
     pub(crate) fn convert(&self, value: &Value, validation: FieldValidation) -> Result<Decoded, String> {
         let mut tree = value.clone();
         let unknown = convert::convert(&mut tree, self.root.get())?;
-        let mut decoded = self.normalise(&tree, FieldValidation::Ignore)?;
+        let mut decoded = self.normalise(tree, FieldValidation::Ignore)?;
         match validation {
             FieldValidation::Strict if !unknown.is_empty() => {
                 return Err(strict_error(&unknown));

@@ -25,6 +25,13 @@ fn encode(field: &Field, value: Option<Value>) -> Option<Value> {
     (!is_zero).then_some(value)
 }
 
+/// Whether a value of the field is not written; null is its zero value.
+pub(super) fn is_omitted(field: &Field, value: &Value) -> bool {
+    let value = Some(value).filter(|value| !value.is_null());
+    let is_zero = || value.is_none_or(|value| *value == zero(&field.ty));
+    field.omit_empty && field.ty.is_empty(value) || field.omit_zero && is_zero()
+}
+
 /// The encoding of a type's zero value.
 pub(super) fn zero(ty: &Type) -> Value {
     match &ty.kind {

@@ -197,7 +197,7 @@ impl Shape {
     /// Brings a tree into the form that decoding would give it.
     pub(crate) fn normalise(&self, value: Value, validation: FieldValidation) -> Result<Decoded, Status> {
         match self {
-            Self::BuiltIn(plan) => plan.normalise(&value, validation).map_err(Status::internal),
+            Self::BuiltIn(plan) => plan.normalise(value, validation).map_err(Status::internal),
             Self::Custom(shape) => shape.normalise(value, validation),
         }
     }
@@ -205,7 +205,7 @@ impl Shape {
     /// Brings a tree into the form in which it is stored.
     pub(super) fn normalise_stored(&self, value: Value) -> Result<Value, Status> {
         match self {
-            Self::BuiltIn(plan) => plan.normalise_stored(&value).map_err(Status::internal),
+            Self::BuiltIn(plan) => plan.normalise_stored(value).map_err(Status::internal),
             Self::Custom(shape) => shape.arrange(value),
         }
     }
