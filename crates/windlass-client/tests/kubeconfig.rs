@@ -7,6 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use windlass_api::Entropy;
 use windlass_client::{
     Auth, Config, Kubeconfig,
     config::{Compression, Pem, Proxy, Verification, kubeconfig::Selection},
@@ -49,6 +50,50 @@ fn no_secret_is_shown() {
             }
         };
         assert!(!shown.contains("s3cret"), "{}: {shown}", file.display());
+    }
+}
+
+#[test]
+fn however_a_file_is_damaged_it_is_read_or_refused_and_no_secret_shown() {
+    const DAMAGES: usize = 20;
+    let entropy = Entropy::seeded(4);
+    let (mut read, mut refused) = (0, 0);
+    for file in files() {
+        let whole = fs::read(&file).unwrap();
+        for _ in 0..DAMAGES.min(whole.len()) {
+            let text = damaged(&whole, &entropy);
+            match Kubeconfig::parse(&String::from_utf8_lossy(&text)) {
+                Ok(kubeconfig) => {
+                    read += 1;
+                    // May be refused; must not panic.
+                    let _ = Config::from_kubeconfig(&kubeconfig, &Selection::default());
+                }
+                Err(error) => {
+                    refused += 1;
+                    assert!(!error.to_string().contains("s3cret"), "{}: {error}", file.display());
+                }
+            }
+        }
+    }
+    assert!(read > 500 && refused > 500, "{read} read, {refused} refused");
+}
+
+/// The bytes cut off somewhere, or with a piece in a wrong place, or with a wrong byte.
+fn damaged(whole: &[u8], entropy: &Entropy) -> Vec<u8> {
+    let below = |end: usize| usize::try_from(entropy.below(end as u64)).unwrap_or_default();
+    let at = below(whole.len());
+    match below(3) {
+        0 => whole[..at].to_vec(),
+        1 => {
+            let from = below(whole.len());
+            let piece = &whole[from..(from + below(20)).min(whole.len())];
+            [&whole[..at], piece, &whole[at..]].concat()
+        }
+        _ => {
+            let mut bytes = whole.to_vec();
+            bytes[at] = b" \n:-{}[]\"'#&*!|>%@\t\0x"[below(21)];
+            bytes
+        }
     }
 }
 

@@ -148,7 +148,7 @@ impl Connector {
                 Some(it) => socks.with_auth(it.username.clone(), it.password.expose().to_owned()),
                 None => socks,
             };
-            socks.oneshot(uri).await.map_err(|error| via(&proxy, error))?
+            socks.oneshot(with_port(uri)?).await.map_err(|error| via(&proxy, error))?
         } else {
             let tunnel = Tunnel::new(proxy.address.clone(), to_proxy);
             let tunnel = match authorization(&proxy) {
@@ -196,6 +196,17 @@ struct NotThrough {
 
 fn via(proxy: &ProxyServer, error: impl Into<BoxError>) -> NotThrough {
     NotThrough { proxy: proxy.to_string(), source: error.into() }
+}
+
+/// The same address with its port, which hyper-util's SOCKS takes for 443 where there is none.
+fn with_port(uri: Uri) -> Result<Uri, http::Error> {
+    match uri.authority() {
+        Some(authority) if authority.port().is_none() && uri.scheme() == Some(&Scheme::HTTP) => {
+            let authority = format!("{authority}:80");
+            Uri::builder().scheme(Scheme::HTTP).authority(authority).path_and_query("/").build()
+        }
+        _ => Ok(uri),
+    }
 }
 
 fn authorization(proxy: &ProxyServer) -> Option<HeaderValue> {

@@ -153,6 +153,18 @@ async fn a_proxy_reads_requests_to_a_server_without_tls() {
 }
 
 #[tokio::test]
+async fn a_server_without_tls_is_reached_through_socks_at_its_port() {
+    let server = Server::start(None).await;
+    let relay = Relay::start(Spoken::Socks5, None).await;
+    let through =
+        |server: http::Uri| Config::new(server).with_proxy(Proxy::Server(relay.server("socks5", "me:s3cret@")));
+    assert_eq!(ask(through(server.url("http"))).await.unwrap()["path"], "/api/v1/x");
+    // Nobody may be there; where it was sought is what counts.
+    let _ = ask(through("http://127.0.0.1".parse().unwrap())).await;
+    assert_eq!(relay.asked.lock()[..2], [server.address.to_string(), "127.0.0.1:80".to_owned()]);
+}
+
+#[tokio::test]
 async fn a_proxy_that_is_not_there_is_a_transport_error_without_its_password() {
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let proxy = Proxy::Server(format!("socks5://me:s3cret@{free}").parse().unwrap());
