@@ -7,11 +7,11 @@ use conformance::{Target, on_each_target, unique};
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::{
     apps::v1::Deployment,
-    core::v1::{ConfigMap, Namespace},
+    core::v1::{ConfigMap, Namespace, Pod},
 };
 use serde_json::{Value, json};
-use windlass_api::{ListItem, ListOptions, ListWatch, Object, ObjectExt, Patch, Propagation, Resource};
-use windlass_client::{Client, WatchEvent, verbs::Deletion};
+use windlass_api::{GroupVersion, ListItem, ListOptions, ListWatch, Object, ObjectExt, Patch, Propagation, Resource};
+use windlass_client::{CachedDiscovery, Client, DeferredRestMapper, TableWriter, WatchEvent, verbs::Deletion};
 
 /// A client, and a namespace made for the test.
 async fn namespace(target: &Target) -> (Client, String) {
@@ -188,6 +188,60 @@ async fn discovery_knows_the_built_in_kinds() {
         assert_eq!(discovery.groups[0].name, "");
         let preferred = discovery.preferred_resources().filter(|found| found.resource.plural == "events").count();
         assert_eq!(preferred, 2, "one in the core group, one in events.k8s.io");
+        target
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn names_are_mapped_schemas_are_found_and_tables_are_printed() {
+    on_each_target(|target| async {
+        let client = &target.client;
+        let mapper = DeferredRestMapper::new(CachedDiscovery::in_memory(client.clone()));
+        for (text, expected) in
+            [("deploy", "deployments.apps"), ("Event", "events"), ("hpa", "horizontalpodautoscalers.autoscaling")]
+        {
+            assert_eq!(mapper.resolve(text).await.unwrap().resource.group_resource().to_string(), expected);
+        }
+        let all = mapper.mapper().await.unwrap();
+        let all: Vec<_> = all.category("all").iter().map(|found| found.resource.plural.to_string()).collect();
+        assert!(all.contains(&"pods".to_owned()) && !all.contains(&"configmaps".to_owned()), "{all:?}");
+
+        let apps = GroupVersion::new("apps", "v1");
+        let schemas = client.openapi().document(&apps).await.unwrap().expect("apps/v1 has schemas");
+        assert!(schemas["components"]["schemas"]["io.k8s.api.apps.v1.Deployment"].is_object());
+        assert!(client.openapi_v2().await.unwrap()["definitions"]["io.k8s.api.apps.v1.Deployment"].is_object());
+        assert_eq!(client.server_version().await.unwrap().release(), Some((1, 36)));
+        assert!(client.is_enabled(&Deployment::api_resource().gvr()).await.unwrap());
+
+        let table = client.table(&Namespace::api_resource()).named("default").await.unwrap();
+        let text = TableWriter::new().write(&table);
+        let cells: Vec<_> = text.split_whitespace().collect();
+        assert_eq!(cells[..5], ["NAME", "STATUS", "AGE", "default", "Active"]);
+        target
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_stands_behind_a_pod_without_a_node_is_told_alike() {
+    on_each_target(|target| async {
+        let (client, ns) = namespace(&target).await;
+        let pod: Pod = read(json!({"metadata": {"name": "p", "namespace": ns},
+            "spec": {"containers": [{"name": "c", "image": "i"}], "automountServiceAccountToken": false}}));
+        client.create(&pod).await.unwrap();
+        assert_eq!(client.logs("p").within(&ns).tail(1).await.unwrap().text().await.unwrap(), "");
+        let error = client.logs("p").within(&ns).container("nope").await.unwrap_err();
+        assert!(error.status().unwrap().message.contains("container nope is not valid for pod p"), "{}", error.chain());
+        let host = "does not have a host assigned";
+        for error in [
+            client.exec("p", ["ls"]).within(&ns).await.unwrap_err(),
+            client.attach("p").within(&ns).await.unwrap_err(),
+            client.port_forward("p").within(&ns).connect(80).await.unwrap_err(),
+        ] {
+            assert!(error.status().unwrap().message.contains(host), "{}", error.chain());
+        }
+        client.delete::<Namespace>(&*ns).await.unwrap();
         target
     })
     .await;

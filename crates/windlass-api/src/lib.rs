@@ -44,6 +44,7 @@ mod object;
 #[cfg(feature = "k8s-openapi")]
 mod scheme;
 
+mod jsonpath;
 mod options;
 pub mod patch;
 mod selector;
@@ -86,6 +87,7 @@ pub use object::{KnownScope, Object, ObjectExt, Resource};
 #[cfg(feature = "k8s-openapi")]
 pub use scheme::{AnyObject, DecodedObject, Scheme, SchemeError, Strictness};
 
+pub use jsonpath::{JsonPath, JsonPathError, JsonPathTemplate};
 pub use options::{
     Bookmarks, DeleteOptions, DryRun, FieldValidation, InitialEvents, ListOptions, PatchOptions, Preconditions,
     Propagation, VersionMatch, WatchOptions, WriteOptions,

@@ -1,7 +1,10 @@
 //! The `windlass` command.
 
 mod commands;
+mod connection;
 mod recorder;
+#[cfg(test)]
+mod testing;
 
 use std::process::ExitCode;
 
@@ -9,7 +12,7 @@ use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 use windlass_api::ErrorChain;
 
-use commands::{demo, up};
+use commands::{api_resources, api_versions, demo, get, proxy, up};
 
 /// A control plane for Kubernetes, and the tools to write controllers for it
 #[derive(Debug, Parser)]
@@ -25,6 +28,14 @@ enum Command {
     Demo(demo::Options),
     /// Run a control plane until SIGINT or SIGTERM: API server, controllers, simulated nodes
     Up(up::Options),
+    /// Show objects, as kubectl get does
+    Get(get::Options),
+    /// Show which resources a server serves
+    ApiResources(api_resources::Options),
+    /// Show which groups and versions a server serves
+    ApiVersions(api_versions::Options),
+    /// Serve the API on a local port, with the credentials of the kubeconfig
+    Proxy(proxy::Options),
 }
 
 #[tokio::main]
@@ -39,6 +50,10 @@ async fn main() -> ExitCode {
     let outcome = match arguments.command {
         Command::Demo(options) => demo::run(options).await,
         Command::Up(options) => up::run(options).await,
+        Command::Get(options) => get::run(options).await,
+        Command::ApiResources(options) => api_resources::run(options).await,
+        Command::ApiVersions(options) => api_versions::run(options).await,
+        Command::Proxy(options) => proxy::run(options).await,
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -53,6 +68,6 @@ async fn main() -> ExitCode {
 const fn default_log(arguments: &Arguments) -> &'static str {
     match arguments.command {
         Command::Demo(_) => "off",
-        Command::Up(_) => "warn",
+        _ => "warn",
     }
 }

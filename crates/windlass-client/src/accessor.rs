@@ -3,6 +3,9 @@
 //! What a resource can do is said by the marker traits of [`can`]; the bodies are here, once for all resources, and are
 //! those of [`Resources`]. A verb that a resource lacks is a method that does not compile.
 
+#[cfg(feature = "clientset")]
+mod behind;
+
 use std::{fmt, marker::PhantomData, sync::Arc};
 
 use windlass_api::{

@@ -37,6 +37,11 @@ impl Behind {
         self.target.namespace = Some(namespace.into()).filter(|namespace| !namespace.is_empty());
     }
 
+    /// Another name, for parts whose names say more than the object's.
+    pub(crate) fn rename(&mut self, name: String) {
+        self.target.name = Some(name);
+    }
+
     pub(crate) fn client(&self) -> &Client {
         &self.client
     }

@@ -68,13 +68,16 @@ mod watch_stream;
 mod behind;
 mod logs;
 mod port_forward;
+mod proxy;
 mod remote_command;
+mod upkeep;
 mod websocket;
 
 mod discovery;
 mod list_watch;
 mod openapi;
 mod rest_mapper;
+mod table;
 
 mod error;
 mod user_agent;
@@ -101,10 +104,13 @@ pub use pipeline::{OverloadBackoff, RateLimit};
 pub use port_forward::{
     CONNECTION_LIMIT, ForwardedPort, LINGER, PortForward, PortForwarder, PortPair, PortPairError, PortStream,
 };
+pub use proxy::Proxied;
 pub use remote_command::{CommandOutput, Exec, ExitStatus, RemoteCommand, Stdin, Stdout, TerminalSize};
 pub use resources::Resources;
 pub use rest_mapper::{DeferredRestMapper, MappingError, RestMapper, guess_plural};
+pub use table::{Columns, GetTable, Headers, Table, TableColumn, TableEvent, TableRow, TableWriter, TextLayout};
 pub use transport::{Body, Transport, Upgraded};
+pub use upkeep::Restart;
 pub use user_agent::user_agent;
 pub use warnings::{Warning, WarningHandler};
 pub use watch_stream::{Bookmark, WatchEvent};

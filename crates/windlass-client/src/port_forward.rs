@@ -4,7 +4,8 @@
 //! to the kubelet. (The tunnel that kubectl prefers has SPDY inside, which this crate does not speak.)
 //!
 //! # Guarantees
-//! - At most [`CONNECTION_LIMIT`] connections go through a [`PortForwarder`] at once; more wait to be accepted.
+//! - At most [`CONNECTION_LIMIT`] connections go through a [`PortForwarder`] at once, or as many as it is
+//!   [told](PortForward::limit); more wait to be accepted.
 //! - Both directions are bounded: who reads slowly is not overrun.
 //! - Dropping a [`PortStream`] or a [`PortForwarder`] ends its connections and tasks.
 //!
@@ -41,7 +42,7 @@ use crate::{
 pub use listener::{ForwardedPort, PortForwarder};
 pub use ports::{PortPair, PortPairError};
 
-/// How many connections go through a [`PortForwarder`] at once.
+/// How many connections go through a [`PortForwarder`] at once, unless it is told otherwise.
 pub const CONNECTION_LIMIT: usize = 256;
 /// How long a pod may be silent once the local side is done.
 pub const LINGER: Duration = Duration::from_secs(30);
@@ -55,6 +56,8 @@ pub struct PortForward {
     behind: Behind,
     addresses: Vec<IpAddr>,
     ports: Vec<PortPair>,
+    /// Of connections at once, over all ports.
+    limit: usize,
 }
 
 /// A connection to a port of a pod.
@@ -87,7 +90,12 @@ impl Client {
     /// # }
     /// ```
     pub fn port_forward(&self, pod: impl Into<ObjectRef<Pod>>) -> PortForward {
-        PortForward { behind: Behind::new(self, pod.into(), "portforward"), addresses: Vec::new(), ports: Vec::new() }
+        PortForward {
+            behind: Behind::new(self, pod.into(), "portforward"),
+            addresses: Vec::new(),
+            ports: Vec::new(),
+            limit: CONNECTION_LIMIT,
+        }
     }
 }
 
@@ -107,6 +115,12 @@ impl PortForward {
     /// Leads from this local port to that of the pod, too.
     pub fn port(mut self, pair: PortPair) -> Self {
         self.ports.push(pair);
+        self
+    }
+
+    /// Carries so many connections at once; at least one.
+    pub fn limit(mut self, connections: usize) -> Self {
+        self.limit = connections.max(1);
         self
     }
 

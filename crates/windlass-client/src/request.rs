@@ -34,6 +34,8 @@ pub enum Content {
     Object,
     /// Their metadata only, as `PartialObjectMetadata`.
     Metadata,
+    /// In columns, as a `Table`.
+    Table,
 }
 
 /// A request that cannot be made.
@@ -114,6 +116,9 @@ pub(crate) const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
 
 /// What stays as it is within a query value.
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+
+/// Nothing else is a table, so nothing else is accepted.
+const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io";
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
@@ -289,6 +294,7 @@ impl Content {
         match self {
             Self::Object => "application/json",
             Self::Metadata => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
+            Self::Table => TABLE,
         }
     }
 
@@ -296,6 +302,7 @@ impl Content {
         match self {
             Self::Object => "application/json",
             Self::Metadata => "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json",
+            Self::Table => TABLE,
         }
     }
 }

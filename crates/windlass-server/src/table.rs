@@ -9,7 +9,6 @@ mod cells;
 mod custom;
 mod duration;
 mod extensions;
-mod jsonpath;
 mod networking;
 mod pods;
 mod storage;

@@ -49,3 +49,28 @@ async fn a_binding_is_posted_and_answered_by_a_status() {
     let answer = Clientset::new(fake.client()).core_v1().bindings("a").submit(&binding).await.unwrap();
     assert_eq!((answer.code, fake.seen()), (201, vec!["POST /api/v1/namespaces/a/bindings".to_owned()]));
 }
+
+#[tokio::test]
+async fn what_stands_behind_an_object_is_reached_from_its_accessor() {
+    let fake = Fake::json("{}");
+    let core = Clientset::new(fake.client()).core_v1();
+    core.pods("a").logs("p").tail(3).await.unwrap();
+    core.pods("a").proxy("p").get("/").await.unwrap();
+    core.services("a").proxy("s").port("80").get("/").await.unwrap();
+    core.nodes().proxy("n").get("/metrics").await.unwrap();
+    core.pods("a").exec("p", ["ls"]).await.unwrap_err();
+    core.pods("a").attach("p").await.unwrap_err();
+    core.pods("a").port_forward("p").connect(80).await.unwrap_err();
+    assert_eq!(
+        fake.seen(),
+        [
+            "GET /api/v1/namespaces/a/pods/p/log?tailLines=3",
+            "GET /api/v1/namespaces/a/pods/p/proxy/",
+            "GET /api/v1/namespaces/a/services/s:80/proxy/",
+            "GET /api/v1/nodes/n/proxy/metrics",
+            "GET /api/v1/namespaces/a/pods/p/exec?command=ls&stdout=true&stderr=true",
+            "GET /api/v1/namespaces/a/pods/p/attach?stdout=true&stderr=true",
+            "GET /api/v1/namespaces/a/pods/p/portforward?ports=80",
+        ]
+    );
+}

@@ -7,14 +7,14 @@ use std::{
 };
 
 use tokio::{
-    io::copy_bidirectional,
+    io::{AsyncWriteExt, copy, split},
     net::{TcpListener, TcpStream},
     sync::Semaphore,
     task::JoinSet,
 };
 use windlass_api::ErrorChain;
 
-use super::{CONNECTION_LIMIT, PortForward};
+use super::PortForward;
 
 /// Listens on local ports, and leads each connection to its port of the pod, until dropped.
 ///
@@ -43,7 +43,7 @@ impl PortForwarder {
                 bound.push((bind(*address, pair.local).await?, pair.remote));
             }
         }
-        let room = Arc::new(Semaphore::new(CONNECTION_LIMIT));
+        let room = Arc::new(Semaphore::new(forward.limit));
         let mut ports = Vec::with_capacity(bound.len());
         let mut listeners = JoinSet::new();
         for (listener, remote) in bound {
@@ -101,15 +101,28 @@ async fn listen(listener: TcpListener, remote: u16, forward: PortForward, room: 
     }
 }
 
+/// Ends with the pod's side: what the local one still says would reach nobody.
 async fn carry(mut local: TcpStream, remote: u16, forward: &PortForward) {
-    let mut pod = match forward.connect(remote).await {
+    let pod = match forward.connect(remote).await {
         Ok(pod) => pod,
         Err(error) => {
             tracing::warn!(port = remote, error = %ErrorChain(&error), "no connection to the pod");
             return;
         }
     };
-    if let Err(error) = copy_bidirectional(&mut local, &mut pod).await {
+    let (mut from_local, mut to_local) = local.split();
+    let (mut from_pod, mut to_pod) = split(pod);
+    let up = async {
+        // However it ends, the pod's side is told, and has the last word.
+        let _ = copy(&mut from_local, &mut to_pod).await;
+        let _ = to_pod.shutdown().await;
+        std::future::pending().await
+    };
+    let carried = tokio::select! {
+        carried = copy(&mut from_pod, &mut to_local) => carried,
+        never = up => never,
+    };
+    if let Err(error) = carried {
         tracing::warn!(port = remote, %error, "the connection to the pod broke");
     }
 }

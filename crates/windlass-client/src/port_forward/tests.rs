@@ -137,3 +137,22 @@ async fn a_pod_that_is_silent_after_the_local_side_is_done_is_let_go() {
     assert_eq!(stream.read(&mut [0; 1]).await.unwrap(), 0);
     assert_eq!(begun.elapsed().as_secs(), LINGER.as_secs());
 }
+
+#[tokio::test]
+async fn more_connections_than_the_limit_wait_their_turn() {
+    let kubelet = Kubelet::start(V4, pod).await;
+    let forward = kubelet.client().port_forward("p").port(":80".parse().unwrap()).limit(1);
+    let forwarder = forward.listen().await.unwrap();
+    let address = forwarder.ports()[0].local;
+    let mut first = TcpStream::connect(address).await.unwrap();
+    let mut second = TcpStream::connect(address).await.unwrap();
+    second.write_all(b"two").await.unwrap();
+    first.write_all(b"one").await.unwrap();
+    let mut answer = [0; 3];
+    within(first.read_exact(&mut answer)).await.unwrap();
+    // The second is in the queue of the system: what it says has got nowhere.
+    assert_eq!((&answer, kubelet.seen().len()), (b"ONE", 1));
+    first.write_all(b"bye").await.unwrap();
+    within(second.read_exact(&mut answer)).await.unwrap();
+    assert_eq!((&answer, kubelet.seen().len()), (b"TWO", 2));
+}

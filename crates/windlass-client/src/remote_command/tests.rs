@@ -160,6 +160,17 @@ async fn a_server_without_these_protocols_refuses_and_so_does_one_that_does_not_
 }
 
 #[tokio::test]
+async fn a_message_without_measure_is_refused() {
+    let kubelet = Kubelet::start(V5, |mut channels| async move {
+        channels.send(1, &vec![0; 5 << 20]).await;
+        channels.exit(SUCCESS).await;
+    })
+    .await;
+    let error = within(kubelet.client().exec("p", ["x"]).await.unwrap().output()).await.unwrap_err();
+    assert!(error.is_transport(), "{}", error.chain());
+}
+
+#[tokio::test]
 async fn dropping_the_command_ends_its_connection() {
     let mut kubelet = Kubelet::start(V5, echo).await;
     let mut command = kubelet.client().exec("p", ["x"]).stdin().await.unwrap();

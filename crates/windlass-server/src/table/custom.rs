@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::Value;
+use windlass_api::JsonPath;
 
 use super::{
     Column,
     cells::{ago, moment, name},
-    jsonpath::JsonPath,
 };
 
 /// One of a definition's `additionalPrinterColumns`.

@@ -1,13 +1,18 @@
 //! JSONPath in the dialect of kubectl and of printer columns: `.spec.replicas`, `.status.conditions[?(@.type=="Ready")].status`.
 //!
 //! Understood are fields (also quoted, `['a.b']`, and with escaped dots, `a\.b`), indices, slices, unions, wildcards,
-//! recursive descent and filters that compare. A path may stand in braces. Ranges and text around a path are not.
+//! recursive descent and filters that compare. A path may stand in braces; with text around it, or ranges, it is a
+//! [`JsonPathTemplate`].
+
+mod template;
 
 use serde_json::Value;
 
+pub use template::JsonPathTemplate;
+
 /// A parsed path.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct JsonPath(Vec<Step>);
+pub struct JsonPath(Vec<Step>);
 
 #[derive(Clone, Debug, PartialEq)]
 enum Step {
@@ -48,11 +53,11 @@ enum Comparison {
 /// Why a path cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct JsonPathError(String);
+pub struct JsonPathError(String);
 
 impl JsonPath {
     /// Reads a path; braces around it and a leading `$` or `@` may be there or not.
-    pub(crate) fn parse(text: &str) -> Result<Self, JsonPathError> {
+    pub fn parse(text: &str) -> Result<Self, JsonPathError> {
         let text = text.trim();
         let inner = text.strip_prefix('{').and_then(|text| text.strip_suffix('}')).unwrap_or(text);
         let mut parser = Parser { rest: inner, whole: text };
@@ -61,7 +66,7 @@ impl JsonPath {
     }
 
     /// All values at the path, in document order. Fields that are not there give nothing.
-    pub(crate) fn find<'v>(&self, root: &'v Value) -> Vec<&'v Value> {
+    pub fn find<'v>(&self, root: &'v Value) -> Vec<&'v Value> {
         self.0.iter().fold(vec![root], |values, step| {
             let mut found = Vec::new();
             for value in values {

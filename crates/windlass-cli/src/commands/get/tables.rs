@@ -1,0 +1,131 @@
+//! Objects in the columns of the server.
+
+use std::{error::Error, io, pin::pin};
+
+use futures::TryStreamExt;
+use windlass_api::EventType;
+use windlass_client::{Columns, DiscoveredResource, GetTable, Headers, Table, TableWriter};
+
+use super::{
+    Get, Outcome,
+    wanted::{self, Wanted},
+};
+
+impl Get<'_> {
+    pub(super) async fn tables(&mut self, wanted: &[Wanted], columns: Columns) -> Outcome {
+        let mut printed = false;
+        for wanted in wanted {
+            let mut writer = self.writer(&wanted.resource, columns, wanted.among_others);
+            let mut text = String::new();
+            for table in self.read_tables(wanted).await? {
+                if !table.rows.is_empty() {
+                    text += &writer.write(&table);
+                }
+            }
+            if !text.is_empty() {
+                if printed && !self.options.no_headers {
+                    writeln!(self.out)?;
+                }
+                self.out.write_all(text.as_bytes())?;
+                printed = true;
+            }
+        }
+        if !printed && !self.options.ignore_not_found {
+            self.say_nothing_found(wanted)?;
+        }
+        Ok(())
+    }
+
+    /// Lists page by page; named objects one by one.
+    async fn read_tables(&self, wanted: &Wanted) -> Result<Vec<Table>, Box<dyn Error>> {
+        let mut tables = Vec::new();
+        for name in &wanted.names {
+            match self.request(&wanted.resource).named(name).await {
+                Ok(table) => tables.push(table),
+                Err(error) if error.is_not_found() && self.options.ignore_not_found => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if wanted.names.is_empty() {
+            let mut token = None;
+            loop {
+                let mut request = self.request(&wanted.resource);
+                if self.options.chunk_size > 0 {
+                    request = request.limit(self.options.chunk_size);
+                }
+                if let Some(token) = token {
+                    request = request.continue_from(token);
+                }
+                let table = request.await?;
+                token = table.metadata.continue_token.clone().filter(|token| !token.is_empty());
+                tables.push(table);
+                if token.is_none() {
+                    break;
+                }
+            }
+        }
+        Ok(tables)
+    }
+
+    pub(super) async fn watch_table(&mut self, wanted: &Wanted, columns: Columns) -> Outcome {
+        let mut writer = self.writer(&wanted.resource, columns, wanted.among_others);
+        let mut request = self.request(&wanted.resource);
+        if let [name] = &wanted.names[..] {
+            request = request.named(name);
+        }
+        let now = request.clone().await?;
+        if !self.options.watch_only {
+            self.out.write_all(writer.write(&now).as_bytes())?;
+            self.out.flush()?;
+        }
+        let mut events = pin!(request.watch(now.metadata.resource_version.as_str()).await?);
+        while let Some(event) = events.try_next().await? {
+            if event.event_type != EventType::Bookmark {
+                self.out.write_all(writer.write(&event.table).as_bytes())?;
+                self.out.flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn request(&self, resource: &DiscoveredResource) -> GetTable {
+        let mut request = self.client.table(&resource.resource);
+        if let Some(namespace) = self.namespace(resource) {
+            request = request.within(namespace);
+        }
+        if let Some(labels) = &self.options.selector {
+            request = request.labels(labels);
+        }
+        if let Some(fields) = &self.options.field_selector {
+            request = request.fields(fields);
+        }
+        request
+    }
+
+    fn writer(&self, resource: &DiscoveredResource, columns: Columns, among_others: bool) -> TableWriter {
+        let headers = if self.options.no_headers { Headers::Hidden } else { Headers::Shown };
+        let mut writer = TableWriter::new().columns(columns).headers(headers);
+        if self.options.all_namespaces && resource.is_namespaced() {
+            writer = writer.with_namespaces();
+        }
+        for label in &self.options.label_columns {
+            writer = writer.with_label_column(label);
+        }
+        if self.options.show_labels {
+            writer = writer.with_labels();
+        }
+        if self.options.show_kind || among_others {
+            writer = writer.prefix(format!("{}/", wanted::kind_name(resource)));
+        }
+        writer
+    }
+
+    fn say_nothing_found(&mut self, wanted: &[Wanted]) -> io::Result<()> {
+        let namespaced = wanted.iter().all(|wanted| wanted.resource.is_namespaced());
+        if namespaced && !self.options.all_namespaces {
+            writeln!(self.told, "No resources found in {} namespace.", self.client.default_namespace())
+        } else {
+            writeln!(self.told, "No resources found")
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! `windlass proxy`: the API server on a local port without credentials of its own, as `kubectl proxy` gives it.
+//!
+//! Whoever reaches the port acts as the user of the kubeconfig. So it listens on loopback unless told otherwise, answers
+//! only requests whose `Host` names it (a web page that has its own name point here is refused), and passes no exec and no
+//! attach on.
+
+mod filter;
+mod forward;
+
+use std::{
+    error::Error,
+    io::Write as _,
+    net::{IpAddr, SocketAddr},
+};
+
+use clap::Args;
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo},
+    server::{conn::auto, graceful::GracefulShutdown},
+};
+use tokio::net::TcpListener;
+use windlass_client::Client;
+use windlass_runtime::shutdown;
+
+use crate::connection::Connection;
+use filter::{Filter, Patterns};
+use forward::Forward;
+
+/// The flags of `windlass proxy`.
+#[derive(Args, Debug)]
+pub(crate) struct Options {
+    /// Where to listen; 0 takes a free port
+    #[arg(long, short, default_value_t = 8001, value_name = "PORT")]
+    port: u16,
+    /// On which address to listen
+    #[arg(long, default_value = "127.0.0.1", value_name = "ADDR")]
+    address: IpAddr,
+    /// What stands before the server's paths here
+    #[arg(long, default_value = "/", value_name = "PREFIX")]
+    api_prefix: String,
+    /// Which hosts may be asked for: regular expressions, separated by commas
+    #[arg(long, default_value = r"^localhost$,^127\.0\.0\.1$,^\[::1\]$", value_name = "REGEX,...")]
+    accept_hosts: Patterns,
+    /// Which paths are passed on
+    #[arg(long, default_value = "^.*", value_name = "REGEX,...")]
+    accept_paths: Patterns,
+    /// Which of those are not
+    #[arg(long, default_value = "^/api/.*/pods/.*/exec,^/api/.*/pods/.*/attach", value_name = "REGEX,...")]
+    reject_paths: Patterns,
+    /// Which methods are not passed on
+    #[arg(long, default_value = "^$", value_name = "REGEX,...")]
+    reject_methods: Patterns,
+    /// Passes everything on, from everywhere. Not where others can reach the port
+    #[arg(long)]
+    disable_filter: bool,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
+    let client = options.connection.client()?;
+    let address = SocketAddr::new(options.address, options.port);
+    let listener = TcpListener::bind(address).await.map_err(|error| format!("listening on {address}: {error}"))?;
+    println!("Starting to serve on {}", listener.local_addr()?);
+    // Whoever waits for the line gets it now, also through a pipe.
+    std::io::stdout().flush()?;
+    serve(listener, options.forward(client), shutdown::signal()).await;
+    Ok(())
+}
+
+/// Serves until told to stop. Requests that are being answered are then cut off: watches would never end.
+async fn serve(listener: TcpListener, forward: Forward, stop: impl Future<Output = ()>) {
+    let mut stop = std::pin::pin!(stop);
+    let connections = GracefulShutdown::new();
+    let mut tasks = tokio::task::JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            () = &mut stop => return,
+            Some(_) = tasks.join_next() => continue,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((socket, _)) => {
+                let server = auto::Builder::new(TokioExecutor::new());
+                let connection = server.serve_connection_with_upgrades(TokioIo::new(socket), forward.clone());
+                let connection = connections.watch(connection.into_owned());
+                tasks.spawn(async move {
+                    if let Err(error) = connection.await {
+                        tracing::debug!(error, "a connection ended");
+                    }
+                });
+            }
+            Err(error) => tracing::warn!(%error, "a connection was not accepted"),
+        }
+    }
+}
+
+impl Options {
+    fn forward(&self, client: Client) -> Forward {
+        let filter = (!self.disable_filter).then(|| Filter {
+            hosts: self.accept_hosts.clone(),
+            paths: self.accept_paths.clone(),
+            rejected_paths: self.reject_paths.clone(),
+            rejected_methods: self.reject_methods.clone(),
+        });
+        Forward::new(client, &self.api_prefix, filter)
+    }
+}
+
+#[cfg(test)]
+mod tests;

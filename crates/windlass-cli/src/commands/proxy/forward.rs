@@ -1,0 +1,116 @@
+//! Passes requests on to the API server, and its answers back as they come.
+
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::{HeaderMap, HeaderName, Request, Response, StatusCode, Uri, header, uri::PathAndQuery};
+use hyper::{body::Incoming, service::Service};
+use hyper_util::rt::TokioIo;
+use windlass_api::ErrorChain;
+use windlass_client::{Body, Client};
+
+use super::filter::Filter;
+
+/// What concerns one connection, and not what is asked.
+const HOP_BY_HOP: &[HeaderName] = &[
+    header::CONNECTION,
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+
+#[derive(Clone, Debug)]
+pub(super) struct Forward {
+    client: Client,
+    /// Empty, or starts with a slash and ends without one.
+    prefix: String,
+    filter: Option<Filter>,
+}
+
+impl Forward {
+    pub(super) fn new(client: Client, prefix: &str, filter: Option<Filter>) -> Self {
+        let prefix = prefix.trim_matches('/');
+        let prefix = if prefix.is_empty() { String::new() } else { format!("/{prefix}") };
+        Self { client, prefix, filter }
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+        let Some(uri) = self.target(request.uri()) else {
+            return refuse(StatusCode::NOT_FOUND, "nothing is served here".to_owned());
+        };
+        if self.filter.as_ref().is_some_and(|filter| !filter.accepts(request.method(), uri.path(), request.headers())) {
+            return refuse(StatusCode::FORBIDDEN, "this proxy does not pass that on".to_owned());
+        }
+        let upgrade = request.headers().contains_key(header::UPGRADE);
+        let answer = if upgrade { self.upgrade(request, uri).await } else { self.pass(request, uri).await };
+        answer.unwrap_or_else(|error| refuse(StatusCode::BAD_GATEWAY, ErrorChain(&error).to_string()))
+    }
+
+    async fn pass(&self, request: Request<Incoming>, uri: Uri) -> windlass_client::Result<Response<Body>> {
+        let (mut head, body) = request.into_parts();
+        head.uri = uri;
+        strip(&mut head.headers);
+        let mut response = self.client.request(Request::from_parts(head, Body::wrap(body))).await?;
+        strip(response.headers_mut());
+        Ok(response)
+    }
+
+    /// Once both sides have left HTTP, bytes are carried as they are.
+    async fn upgrade(&self, mut request: Request<Incoming>, uri: Uri) -> windlass_client::Result<Response<Body>> {
+        let near = hyper::upgrade::on(&mut request);
+        let (mut head, _) = request.into_parts();
+        head.uri = uri;
+        head.headers.remove(header::HOST);
+        let (head, mut far) = self.client.upgrade(Request::from_parts(head, Body::empty())).await?;
+        tokio::spawn(async move {
+            let carried = match near.await {
+                Ok(near) => tokio::io::copy_bidirectional(&mut TokioIo::new(near), &mut far).await,
+                Err(error) => Err(std::io::Error::other(error)),
+            };
+            if let Err(error) = carried {
+                tracing::debug!(%error, "an upgraded connection broke");
+            }
+        });
+        Ok(head.map(|()| Body::empty()))
+    }
+
+    /// What is asked of the server; `None` for paths outside the prefix.
+    fn target(&self, uri: &Uri) -> Option<Uri> {
+        let whole = uri.path_and_query().map_or("/", PathAndQuery::as_str);
+        let path = whole.strip_prefix(&self.prefix)?;
+        match path.chars().next() {
+            Some('/') => path.parse().ok(),
+            None | Some('?') => format!("/{path}").parse().ok(),
+            Some(_) => None,
+        }
+    }
+}
+
+impl Service<Request<Incoming>> for Forward {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let forward = self.clone();
+        Box::pin(async move { Ok(forward.answer(request).await) })
+    }
+}
+
+fn strip(headers: &mut HeaderMap) {
+    for name in HOP_BY_HOP {
+        headers.remove(name);
+    }
+    headers.remove("keep-alive");
+    headers.remove(header::HOST);
+}
+
+fn refuse(status: StatusCode, why: String) -> Response<Body> {
+    let mut response = Response::new(Body::from(Bytes::from(why + "\n")));
+    *response.status_mut() = status;
+    response
+}

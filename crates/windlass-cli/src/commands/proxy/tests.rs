@@ -1,0 +1,96 @@
+use clap::Parser;
+use http::{Request, header};
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use windlass_client::{Body, Config};
+
+use super::*;
+use crate::testing;
+
+#[derive(Parser)]
+struct Command {
+    #[command(flatten)]
+    options: Options,
+}
+
+/// A proxy before a new server, and a client that asks it as a browser or curl would: without credentials.
+async fn proxy(flags: &[&str]) -> (Client, Client, SocketAddr) {
+    let options = Command::try_parse_from(std::iter::once("proxy").chain(flags.iter().copied())).unwrap().options;
+    let server = testing::client();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(serve(listener, options.forward(server.clone()), std::future::pending()));
+    (Client::new(Config::new(format!("http://{address}").parse().unwrap())).unwrap(), server, address)
+}
+
+async fn ask(client: &Client, path: &str) -> (u16, String) {
+    let response = client.request(Request::get(path).body(()).unwrap()).await.unwrap();
+    let status = response.status().as_u16();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    (status, String::from_utf8(body.to_vec()).unwrap())
+}
+
+fn map(name: &str) -> String {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}).to_string()
+}
+
+#[tokio::test]
+async fn requests_are_passed_on_and_a_watch_streams_through() {
+    let (client, _, _) = proxy(&[]).await;
+    let (status, text) = ask(&client, "/api/v1/namespaces/default/configmaps").await;
+    let list: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((status, &list["kind"]), (200, &json!("ConfigMapList")));
+    let version = list["metadata"]["resourceVersion"].as_str().unwrap();
+    let path = format!("/api/v1/namespaces/default/configmaps?watch=true&resourceVersion={version}");
+    let watch = client.request(Request::get(path).body(()).unwrap()).await.unwrap();
+    let mut events = watch.into_body();
+    // Each event arrives when it happens, not when the watch ends.
+    for name in ["one", "two"] {
+        let create = Request::post("/api/v1/namespaces/default/configmaps").body(Body::from(map(name))).unwrap();
+        assert_eq!(client.request(create).await.unwrap().status(), 201);
+        let frame = tokio::time::timeout(std::time::Duration::from_secs(20), events.frame());
+        let event = frame.await.expect("the event comes").unwrap().unwrap().into_data().unwrap();
+        let event: Value = serde_json::from_slice(&event).unwrap();
+        assert_eq!((&event["type"], &event["object"]["metadata"]["name"]), (&json!("ADDED"), &json!(name)));
+    }
+}
+
+#[tokio::test]
+async fn failures_are_the_servers_own() {
+    let (client, _, _) = proxy(&[]).await;
+    let (status, text) = ask(&client, "/api/v1/namespaces/default/pods/nope").await;
+    assert_eq!((status, text.contains(r#""reason":"NotFound""#)), (404, true));
+}
+
+#[tokio::test]
+async fn what_the_filter_does_not_know_is_not_passed_on() {
+    let (client, _, address) = proxy(&["--reject-methods=^DELETE$,^PUT$"]).await;
+    assert_eq!(ask(&client, "/api/v1/namespaces/default/pods/p/exec?command=x").await.0, 403);
+    let delete = Request::delete("/api/v1/namespaces/default/pods/p").body(()).unwrap();
+    assert_eq!(client.request(delete).await.unwrap().status(), 403);
+    // A page of another name that is made to point here.
+    let foreign = Request::get("/version").header(header::HOST, format!("evil.example:{}", address.port()));
+    assert_eq!(client.request(foreign.body(()).unwrap()).await.unwrap().status(), 403);
+    let (open, ..) = proxy(&["--disable-filter"]).await;
+    assert_eq!(ask(&open, "/api/v1/namespaces/default/pods/p/exec?command=x").await.0, 404);
+}
+
+#[tokio::test]
+async fn a_prefix_is_taken_off() {
+    let (client, ..) = proxy(&["--api-prefix=/k8s/"]).await;
+    assert_eq!(ask(&client, "/k8s/version").await.0, 200);
+    assert_eq!(ask(&client, "/version").await.0, 404);
+    assert_eq!(ask(&client, "/k8sversion").await.0, 404);
+}
+
+#[tokio::test]
+async fn a_server_that_is_gone_is_a_bad_gateway() {
+    let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = Client::new(Config::new(format!("http://{gone}").parse().unwrap())).unwrap();
+    tokio::spawn(serve(listener, Forward::new(server, "/", None), std::future::pending()));
+    let client = Client::new(Config::new(format!("http://{address}").parse().unwrap())).unwrap();
+    let (status, text) = ask(&client, "/version").await;
+    assert!(status == 502 && text.contains("connection"), "{status} {text}");
+}

@@ -1,0 +1,59 @@
+//! What stands behind pods, services and nodes: logs, commands, ports, proxies.
+
+use std::sync::Arc;
+
+use windlass_api::k8s_openapi::api::core::v1::{Node, Pod, Service};
+
+use super::Accessor;
+use crate::{Exec, Logs, PortForward, Proxied, verbs::PatchOne};
+
+impl Accessor<Pod> {
+    /// Reads the log of a container, as [`Client::logs`](crate::Client::logs).
+    pub fn logs(&self, name: impl Into<Arc<str>>) -> Logs {
+        self.resources.client.logs(self.key(name))
+    }
+
+    /// Runs a command in a container, as [`Client::exec`](crate::Client::exec).
+    pub fn exec<S: Into<String>>(&self, name: impl Into<Arc<str>>, command: impl IntoIterator<Item = S>) -> Exec {
+        self.resources.client.exec(self.key(name), command)
+    }
+
+    /// Attaches to the command that a container was started with.
+    pub fn attach(&self, name: impl Into<Arc<str>>) -> Exec {
+        self.resources.client.attach(self.key(name))
+    }
+
+    /// Leads to ports of a pod, as [`Client::port_forward`](crate::Client::port_forward).
+    pub fn port_forward(&self, name: impl Into<Arc<str>>) -> PortForward {
+        self.resources.client.port_forward(self.key(name))
+    }
+
+    /// Reaches a pod through the API server.
+    pub fn proxy(&self, name: impl Into<Arc<str>>) -> Proxied {
+        self.resources.client.pod_proxy(self.key(name))
+    }
+}
+
+impl Accessor<Service> {
+    /// Reaches a service through the API server, as [`Client::service_proxy`](crate::Client::service_proxy).
+    pub fn proxy(&self, name: impl Into<Arc<str>>) -> Proxied {
+        self.resources.client.service_proxy(self.key(name))
+    }
+}
+
+impl Accessor<Node> {
+    /// Reaches the kubelet of a node through the API server.
+    pub fn proxy(&self, name: impl Into<Arc<str>>) -> Proxied {
+        self.resources.client.node_proxy(self.key(name))
+    }
+
+    /// Lets no new pods onto a node.
+    pub fn cordon(&self, name: impl Into<Arc<str>>) -> PatchOne<Node> {
+        self.resources.client.cordon(self.key(name))
+    }
+
+    /// Lets pods onto a node again.
+    pub fn uncordon(&self, name: impl Into<Arc<str>>) -> PatchOne<Node> {
+        self.resources.client.uncordon(self.key(name))
+    }
+}

@@ -1,0 +1,216 @@
+//! Objects as a server prints them: a [`Table`] of columns and rows, and its text.
+//!
+//! The columns are the server's: every kind has its own, custom resources those of their definition. What `kubectl get`
+//! shows is this.
+
+mod text;
+
+use std::{fmt, future::IntoFuture};
+
+use futures::{Stream, TryStreamExt, future::BoxFuture};
+use http::Request;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+use windlass_api::{
+    ApiResource, EventType, ListMeta, ListOptions, ListWatchError, PartialObject, RawEvent, Status, WatchOptions,
+};
+
+pub use text::{Columns, Headers, TableWriter, TextLayout};
+
+use crate::{
+    Client, Error, Result,
+    error::{Operation, Verb},
+    request::{Content, Target},
+    response,
+    watch_stream::RawWatchStream,
+};
+
+/// Objects in columns.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Table {
+    /// The version of the list, and where it goes on if it is a page.
+    #[serde(default)]
+    pub metadata: ListMeta,
+    /// What the cells are, in order. Events of a watch after the first leave it out.
+    #[serde(rename = "columnDefinitions", default, deserialize_with = "list")]
+    pub columns: Vec<TableColumn>,
+    /// The objects.
+    #[serde(default, deserialize_with = "list")]
+    pub rows: Vec<TableRow>,
+}
+
+/// What the cells of a column are.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
+pub struct TableColumn {
+    /// `Ready`
+    pub name: String,
+    /// `string`, `integer`, `number`, `boolean`, `date`
+    #[serde(rename = "type")]
+    pub data_type: String,
+    /// `name` for the object's name; else mostly empty.
+    #[serde(default)]
+    pub format: String,
+    /// What the column says.
+    #[serde(default)]
+    pub description: String,
+    /// 0 for columns that are always shown; others are for wide output.
+    #[serde(default)]
+    pub priority: i32,
+}
+
+/// One object.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[non_exhaustive]
+pub struct TableRow {
+    /// As many as there are columns.
+    #[serde(default)]
+    pub cells: Vec<Value>,
+    /// The object's metadata.
+    #[serde(default)]
+    pub object: PartialObject,
+}
+
+/// Reads objects as a table. `.await` sends.
+#[derive(Clone)]
+#[must_use = "nothing is sent before `.await`"]
+pub struct GetTable {
+    client: Client,
+    target: Target,
+    options: ListOptions,
+}
+
+/// What happened to an object that is watched as a table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TableEvent {
+    /// What.
+    pub event_type: EventType,
+    /// The object, in one row. [`Table::columns`] is empty but in the first event.
+    pub table: Table,
+}
+
+impl Client {
+    /// Reads objects as a table: all of a resource, or [one](GetTable::named).
+    pub fn table(&self, resource: &ApiResource) -> GetTable {
+        GetTable { client: self.clone(), target: Target::new(resource.clone()), options: ListOptions::default() }
+    }
+}
+
+impl GetTable {
+    /// Only in this namespace.
+    pub fn within(mut self, namespace: impl Into<String>) -> Self {
+        self.target = self.target.within(namespace);
+        self
+    }
+
+    /// Only the object with this name.
+    pub fn named(mut self, name: impl Into<String>) -> Self {
+        self.target = self.target.named(name);
+        self
+    }
+
+    /// With these labels: `app=web,tier in (a,b)`.
+    pub fn labels(mut self, selector: impl Into<String>) -> Self {
+        self.options.labels = Some(selector.into());
+        self
+    }
+
+    /// With these fields: `spec.nodeName=n`.
+    pub fn fields(mut self, selector: impl Into<String>) -> Self {
+        self.options.fields = Some(selector.into());
+        self
+    }
+
+    /// At most so many; the rest follows by [`Self::continue_from`].
+    pub fn limit(mut self, limit: u32) -> Self {
+        self.options.limit = Some(limit);
+        self
+    }
+
+    /// The page after the one whose metadata held this token.
+    pub fn continue_from(mut self, token: impl Into<String>) -> Self {
+        self.options.continue_token = Some(token.into());
+        self
+    }
+
+    /// Watches instead, from a version on; of a [named](Self::named) object, too.
+    pub async fn watch(
+        self,
+        resource_version: impl Into<String>,
+    ) -> Result<impl Stream<Item = Result<TableEvent>> + Send> {
+        let mut target = self.target;
+        let mut fields = self.options.fields;
+        if let Some(name) = target.name.take() {
+            let name = format!("metadata.name={name}");
+            fields = Some(fields.map_or_else(|| name.clone(), |fields| format!("{fields},{name}")));
+        }
+        let options = WatchOptions {
+            labels: self.options.labels,
+            fields,
+            resource_version: Some(resource_version.into()),
+            ..WatchOptions::default()
+        };
+        let operation = target.operation(Verb::Watch);
+        let request = target.watch(&options, Content::Table);
+        let response = execute(&self.client, request, &operation).await?;
+        let events = RawWatchStream::new(response.into_body());
+        Ok(events
+            .and_then(|event| std::future::ready(read_event(&event)))
+            .map_err(move |error| Error::new(operation.clone(), error)))
+    }
+
+    async fn send(self) -> Result<Table> {
+        let verb = if self.target.name.is_some() { Verb::Get } else { Verb::List };
+        let operation = self.target.operation(verb);
+        let request = match verb {
+            Verb::Get => self.target.get(None, Content::Table),
+            _ => self.target.list(&self.options, Content::Table),
+        };
+        let response = execute(&self.client, request, &operation).await?;
+        let decoded = response::decode::<Table>(response, self.client.response_limit()).await;
+        decoded.map_err(|error| Error::new(operation, error))
+    }
+}
+
+async fn execute(
+    client: &Client,
+    request: Result<Request<bytes::Bytes>, crate::request::RequestError>,
+    operation: &Operation,
+) -> Result<http::Response<crate::Body>> {
+    let request = request.map_err(|source| Error::Request { operation: Box::new(operation.clone()), source })?;
+    client.execute(request, operation).await.map_err(|error| Error::new(operation.clone(), error))
+}
+
+fn read_event(event: &RawEvent) -> Result<TableEvent, ListWatchError> {
+    let decode = |error: serde_json::Error| ListWatchError::Decode(error.into());
+    if event.event_type == EventType::Error {
+        return Err(serde_json::from_slice::<Status>(&event.body).map_err(decode)?.into());
+    }
+    let table = serde_json::from_slice(&event.body).map_err(decode)?;
+    Ok(TableEvent { event_type: event.event_type, table })
+}
+
+impl IntoFuture for GetTable {
+    type Output = Result<Table>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.send())
+    }
+}
+
+impl fmt::Debug for GetTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GetTable").field("target", &self.target).finish_non_exhaustive()
+    }
+}
+
+/// `null` is an empty list, as Go writes one that was never filled.
+fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests;

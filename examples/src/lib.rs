@@ -1,0 +1,21 @@
+//! Small programs, each one thing that people do with Kubernetes clients, against any server: `windlass up`, say.
+//!
+//! ```text
+//! cargo run --release -- up &                                  # writes windlass.kubeconfig
+//! export KUBECONFIG=$PWD/windlass.kubeconfig
+//! cargo run -p windlass-examples --bin test_pod -- create      # the pod that the others look at
+//! cargo run -p windlass-examples --bin rest_client
+//! ```
+//!
+//! | program | what it shows |
+//! |---|---|
+//! | `test_pod` | creates, watches and deletes a pod `test`, as `kubectl run test --image=nginx` does |
+//! | `rest_client` | a request made by hand: path, send, decode |
+//! | `clientset_pod` | one pod, read with its type |
+//! | `clientset_running` | how many pods are running, in all namespaces |
+//! | `clientset_overview` | pods and nodes, and what is known of them |
+//! | `dynamic_client` | objects of a resource that is known at run time only |
+//! | `discovery_client` | which versions and resources the server has |
+//! | `watch_pods` | what happens to pods, as it happens |
+//!
+//! For `kubectl proxy` and `curl`, there is `windlass proxy --port 8080`.
