@@ -50,7 +50,7 @@ pub(crate) async fn run(options: Options) -> Result<(), BoxError> {
         let config = Config::from_kubeconfig(&Kubeconfig::read(&path)?, &Selection::default())?;
         let target = Target {
             name,
-            client: Client::new(config)?.without_rate_limit(),
+            client: Client::new(config)?.without_rate_limit().without_compression(),
             namespace: format!("bench-{}", Entropy::os().name_suffix(6)),
         };
         target.prepare(options.pods).await?;

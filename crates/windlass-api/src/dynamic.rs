@@ -4,7 +4,7 @@ use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta:
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{ApiResource, GroupVersionKind, Object, Resource, object::reference_of};
+use crate::{ApiResource, Content, GroupVersionKind, Object, Resource, object::reference_of};
 
 /// What an object says of its kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -105,6 +105,8 @@ impl Object for DynamicObject {
 }
 
 impl Object for PartialObject {
+    const CONTENT: Content = Content::Metadata;
+
     fn metadata(&self) -> &ObjectMeta {
         &self.metadata
     }

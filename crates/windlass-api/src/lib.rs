@@ -87,8 +87,8 @@ pub use object::{KnownScope, Object, ObjectExt, Resource};
 pub use scheme::{AnyObject, DecodedObject, Scheme, SchemeError, Strictness};
 
 pub use options::{
-    Bookmarks, DeleteOptions, DryRun, FieldValidation, InitialEvents, ListOptions, PatchOptions, Preconditions,
-    Propagation, VersionMatch, WatchOptions, WriteOptions,
+    Bookmarks, Content, DeleteOptions, DryRun, FieldValidation, InitialEvents, ListOptions, PatchOptions,
+    Preconditions, Propagation, VersionMatch, WatchOptions, WriteOptions,
 };
 pub use patch::{Patch, PatchKind};
 pub use selector::{FieldRequirement, FieldSelector, LabelSelector, Operator, Requirement, SelectorError};

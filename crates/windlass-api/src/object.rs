@@ -8,13 +8,16 @@ use k8s_openapi::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{ApiResource, GroupVersionKind, ObjectRef, Scope, TypeMeta};
+use crate::{ApiResource, Content, GroupVersionKind, ObjectRef, Scope, TypeMeta};
 
 /// An object with metadata, of a kind that may be known only at run time.
 ///
 /// Implemented for every type with k8s-openapi's `Metadata`, for [`DynamicObject`](crate::DynamicObject) and for
 /// [`PartialObject`](crate::PartialObject).
 pub trait Object: Serialize + DeserializeOwned + Clone + Debug + Send + Sync + 'static {
+    /// How much of an object the type holds: no more than that is asked of a server.
+    const CONTENT: Content = Content::Object;
+
     /// The object's metadata.
     fn metadata(&self) -> &ObjectMeta;
 

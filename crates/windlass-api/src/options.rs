@@ -13,6 +13,10 @@ pub struct ListOptions {
     pub labels: Option<String>,
     /// Field selector in its string form.
     pub fields: Option<String>,
+    /// Shard selector, an expression over the object's uid. Servers without the feature `ShardedListAndWatch` pass it over.
+    pub shard: Option<String>,
+    /// How much of each object is asked for.
+    pub content: Content,
     /// How many objects a page may hold; `None` for all at once.
     pub limit: Option<u32>,
     /// Where to go on, from the page before.
@@ -23,6 +27,16 @@ pub struct ListOptions {
     pub version_match: Option<VersionMatch>,
     /// How long the server may take.
     pub timeout: Option<Duration>,
+}
+
+/// How much of each object is asked for. Not a parameter of the request: it is in what the caller accepts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Content {
+    /// All of it.
+    #[default]
+    Object,
+    /// Its metadata only, as `PartialObjectMetadata`.
+    Metadata,
 }
 
 /// How a list's resourceVersion is meant.
@@ -41,6 +55,10 @@ pub struct WatchOptions {
     pub labels: Option<String>,
     /// Field selector in its string form.
     pub fields: Option<String>,
+    /// Shard selector, an expression over the object's uid. Servers without the feature `ShardedListAndWatch` pass it over.
+    pub shard: Option<String>,
+    /// How much of each object is asked for.
+    pub content: Content,
     /// Changes after this version; `None` or "0" starts with the present state as ADDED events.
     pub resource_version: Option<String>,
     /// Whether the server may send bookmarks.
@@ -159,6 +177,7 @@ impl ListOptions {
         let mut pairs = Pairs::new();
         push(&mut pairs, "labelSelector", self.labels.as_ref());
         push(&mut pairs, "fieldSelector", self.fields.as_ref());
+        push(&mut pairs, "shardSelector", self.shard.as_ref());
         push(&mut pairs, "limit", self.limit.as_ref());
         push(&mut pairs, "continue", self.continue_token.as_ref());
         push(&mut pairs, "resourceVersion", self.resource_version.as_ref());
@@ -188,6 +207,7 @@ impl WatchOptions {
         let mut pairs = vec![("watch", "true".to_owned())];
         push(&mut pairs, "labelSelector", self.labels.as_ref());
         push(&mut pairs, "fieldSelector", self.fields.as_ref());
+        push(&mut pairs, "shardSelector", self.shard.as_ref());
         push(&mut pairs, "resourceVersion", self.resource_version.as_ref());
         if self.bookmarks == Bookmarks::Allow {
             pairs.push(("allowWatchBookmarks", "true".to_owned()));

@@ -105,7 +105,8 @@ impl<K: Resource> SharedInformer<K> {
 
 impl<K: Object> SharedInformer<K> {
     /// An informer of a kind that is known only now; `K` is usually `DynamicObject` or `PartialObject`.
-    pub fn for_resource(resource: ApiResource, list_watch: Arc<dyn ListWatch>, options: InformerOptions) -> Self {
+    pub fn for_resource(resource: ApiResource, list_watch: Arc<dyn ListWatch>, mut options: InformerOptions) -> Self {
+        options.content = K::CONTENT;
         let reporter = Reporter::new(&options);
         let names = resource.gvr().group_resource();
         let writer = StoreWriter::new(move |index, key, source| {

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use windlass_api::Entropy;
+use windlass_api::{Content, Entropy};
 
 use crate::{
     backoff::Backoff,
@@ -17,6 +17,8 @@ use crate::{
 pub struct InformerOptions {
     pub(crate) labels: Option<String>,
     pub(crate) fields: Option<String>,
+    /// That of the informer's type.
+    pub(crate) content: Content,
     pub(crate) initial_sync: InitialSync,
     pub(crate) page_size: Option<u32>,
     pub(crate) min_watch_timeout: Duration,
@@ -128,6 +130,7 @@ impl Default for InformerOptions {
         Self {
             labels: None,
             fields: None,
+            content: Content::default(),
             initial_sync: InitialSync::default(),
             page_size: None,
             min_watch_timeout: MIN_WATCH_TIMEOUT,

@@ -277,4 +277,6 @@ impl Client {
 }
 
 #[cfg(test)]
+mod cancellation_tests;
+#[cfg(test)]
 mod tests;

@@ -1,11 +1,10 @@
 //! The verbs over resources that are known only at run time.
 
 use bytes::Bytes;
-use windlass_api::{ApiResource, DynamicObject, PartialObject, TypeMeta};
+use windlass_api::{ApiResource, Content, DynamicObject, PartialObject, TypeMeta};
 
 use crate::{
     Client,
-    request::Content,
     resources::{Codec, Resources},
 };
 

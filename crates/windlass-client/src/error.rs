@@ -50,6 +50,14 @@ pub enum Error {
         /// How it failed.
         source: BoxError,
     },
+    /// What was waited for did not come.
+    #[error("{operation}: what was waited for did not come within {limit:?}")]
+    TimedOut {
+        /// What was being done.
+        operation: Box<Operation>,
+        /// How long it was waited for.
+        limit: Duration,
+    },
     /// The answer is not what the API promises.
     #[error("{operation}: the answer cannot be read")]
     Decode {
@@ -114,6 +122,7 @@ impl Error {
             | Self::Encode { operation, .. }
             | Self::Status { operation, .. }
             | Self::Transport { operation, .. }
+            | Self::TimedOut { operation, .. }
             | Self::Decode { operation, .. } => Some(operation),
         }
     }
@@ -129,6 +138,7 @@ impl Error {
     pub fn is_timeout(&self) -> bool {
         match self {
             Self::Status { status, .. } => status.is_timeout(),
+            Self::TimedOut { .. } => true,
             Self::Transport { source, .. } => {
                 let mut chain =
                     std::iter::successors(Some(&**source as &(dyn StdError + 'static)), |&error| error.source());
@@ -268,7 +278,9 @@ impl From<Error> for ListWatchError {
             Error::Transport { source, .. } => Self::Transport(source),
             Error::Decode { source, .. } => Self::Decode(source),
             // Nothing was sent; nothing will get through.
-            error @ (Error::Config(_) | Error::Request { .. } | Error::Encode { .. }) => Self::Transport(error.into()),
+            error @ (Error::Config(_) | Error::Request { .. } | Error::Encode { .. } | Error::TimedOut { .. }) => {
+                Self::Transport(error.into())
+            }
         }
     }
 }

@@ -58,6 +58,8 @@ pub mod rest;
 
 pub mod metrics;
 mod pipeline;
+pub mod retry;
+pub mod wait;
 pub mod warnings;
 
 mod frame;

@@ -4,13 +4,13 @@ use futures::{
     future::BoxFuture,
     stream::{BoxStream, StreamExt},
 };
-use windlass_api::{ApiResource, ListItem, ListOptions, ListWatch, ListWatchError, RawEvent, WatchOptions};
+use windlass_api::{ApiResource, Content, ListItem, ListOptions, ListWatch, ListWatchError, RawEvent, WatchOptions};
 
 use crate::{
     Client,
     error::{Operation, Verb},
     list_stream::ListStream,
-    request::{Content, RequestError, Target},
+    request::{RequestError, Target},
     transport::Body,
     watch_stream::RawWatchStream,
 };
@@ -44,6 +44,11 @@ impl ResourceListWatch {
         self
     }
 
+    /// Metadata only, if either side wants no more.
+    fn content_for(&self, asked: Content) -> Content {
+        if self.content == Content::Metadata { self.content } else { asked }
+    }
+
     async fn open(
         &self,
         verb: Verb,
@@ -59,14 +64,14 @@ impl ResourceListWatch {
 impl ListWatch for ResourceListWatch {
     fn list(&self, options: ListOptions) -> BoxFuture<'_, Result<Stream<ListItem>, ListWatchError>> {
         Box::pin(async move {
-            let body = self.open(Verb::List, self.target.list(&options, self.content)).await?;
+            let body = self.open(Verb::List, self.target.list(&options, self.content_for(options.content))).await?;
             Ok(ListStream::new(body).boxed())
         })
     }
 
     fn watch(&self, options: WatchOptions) -> BoxFuture<'_, Result<Stream<RawEvent>, ListWatchError>> {
         Box::pin(async move {
-            let body = self.open(Verb::Watch, self.target.watch(&options, self.content)).await?;
+            let body = self.open(Verb::Watch, self.target.watch(&options, self.content_for(options.content))).await?;
             Ok(RawWatchStream::new(body).boxed())
         })
     }

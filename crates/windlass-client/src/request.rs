@@ -9,7 +9,9 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, Request, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use thiserror::Error;
-use windlass_api::{ApiResource, DeleteOptions, ListOptions, Patch, PatchOptions, Scope, WatchOptions, WriteOptions};
+use windlass_api::{
+    ApiResource, Content, DeleteOptions, ListOptions, Patch, PatchOptions, Scope, WatchOptions, WriteOptions,
+};
 
 use crate::error::{Operation, Verb};
 
@@ -24,16 +26,6 @@ pub struct Target {
     pub name: Option<String>,
     /// `status`, `scale`, …
     pub subresource: Option<Cow<'static, str>>,
-}
-
-/// How objects are to be answered.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Content {
-    /// Whole.
-    #[default]
-    Object,
-    /// Their metadata only, as `PartialObjectMetadata`.
-    Metadata,
 }
 
 /// A request that cannot be made.
@@ -73,6 +65,9 @@ pub enum RequestError {
     /// The verb needs a name.
     #[error("no name is given")]
     NoName,
+    /// A watch that goes on after a version has none to begin with.
+    #[error("no resourceVersion is given to go on from")]
+    NoVersion,
     /// A part of the path is given twice.
     #[error("the {part} is {first:?} already, and cannot be {second:?} as well")]
     Twice {
@@ -162,19 +157,19 @@ impl Target {
     /// Reads one object.
     pub fn get(&self, resource_version: Option<&str>, content: Content) -> Result<Request<Bytes>> {
         let query = resource_version.map(|version| ("resourceVersion", version.to_owned()));
-        self.on_object(Method::GET, query, Bytes::new()).map(|request| accepting(request, content.accept_object()))
+        self.on_object(Method::GET, query, Bytes::new()).map(|request| accepting(request, accept_object(content)))
     }
 
     /// Lists the collection.
     pub fn list(&self, options: &ListOptions, content: Content) -> Result<Request<Bytes>> {
         let request = self.on_collection(Method::GET, options.query_pairs(), Bytes::new())?;
-        Ok(accepting(request, content.accept_list()))
+        Ok(accepting(request, accept_list(content)))
     }
 
     /// Watches the collection.
     pub fn watch(&self, options: &WatchOptions, content: Content) -> Result<Request<Bytes>> {
         let request = self.on_collection(Method::GET, options.query_pairs(), Bytes::new())?;
-        Ok(accepting(request, content.accept_object()))
+        Ok(accepting(request, accept_object(content)))
     }
 
     /// Creates `object` in the collection, or in a subresource of a named object.
@@ -283,20 +278,18 @@ impl Target {
     }
 }
 
-impl Content {
-    /// Servers that cannot give metadata alone give whole objects, which are read as well.
-    const fn accept_object(self) -> &'static str {
-        match self {
-            Self::Object => "application/json",
-            Self::Metadata => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
-        }
+/// Servers that cannot give metadata alone give whole objects, which are read as well.
+const fn accept_object(content: Content) -> &'static str {
+    match content {
+        Content::Object => "application/json",
+        Content::Metadata => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
     }
+}
 
-    const fn accept_list(self) -> &'static str {
-        match self {
-            Self::Object => "application/json",
-            Self::Metadata => "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json",
-        }
+const fn accept_list(content: Content) -> &'static str {
+    match content {
+        Content::Object => "application/json",
+        Content::Metadata => "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json",
     }
 }
 

@@ -6,13 +6,13 @@ use bytes::Bytes;
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::json;
 use windlass_api::{
-    ApiResource, Object, ObjectExt as _, ObjectKey, ObjectRef, Patch, Resource,
+    ApiResource, Content, Object, ObjectExt as _, ObjectKey, ObjectRef, Patch, Resource,
     k8s_openapi::api::{authentication::v1::TokenRequest, autoscaling::v1::Scale},
 };
 
 use crate::{
     Client,
-    request::{Content, Target},
+    request::Target,
     verbs::{Apply, Create, Delete, DeleteCollection, Evict, Get, GetOpt, List, PatchOne, Submit, Update, Watch},
 };
 

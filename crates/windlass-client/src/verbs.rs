@@ -4,7 +4,9 @@
 //! that is dropped ends its request; a write may have been carried out by then.
 
 mod delete;
+mod pages;
 mod read;
+mod retry_watch;
 mod submit;
 mod watch;
 mod write;
@@ -17,7 +19,9 @@ use serde::de::DeserializeOwned;
 use windlass_api::{Object, Scope};
 
 pub use delete::{Delete, DeleteCollection, Deletion};
+pub use pages::{Items, Paged};
 pub use read::{Get, GetOpt, List};
+pub use retry_watch::RetryWatch;
 pub use submit::{Evict, Submit};
 pub use watch::{Watch, WatchStream};
 pub use write::{Apply, Create, PatchOne, Update};
@@ -47,6 +51,14 @@ enum Unnamed {
     Default,
     /// All are meant.
     All,
+}
+
+// By hand: `K` need not be cloned.
+impl<K> Clone for Call<K> {
+    fn clone(&self) -> Self {
+        let Self { client, target, codec, subject } = self;
+        Self { client: client.clone(), target: target.clone(), codec: *codec, subject: subject.clone() }
+    }
 }
 
 impl<K: Object> Call<K> {

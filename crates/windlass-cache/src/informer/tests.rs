@@ -11,7 +11,9 @@ use tokio::{
     task::JoinHandle,
     time::{Instant, sleep, timeout},
 };
-use windlass_api::{Entropy, EventType, LabelSelector, ListWatchError, ObjectKey, ObjectRef, Status};
+use windlass_api::{
+    Content, Entropy, EventType, LabelSelector, ListWatchError, ObjectKey, ObjectRef, PartialObject, Status,
+};
 
 use super::*;
 use crate::{
@@ -637,4 +639,18 @@ async fn whatever_happens_everybody_ends_up_with_what_the_server_has() {
         run.stop().await;
         assert_eq!(fake.open_streams(), 0);
     }
+}
+
+#[test]
+fn an_informer_of_metadata_asks_for_no_more() {
+    let fake = Arc::new(FakeListWatch::new());
+    let resource = <ConfigMap as windlass_api::Resource>::api_resource();
+    let partial = SharedInformer::<PartialObject>::for_resource(
+        resource.clone(),
+        Arc::clone(&fake) as _,
+        InformerOptions::default(),
+    );
+    assert_eq!(partial.shared.options.content, Content::Metadata);
+    let whole = Maps::for_resource(resource, fake, InformerOptions::default());
+    assert_eq!(whole.shared.options.content, Content::Object);
 }

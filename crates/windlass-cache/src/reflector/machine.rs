@@ -9,7 +9,7 @@ mod tests;
 use std::time::Duration;
 
 use windlass_api::{
-    Bookmarks, EventType, InitialEvents, ListMeta, ListOptions, ResourceVersion, VersionMatch, WatchOptions,
+    Bookmarks, Content, EventType, InitialEvents, ListMeta, ListOptions, ResourceVersion, VersionMatch, WatchOptions,
 };
 
 use crate::options::{InformerOptions, InitialSync};
@@ -177,6 +177,7 @@ pub(crate) struct Machine {
 pub(crate) struct Asks {
     pub(crate) labels: Option<String>,
     pub(crate) fields: Option<String>,
+    pub(crate) content: Content,
     pub(crate) page_size: Option<u32>,
     pub(crate) initial_sync: InitialSync,
 }
@@ -186,6 +187,7 @@ impl From<&InformerOptions> for Asks {
         Self {
             labels: options.labels.clone(),
             fields: options.fields.clone(),
+            content: options.content,
             page_size: options.page_size,
             initial_sync: options.initial_sync,
         }
@@ -368,13 +370,19 @@ impl Machine {
     }
 
     fn list_options(&self) -> ListOptions {
-        ListOptions { labels: self.asks.labels.clone(), fields: self.asks.fields.clone(), ..ListOptions::default() }
+        ListOptions {
+            labels: self.asks.labels.clone(),
+            fields: self.asks.fields.clone(),
+            content: self.asks.content,
+            ..ListOptions::default()
+        }
     }
 
     fn watch_options(&self) -> WatchOptions {
         WatchOptions {
             labels: self.asks.labels.clone(),
             fields: self.asks.fields.clone(),
+            content: self.asks.content,
             bookmarks: Bookmarks::Allow,
             ..WatchOptions::default()
         }

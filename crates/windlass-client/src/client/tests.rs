@@ -4,8 +4,8 @@ use futures::{StreamExt, TryStreamExt};
 use http::Response;
 use serde_json::{Value, json};
 use windlass_api::{
-    ApiResource, DynamicObject, FieldValidation, GroupVersionKind, ListItem, ListOptions, ListWatch, ObjectExt as _,
-    Propagation, RawEvent, VersionMatch, WatchOptions,
+    ApiResource, Content, DynamicObject, FieldValidation, GroupVersionKind, ListItem, ListOptions, ListWatch,
+    ObjectExt as _, Propagation, RawEvent, VersionMatch, WatchOptions,
     k8s_openapi::{
         api::{
             apps::v1::Deployment,
@@ -379,6 +379,21 @@ async fn the_seam_gives_encoded_objects() {
     assert_eq!((events.len(), &*events[0].body), (2, &br#"{"a":1}"#[..]));
     assert_eq!(fake.seen(), ["GET /api/v1/pods?watch=true"]);
     assert!(fake.last().headers()["accept"].to_str().unwrap().contains("as=PartialObjectMetadata;"));
+}
+
+#[tokio::test]
+async fn the_seam_asks_for_metadata_alone_when_the_cache_wants_no_more() {
+    let fake = Fake::json(POD_LIST);
+    let whole = fake.client().list_watch(&Pod::api_resource(), None);
+    let accepted = || fake.last().headers()["accept"].to_str().unwrap().to_owned();
+    for (content, partial) in [(Content::Object, false), (Content::Metadata, true)] {
+        drop(whole.list(ListOptions { content, ..ListOptions::default() }).await.unwrap());
+        assert_eq!(accepted().contains("as=PartialObjectMetadataList;"), partial);
+        drop(whole.watch(WatchOptions { content, ..WatchOptions::default() }).await.unwrap());
+        assert_eq!(accepted().contains("as=PartialObjectMetadata;"), partial);
+    }
+    drop(whole.metadata_only().list(ListOptions::default()).await.unwrap());
+    assert!(accepted().contains("as=PartialObjectMetadataList;"));
 }
 
 #[tokio::test]

@@ -161,3 +161,6 @@ impl Loss {
         lost.contains(&error.kind()).then_some(Self::Unknown)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -62,6 +62,8 @@ fn list_options_are_encoded_in_the_query() {
     let options = ListOptions {
         labels: Some("app in (a,b),!c".to_owned()),
         fields: Some("metadata.name=x".to_owned()),
+        shard: Some("shardRange(object.metadata.uid, '0x0', '0x8')".to_owned()),
+        content: Content::Object,
         limit: Some(500),
         continue_token: Some("a+/=&".to_owned()),
         resource_version: Some("7".to_owned()),
@@ -70,7 +72,8 @@ fn list_options_are_encoded_in_the_query() {
     };
     assert_eq!(
         line(&pods().list(&options, Content::Object).unwrap()),
-        "GET /api/v1/pods?labelSelector=app%20in%20%28a%2Cb%29%2C%21c&fieldSelector=metadata.name%3Dx&limit=500\
+        "GET /api/v1/pods?labelSelector=app%20in%20%28a%2Cb%29%2C%21c&fieldSelector=metadata.name%3Dx\
+         &shardSelector=shardRange%28object.metadata.uid%2C%20%270x0%27%2C%20%270x8%27%29&limit=500\
          &continue=a%2B%2F%3D%26&resourceVersion=7&resourceVersionMatch=Exact&timeoutSeconds=9"
     );
 }

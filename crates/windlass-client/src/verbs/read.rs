@@ -3,11 +3,15 @@
 use std::{borrow::Cow, time::Duration};
 
 use futures::StreamExt;
-use windlass_api::{ListItem, ListOptions, ListWatchError, Object, ObjectList, VersionMatch};
+use windlass_api::{ListItem, ListMeta, ListOptions, ListWatchError, Object, ObjectList, VersionMatch};
 
 use super::{Call, Unnamed, into_future, within};
 use crate::{
-    Error, Result, Tolerate as _, error::Verb, list_stream::ListStream, request::Target, resources::Resources,
+    Error, Result, Tolerate as _,
+    error::{Operation, Verb},
+    list_stream::ListStream,
+    request::Target,
+    resources::Resources,
 };
 
 /// Reads an object.
@@ -27,7 +31,21 @@ pub struct GetOpt<K> {
 #[must_use = "nothing is sent before `.await`"]
 pub struct List<K> {
     call: Call<K>,
-    options: ListOptions,
+    pub(super) options: ListOptions,
+}
+
+/// A list that is arriving.
+pub(super) struct Page<K> {
+    stream: ListStream,
+    operation: Operation,
+    call: Call<K>,
+}
+
+/// A part of a list.
+pub(super) enum PageItem<K> {
+    Object(K),
+    /// It was the last.
+    End(ListMeta),
 }
 
 into_future! {
@@ -126,35 +144,62 @@ impl<K: Object> List<K> {
         self
     }
 
+    /// Those of one shard: `shardRange(object.metadata.uid, '0x0', '0x8000000000000000')`. For servers with the feature
+    /// `ShardedListAndWatch`; others list all.
+    pub fn shard(mut self, selector: impl Into<String>) -> Self {
+        self.options.shard = Some(selector.into());
+        self
+    }
+
     /// All options at once.
     pub fn options(mut self, options: ListOptions) -> Self {
         self.options = options;
         self
     }
 
-    async fn send(self) -> Result<ObjectList<K>> {
-        let options = self.options;
-        let sent =
-            self.call.send(Verb::List, Unnamed::All, |call| Ok(call.target.list(&options, call.codec.content)?));
-        let sent = sent.await?;
-        let (resource, complete) = (&sent.call.target.resource, sent.call.codec.complete);
-        // Items are decoded as they arrive: the encoded list is never held whole.
-        let mut stream = ListStream::new(sent.response.into_body());
+    pub(super) async fn send(self) -> Result<ObjectList<K>> {
+        let mut page = self.open().await?;
         let mut items = Vec::new();
-        let failure = loop {
-            match stream.next().await {
-                Some(Ok(ListItem::Object(bytes))) => match serde_json::from_slice(&bytes) {
-                    Ok(mut object) => {
-                        complete(resource, &mut object);
-                        items.push(object);
-                    }
-                    Err(error) => break ListWatchError::Decode(error.into()),
-                },
-                Some(Ok(ListItem::End(metadata))) => return Ok(ObjectList { metadata, items }),
-                Some(Err(error)) => break error,
-                None => break ListWatchError::Transport("the list ended early".into()),
+        loop {
+            match page.next().await? {
+                PageItem::Object(object) => items.push(object),
+                PageItem::End(metadata) => return Ok(ObjectList { metadata, items }),
             }
+        }
+    }
+
+    /// Asks for it; its objects come as they arrive.
+    pub(super) async fn open(&self) -> Result<Page<K>> {
+        let call = self.call.clone();
+        let sent =
+            call.send(Verb::List, Unnamed::All, |call| Ok(call.target.list(&self.options, call.codec.content)?));
+        let sent = sent.await?;
+        Ok(Page { stream: ListStream::new(sent.response.into_body()), operation: sent.operation, call: sent.call })
+    }
+}
+
+impl<K: Object> Page<K> {
+    /// The next part. Objects are decoded as they arrive: the encoded list is never held whole.
+    pub(super) async fn next(&mut self) -> Result<PageItem<K>> {
+        let failure = match self.stream.next().await {
+            Some(Ok(ListItem::Object(bytes))) => match serde_json::from_slice(&bytes) {
+                Ok(mut object) => {
+                    (self.call.codec.complete)(&self.call.target.resource, &mut object);
+                    return Ok(PageItem::Object(object));
+                }
+                Err(error) => ListWatchError::Decode(error.into()),
+            },
+            Some(Ok(ListItem::End(metadata))) => return Ok(PageItem::End(metadata)),
+            Some(Err(error)) => error,
+            None => ListWatchError::Transport("the list ended early".into()),
         };
-        Err(Error::new(sent.operation, failure))
+        Err(Error::new(self.operation.clone(), failure))
+    }
+}
+
+// By hand: `K` need not be cloned.
+impl<K> Clone for List<K> {
+    fn clone(&self) -> Self {
+        Self { call: self.call.clone(), options: self.options.clone() }
     }
 }

@@ -7,8 +7,8 @@ use std::{
     time::Duration,
 };
 
-use futures::Stream;
-use windlass_api::{Bookmarks, InitialEvents, Object, WatchOptions};
+use futures::{Stream, TryStreamExt as _};
+use windlass_api::{Bookmarks, InitialEvents, ListMeta, ListWatchError, Object, ObjectList, WatchOptions};
 
 use super::{Call, Unnamed, into_future, within};
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
     request::Target,
     resources::Resources,
     transport::Body,
-    watch_stream::{RawWatchStream, WatchEvent},
+    watch_stream::{Bookmark, RawWatchStream, WatchEvent},
 };
 
 /// Watches objects, once: the watch ends when the server ends it, and is not begun again.
@@ -26,7 +26,7 @@ use crate::{
 #[must_use = "nothing is sent before `.await`"]
 pub struct Watch<K> {
     call: Call<K>,
-    options: WatchOptions,
+    pub(super) options: WatchOptions,
 }
 
 /// The events of a watch, decoded. After an error nothing more comes. Dropping it ends the watch.
@@ -92,7 +92,36 @@ impl<K: Object> Watch<K> {
         self
     }
 
-    async fn send(self) -> Result<WatchStream<K>> {
+    /// Those of one shard, as [`List::shard`](super::List::shard).
+    pub fn shard(mut self, selector: impl Into<String>) -> Self {
+        self.options.shard = Some(selector.into());
+        self
+    }
+
+    /// The present state as a list, and the watch that goes on from it: one request for both (WatchList). A server that
+    /// does not know that form refuses it.
+    pub async fn with_list(self) -> Result<(ObjectList<K>, WatchStream<K>)> {
+        let mut stream = self.initial_events().send().await?;
+        let mut items = Vec::new();
+        while let Some(event) = stream.try_next().await? {
+            match event {
+                WatchEvent::Added(object) => items.push(object),
+                WatchEvent::Bookmark(Bookmark { resource_version, initial_events_end: true }) => {
+                    let metadata = ListMeta { resource_version, ..ListMeta::default() };
+                    return Ok((ObjectList { metadata, items }, stream));
+                }
+                WatchEvent::Modified(_) | WatchEvent::Deleted(_) | WatchEvent::Bookmark(_) => {}
+            }
+        }
+        let early = ListWatchError::Transport("the watch ended before the present state was complete".into());
+        Err(Error::new(stream.operation, early))
+    }
+
+    pub(super) fn operation(&self) -> Operation {
+        self.call.operation(Verb::Watch)
+    }
+
+    pub(super) async fn send(self) -> Result<WatchStream<K>> {
         let options = self.options;
         let sent =
             self.call.send(Verb::Watch, Unnamed::All, |call| Ok(call.target.watch(&options, call.codec.content)?));
@@ -100,6 +129,13 @@ impl<K: Object> Watch<K> {
         let (complete, resource) = (sent.call.codec.complete, sent.call.target.resource);
         let stream = WatchStream::new(sent.response.into_body(), sent.operation);
         Ok(WatchStream { complete: Box::new(move |object| complete(&resource, object)), ..stream })
+    }
+}
+
+// By hand: `K` need not be cloned.
+impl<K> Clone for Watch<K> {
+    fn clone(&self) -> Self {
+        Self { call: self.call.clone(), options: self.options.clone() }
     }
 }
 

@@ -267,3 +267,18 @@ fn what_cannot_come_starts_all_over_after_a_wait() {
     let (machine, effect) = watching(7).step(Input::Elapsed);
     assert_eq!((machine.state, effect), (State::Waiting(Next::Sync), Effect::Wait(None)));
 }
+
+#[test]
+fn no_more_is_asked_for_than_the_type_holds() {
+    for content in [Content::Object, Content::Metadata] {
+        for initial_sync in [InitialSync::List, InitialSync::Watch] {
+            let machine = Machine::new(Asks { content, initial_sync, ..Asks::default() });
+            let asked = match after(machine, [Input::Elapsed]).1 {
+                Effect::List(options) => options.content,
+                Effect::Watch(options) => options.content,
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(asked, content);
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Ten thousand requests, given up at any point of their way, over sockets of this machine.
+
+use std::{
+    convert::Infallible,
+    future::Future,
+    net::SocketAddr,
+    pin::{Pin, pin},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use http::{Request, Response};
+use http_body::Frame;
+use http_body_util::{StreamBody, combinators::BoxBody};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::TokioIo;
+use tokio::{
+    net::TcpListener,
+    runtime::Handle,
+    sync::watch,
+    task::{JoinSet, yield_now},
+};
+use windlass_api::{Entropy, Patch, k8s_openapi::api::core::v1::Pod};
+
+use crate::{Client, Config, Result};
+
+const REQUESTS: u64 = 10_000;
+const AT_ONCE: usize = 32;
+/// For what has to come to an end once nobody wants it any more.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+const POD: &[u8] = br#"{"metadata":{"name":"p","resourceVersion":"1"}}"#;
+
+/// A server with a task for each connection.
+struct Server {
+    address: SocketAddr,
+    open: watch::Receiver<usize>,
+    accepting: tokio::task::JoinHandle<()>,
+}
+
+impl Server {
+    async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (count, open) = watch::channel(0);
+        let accepting = tokio::spawn(async move {
+            let mut connections = JoinSet::new();
+            loop {
+                tokio::select! {
+                    accepted = listener.accept() => {
+                        let Ok((socket, _)) = accepted else { return };
+                        let count = count.clone();
+                        count.send_modify(|open| *open += 1);
+                        connections.spawn(async move {
+                            // A client that has gone away is what is tested.
+                            let _ = http1::Builder::new().serve_connection(TokioIo::new(socket), service_fn(serve)).await;
+                            count.send_modify(|open| *open -= 1);
+                        });
+                    }
+                    Some(_) = connections.join_next() => {}
+                }
+            }
+        });
+        Self { address, open, accepting }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+/// An object, a list in three pieces, or a watch that stays open.
+async fn serve(request: Request<Incoming>) -> Result<Response<BoxBody<Bytes, Infallible>>, Infallible> {
+    let query = request.uri().query().unwrap_or_default().to_owned();
+    yield_now().await;
+    let data = |text: &[u8]| Ok(Frame::data(Bytes::copy_from_slice(text)));
+    let body = if query.contains("watch=true") {
+        let event = [b"{\"type\":\"ADDED\",\"object\":", POD, b"}\n"].concat();
+        BoxBody::new(StreamBody::new(stream::iter([data(&event)]).chain(stream::pending())))
+    } else if query.contains("limit") {
+        let pieces = [data(br#"{"metadata":{},"items":["#), data(POD), data(b"]}")];
+        BoxBody::new(StreamBody::new(stream::iter(pieces).then(|piece| async {
+            yield_now().await;
+            piece
+        })))
+    } else {
+        BoxBody::new(http_body_util::Full::new(Bytes::from_static(POD)))
+    };
+    Ok(Response::new(body))
+}
+
+/// A future that is polled so many times, and then no more.
+struct Patient<F> {
+    work: F,
+    polls: u64,
+}
+
+impl<F: Future + Unpin> Future for Patient<F> {
+    type Output = Option<F::Output>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Poll::Ready(output) = Pin::new(&mut self.work).poll(cx) {
+            return Poll::Ready(Some(output));
+        }
+        self.polls = self.polls.saturating_sub(1);
+        if self.polls == 0 { Poll::Ready(None) } else { Poll::Pending }
+    }
+}
+
+async fn call(client: &Client, kind: u64) -> Result<()> {
+    match kind {
+        0 => client.get::<Pod>("p").await.map(drop),
+        1 => client.list::<Pod>().limit(5).await.map(drop),
+        2 => client.patch::<Pod>("p", Patch::Merge(serde_json::json!({"metadata": {}}))).await.map(drop),
+        3 => client.list::<Pod>().limit(1).items().try_for_each(|_| async { Ok(()) }).await,
+        _ => {
+            let mut watch = client.watch::<Pod>().await?;
+            // The second would never come.
+            watch.next().await.transpose().map(drop)
+        }
+    }
+}
+
+#[tokio::test]
+async fn ten_thousand_requests_given_up_anywhere_leave_no_task_and_no_connection() {
+    let tasks = || Handle::current().metrics().num_alive_tasks();
+    let mut server = Server::start().await;
+    let before = tasks();
+    let config = Config::new(format!("http://{}", server.address).parse().unwrap());
+    let client = Client::new(config).unwrap().without_rate_limit();
+    let entropy = Entropy::seeded(4);
+
+    let (mut answered, mut given_up) = (0_u64, 0_u64);
+    let plans = (0..REQUESTS).map(|_| (entropy.below(5), 1 + entropy.below(8)));
+    let calls = stream::iter(plans).map(|(kind, polls)| {
+        let client = &client;
+        async move { Patient { work: pin!(call(client, kind)), polls }.await }
+    });
+    let mut calls = calls.buffer_unordered(AT_ONCE);
+    while let Some(outcome) = calls.next().await {
+        match outcome {
+            Some(outcome) => {
+                outcome.expect("the server answers whoever waits");
+                answered += 1;
+            }
+            None => given_up += 1,
+        }
+    }
+    drop(calls);
+    assert_eq!(answered + given_up, REQUESTS);
+    assert!(answered > REQUESTS / 20 && given_up > REQUESTS / 20, "both happen: {answered} and {given_up}");
+
+    // The client is as good as new, and nothing is open that it does not keep for later.
+    client.get::<Pod>("p").await.unwrap();
+    let idle = server.open.wait_for(|open| *open <= AT_ONCE);
+    tokio::time::timeout(PATIENCE, idle).await.expect("what was given up is closed").unwrap();
+    drop(client);
+    let closed = server.open.wait_for(|open| *open == 0);
+    tokio::time::timeout(PATIENCE, closed).await.expect("all connections end").unwrap();
+    // The last tasks to end are those of the connections that have just been closed.
+    let ended = async {
+        while tasks() > before {
+            yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, ended).await.expect("all tasks end");
+}

@@ -1,0 +1,109 @@
+use futures::TryStreamExt as _;
+use http::Response;
+use windlass_api::{ObjectExt as _, k8s_openapi::api::core::v1::Pod};
+
+use crate::testing::{End, Fake, chunks};
+
+/// A page of two pods.
+fn page(names: [&str; 2], next: &str) -> String {
+    let item = |name: &str| format!(r#"{{"metadata":{{"name":"{name}"}}}}"#);
+    format!(
+        r#"{{"metadata":{{"resourceVersion":"7","continue":"{next}","remainingItemCount":3}},"items":[{},{}]}}"#,
+        item(names[0]),
+        item(names[1])
+    )
+}
+
+/// Three pages; from the page of that number on, the version is forgotten.
+fn server(forgotten_from: usize) -> Fake {
+    Fake::new(move |request| {
+        let query = request.uri().query().unwrap_or_default();
+        let number = if query.contains("continue=two") {
+            1
+        } else if query.contains("continue=three") {
+            2
+        } else {
+            0
+        };
+        if number > 0 && number >= forgotten_from {
+            let body = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}"#;
+            return Response::builder().status(410).body(body.into()).unwrap();
+        }
+        let (names, next) = [(["a", "b"], "two"), (["c", "d"], "three"), (["e", "f"], "")][number];
+        // The whole list, in this test, is one page.
+        let next = if query.contains("limit") { next } else { "" };
+        Response::new(page(names, next).into())
+    })
+}
+
+fn names(pods: impl IntoIterator<Item = Pod>) -> String {
+    pods.into_iter().map(|pod| pod.name().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn all_pages_are_one_list() {
+    let fake = server(usize::MAX);
+    let list = fake.client().list::<Pod>().labels("x=y").resource_version("3").limit(2).paged().await.unwrap();
+    assert_eq!(list.metadata.resource_version.as_u64(), Some(7));
+    assert_eq!(list.metadata.continue_token, None);
+    assert_eq!(names(list), "abcdef");
+    assert_eq!(
+        fake.seen(),
+        [
+            "GET /api/v1/pods?labelSelector=x%3Dy&limit=2&resourceVersion=3",
+            "GET /api/v1/pods?labelSelector=x%3Dy&limit=2&continue=two",
+            "GET /api/v1/pods?labelSelector=x%3Dy&limit=2&continue=three",
+        ]
+    );
+    fake.client().list::<Pod>().paged().await.unwrap();
+    assert_eq!(fake.seen()[3], "GET /api/v1/pods?limit=500");
+}
+
+#[tokio::test]
+async fn a_version_that_is_forgotten_midway_leads_to_the_whole_list() {
+    for forgotten in [1, 2] {
+        let fake = server(forgotten);
+        let list = fake.client().list::<Pod>().resource_version("3").paged().await.unwrap();
+        assert_eq!(names(list), "ab");
+        assert_eq!(fake.seen().last().unwrap(), "GET /api/v1/pods?resourceVersion=3");
+        assert_eq!(fake.seen().len(), forgotten + 2);
+    }
+    // Not one that the caller came with: the rest is not the whole.
+    let fake = server(1);
+    let error = fake.client().list::<Pod>().continue_from("two").paged().await.unwrap_err();
+    assert!(error.is_expired() && fake.seen().len() == 1);
+    let error = Fake::failure(403, "").client().list::<Pod>().paged().await.unwrap_err();
+    assert!(error.is_forbidden());
+}
+
+#[tokio::test]
+async fn items_come_one_by_one_and_pages_only_when_they_are_needed() {
+    let fake = server(usize::MAX);
+    let mut items = fake.client().list::<Pod>().limit(2).items();
+    assert!(fake.seen().is_empty());
+    let mut seen = String::new();
+    for requests in [1, 1, 2, 2, 3, 3] {
+        seen += items.try_next().await.unwrap().unwrap().name();
+        assert_eq!(fake.seen().len(), requests);
+    }
+    assert!(items.try_next().await.unwrap().is_none());
+    assert_eq!((&*seen, fake.seen().len()), ("abcdef", 3));
+}
+
+#[tokio::test]
+async fn items_end_with_an_error_when_the_version_is_forgotten() {
+    let mut items = server(1).client().list::<Pod>().items();
+    for _ in 0..2 {
+        assert!(items.try_next().await.unwrap().is_some());
+    }
+    assert!(items.try_next().await.unwrap_err().is_expired());
+    assert!(items.try_next().await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn items_of_a_list_that_is_cut_off_are_those_that_came() {
+    let cut = Fake::new(|_| Response::new(chunks(vec![r#"{"items":[{"metadata":{"name":"a"}},{"meta"#], End::Clean)));
+    let mut items = cut.client().list::<Pod>().items();
+    assert_eq!(items.try_next().await.unwrap().unwrap().name(), "a");
+    assert!(items.try_next().await.unwrap_err().is_transport());
+}
