@@ -52,7 +52,7 @@ pub(crate) async fn run(options: Options) -> Result<(), BoxError> {
         let config = Config::from_kubeconfig(&Kubeconfig::read(&path)?, &Selection::default())?;
         let target = Target {
             name,
-            client: Client::new(config)?.without_rate_limit().without_compression(),
+            client: Client::new(config)?.without_rate_limit(),
             namespace: format!("bench-{}", Entropy::os().name_suffix(6)),
         };
         target.prepare(options.pods).await?;

@@ -109,8 +109,7 @@ impl Writer<'_> {
             "create" => (Method::POST, format!("{}?fieldManager=one", self.kind.collection), objects::JSON),
             "get" => (Method::GET, path(""), objects::JSON),
             "update" => (Method::PUT, path("?fieldManager=one"), objects::JSON),
-            "update by another manager" => (Method::PUT, path("?fieldManager=two"), objects::JSON),
-            "update that clears the managers" | "update without managers" => {
+            "update by another manager" | "update that clears the managers" | "update without managers" => {
                 (Method::PUT, path("?fieldManager=two"), objects::JSON)
             }
             _ => (Method::PATCH, path("?fieldManager=three&force=true"), objects::APPLY),
