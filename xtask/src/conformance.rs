@@ -1,9 +1,8 @@
 //! Runs the conformance suite, against the real API server too where asked.
 
-use std::process::Command;
-
 use crate::{
     Result,
+    cargo::cargo,
     upstream::{Profile, Upstream},
 };
 
@@ -41,7 +40,7 @@ pub(crate) fn run(against: Against, rest: &[String]) -> Result {
 
 /// Runs some of the suite, against a control plane made for it.
 fn once(against: Against, rest: &[String]) -> Result {
-    let mut suite = Command::new(env!("CARGO"));
+    let mut suite = cargo();
     suite.args(["test", "--package", "conformance", "--"]).args(rest);
     let upstream = if against == Against::Embedded { None } else { Some(Upstream::start(Profile::Token)?) };
     if let Some(upstream) = &upstream {

@@ -1,17 +1,15 @@
 //! Builds each feature of each crate alone, so that no combination rots unseen.
 
-use std::process::Command;
-
 use serde_json::Value;
 
-use crate::Result;
+use crate::{Result, cargo::cargo};
 
 /// `cargo check` of every library: without features, and with each one alone.
 pub(crate) fn check() -> Result {
-    let output = Command::new(env!("CARGO")).args(["metadata", "--format-version=1", "--no-deps"]).output()?;
+    let output = cargo().args(["metadata", "--format-version=1", "--no-deps"]).output()?;
     let combinations = combinations(&serde_json::from_slice(&output.stdout)?);
     for (package, feature) in &combinations {
-        let mut check = Command::new(env!("CARGO"));
+        let mut check = cargo();
         check.args(["check", "--quiet", "--no-default-features", "--package", package]);
         if let Some(feature) = feature {
             check.args(["--features", feature]);

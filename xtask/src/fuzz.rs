@@ -9,7 +9,7 @@ use std::{
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 
-use crate::{Result, upstream::root};
+use crate::{Result, cargo::cargo, upstream::root};
 
 /// One input may take this many seconds, and the process this many megabytes.
 const LIMITS: [&str; 2] = ["-timeout=10", "-rss_limit_mb=2048"];
@@ -53,9 +53,9 @@ pub(crate) fn run(target: Option<&str>, seconds: u64) -> Result {
 
 /// On a stable toolchain: without a sanitizer.
 fn cargo_fuzz(command: &str) -> Command {
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["fuzz", command, "--sanitizer", "none", "--fuzz-dir"]).arg(root().join("fuzz"));
-    cargo
+    let mut fuzz = cargo();
+    fuzz.args(["fuzz", command, "--sanitizer", "none", "--fuzz-dir"]).arg(root().join("fuzz"));
+    fuzz
 }
 
 /// The names of the targets, in order.

@@ -3,11 +3,11 @@
 //! The table is DESIGN's; ARCHITECTURE.md shows it with its reasons. An edge that is not here fails CI, in every kind of
 //! dependency: a dev-dependency would close the circle just as well.
 
-use std::{collections::BTreeMap, process::Command};
+use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::Result;
+use crate::{Result, cargo::cargo};
 
 /// Crate, and which of ours it may depend on. What a crate may use, it need not.
 const ALLOWED: &[(&str, &[&str])] = &[
@@ -49,7 +49,7 @@ const RUNTIME_AND_BELOW: &str = "runtime and below";
 
 /// Reads `cargo metadata` and names every edge that the table does not allow.
 pub(crate) fn check() -> Result {
-    let output = Command::new(env!("CARGO")).args(["metadata", "--format-version=1", "--no-deps"]).output()?;
+    let output = cargo().args(["metadata", "--format-version=1", "--no-deps"]).output()?;
     if !output.status.success() {
         return Err(format!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr)).into());
     }

@@ -13,6 +13,7 @@ use std::{
 
 use crate::{
     Result,
+    cargo::cargo,
     upstream::{Profile, Upstream, root},
 };
 
@@ -161,7 +162,7 @@ fn compare(real: &Transcript, ours: &Transcript, listed: &str) -> Result {
 }
 
 fn build_nodes() -> Result<PathBuf> {
-    let status = Command::new(env!("CARGO"))
+    let status = cargo()
         .args(["build", "--package", "windlass-controllers", "--example", NODES])
         .current_dir(root())
         .status()?;

@@ -1,16 +1,17 @@
 //! What takes too long for CI: `cargo xtask long PART`.
 
 use std::{
-    env,
     io::{BufRead, BufReader},
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Child, ChildStdout, Command, Stdio},
 };
 
 use clap::Subcommand;
 
 use crate::{
-    Result, fuzz,
+    Result,
+    cargo::cargo,
+    fuzz,
     upstream::{self, Profile, Upstream},
 };
 
@@ -60,7 +61,11 @@ fn bench_server() -> Result {
 }
 
 /// A running `windlass up` without controllers; stopped when dropped.
-struct Windlass(Child);
+struct Windlass {
+    process: Child,
+    /// Kept open, since it may have more to say.
+    output: BufReader<ChildStdout>,
+}
 
 impl Windlass {
     fn start(kubeconfig: &Path) -> Result<Self> {
@@ -70,9 +75,9 @@ impl Windlass {
             .stdout(Stdio::piped())
             .spawn()?;
         let output = child.stdout.take().ok_or("windlass up has no output")?;
-        let windlass = Self(child);
+        let mut windlass = Self { process: child, output: BufReader::new(output) };
         let mut line = String::new();
-        BufReader::new(output).read_line(&mut line)?;
+        windlass.output.read_line(&mut line)?;
         if line.trim() == "ready" { Ok(windlass) } else { Err(format!("windlass up said {line:?}").into()) }
     }
 }
@@ -80,14 +85,14 @@ impl Windlass {
 impl Drop for Windlass {
     fn drop(&mut self) {
         // It may have ended by itself, and there is nobody left to tell.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.process.kill();
+        let _ = self.process.wait();
     }
 }
 
 fn release_build() -> Result {
     let packages = ["build", "--release", "--package=windlass-cli", "--package=windlass-bench"];
-    succeed(Command::new(env!("CARGO")).args(packages))
+    succeed(cargo().args(packages))
 }
 
 fn bench() -> Command {

@@ -5,6 +5,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
+mod cargo;
 mod features;
 mod graph;
 

@@ -61,9 +61,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
     let managing = tokio::spawn(manage(&server, &options, tls.ca_pem().to_owned(), wait(stopped)));
 
     let kubeconfig = write_kubeconfig(&options.kubeconfig, address, tls.ca_pem(), &token)?;
-    println!("ready\nKUBECONFIG={}", kubeconfig.display());
-    // Whoever waits for the line gets it now, also through a pipe.
-    io::stdout().flush()?;
+    announce(&kubeconfig);
 
     // Server and manager stop together: what the controllers still write is in process, and needs no socket.
     let mut managing = managing;
@@ -100,6 +98,15 @@ fn manage(
 async fn wait(mut stopped: watch::Receiver<bool>) {
     // A sender that is gone means the same as one that says so.
     let _ = stopped.wait_for(|stopped| *stopped).await;
+}
+
+/// Says that clients can come. Whoever waits for it gets it at once, also through a pipe, and need not read to the end.
+fn announce(kubeconfig: &Path) {
+    let text = format!("ready\nKUBECONFIG={}\n", kubeconfig.display());
+    let mut output = io::stdout().lock();
+    if let Err(error) = output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
+        tracing::debug!(%error, "nobody reads that the server is ready");
+    }
 }
 
 /// What the certificate is for: whatever a client on this machine or in the cluster may call the server.
