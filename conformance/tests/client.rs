@@ -180,7 +180,10 @@ async fn the_seam_and_the_untyped_clients_see_the_same() {
 async fn discovery_knows_the_built_in_kinds() {
     on_each_target(|target| async {
         let discovery = target.client.discovery().await.unwrap();
-        assert!(discovery.failed.is_empty());
+        // A custom group that another test has just made or deleted may have no document at this moment.
+        let ours = |group: &str| !group.contains('.') || group.ends_with(".k8s.io");
+        let failed: Vec<_> = discovery.failed.iter().filter(|failed| ours(&failed.group_version.group)).collect();
+        assert!(failed.is_empty(), "{failed:?}");
         let deployments = discovery.find_kind("apps", "v1", "Deployment").unwrap();
         assert_eq!(deployments.resource, Deployment::api_resource());
         assert!(deployments.supports("watch") && deployments.short_names.contains(&"deploy".to_owned()));

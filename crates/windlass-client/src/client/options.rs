@@ -42,7 +42,8 @@ impl Client {
     /// The same client, which sends a request again so many times at most; 10 unless set.
     ///
     /// A request is sent again when the server answers 429, or fails, and says how long to wait; when the server never
-    /// began with it; and, if it is a read, when the connection broke.
+    /// began with it; and, if it is a read, when the connection broke. What the server never began with is sent again three
+    /// times at least.
     #[must_use]
     pub fn with_retries(self, retries: u32) -> Self {
         self.with(|policy| policy.retries = retries)

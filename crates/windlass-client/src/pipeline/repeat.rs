@@ -12,6 +12,10 @@ use crate::transport::Body;
 /// How long to wait when no server has said how long.
 const LOST_WAIT: Duration = Duration::from_secs(1);
 
+/// How often a request that the server has not begun with is sent again at least, whatever the caller has set: as Go's
+/// transport, which does so below the retries.
+const UNBEGUN_RETRIES: u32 = 3;
+
 /// The attempts of one request.
 #[derive(Debug)]
 pub(super) struct Attempts {
@@ -76,21 +80,20 @@ impl Attempts {
 
     /// Whether the present attempt is not to be the last.
     pub(super) fn judge(&self, outcome: &Outcome) -> Option<Repeat> {
-        if self.made >= self.retries {
-            return None;
-        }
+        let again = self.made < self.retries;
         match outcome {
-            Ok(response) => asked(response),
+            Ok(response) if again => asked(response),
+            Ok(_) => None,
             Err(error) => match Loss::of(&**error)? {
                 // As Go's transport: at once, and then with patience.
-                Loss::Unprocessed => {
+                Loss::Unprocessed if again || self.made < UNBEGUN_RETRIES => {
                     let wait = if self.made == 0 { Duration::ZERO } else { LOST_WAIT };
                     Some(Repeat { wait, why: "the server has not begun with the request" })
                 }
-                Loss::Unknown if self.on_loss == OnLoss::Repeat => {
+                Loss::Unknown if again && self.on_loss == OnLoss::Repeat => {
                     Some(Repeat { wait: LOST_WAIT, why: "the connection was lost" })
                 }
-                Loss::Unknown => None,
+                Loss::Unprocessed | Loss::Unknown => None,
             },
         }
     }
