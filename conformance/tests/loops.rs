@@ -19,6 +19,9 @@ use windlass_runtime::{Change, Manager, Outcome, ReconcileEvent};
 
 use conformance::{Target, unique};
 
+/// How many nodes are simulated. The same for all tests: nodes outlive them on the real cluster, and a pod may be put on each.
+const NODES: usize = 2;
+
 /// What an observer saw, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Step {

@@ -9,7 +9,7 @@ use windlass_api::{ObjectExt, Patch, Propagation};
 use windlass_client::Client;
 use windlass_controllers::{BuiltIn, Controllers, Pace};
 
-use super::{Observed, Step, namespace};
+use super::{NODES, Observed, Step, namespace};
 use conformance::{Target, eventually, on_each_target};
 
 const REPLICAS: usize = 8;
@@ -40,7 +40,7 @@ fn controllers() -> Controllers {
         BuiltIn::ServiceAccount,
         BuiltIn::Nodes,
     ])
-    .nodes(2)
+    .nodes(NODES)
     .pace(Pace::immediate())
 }
 

@@ -11,7 +11,7 @@ use windlass_api::ObjectExt;
 use windlass_client::Client;
 use windlass_controllers::{BuiltIn, Controllers, Pace};
 
-use super::{Observed, namespace};
+use super::{NODES, Observed, namespace};
 use conformance::{Target, eventually, on_each_target};
 
 #[tokio::test]
@@ -33,7 +33,7 @@ async fn follow(target: &Target) {
         BuiltIn::ServiceAccount,
         BuiltIn::Nodes,
     ];
-    let controllers = Controllers::of(parts).nodes(1).pace(Pace::immediate());
+    let controllers = Controllers::of(parts).nodes(NODES).pace(Pace::immediate());
     let (observed, ()) = Observed::start(client, &controllers, |_| ()).await;
 
     client.create(&service(&ns)).await.unwrap();
