@@ -6,7 +6,10 @@ mod recorder;
 #[cfg(test)]
 mod testing;
 
-use std::process::ExitCode;
+use std::{
+    io::{self, Write as _},
+    process::ExitCode,
+};
 
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
@@ -45,7 +48,7 @@ async fn main() -> ExitCode {
         .with_env_filter(
             EnvFilter::try_from_env("WINDLASS_LOG").unwrap_or_else(|_| EnvFilter::new(default_log(&arguments))),
         )
-        .with_writer(std::io::stderr)
+        .with_writer(io::stderr)
         .init();
     let outcome = match arguments.command {
         Command::Demo(options) => demo::run(options).await,
@@ -58,7 +61,8 @@ async fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("windlass: {}", ErrorChain(&*error));
+            // Whoever has closed our output is not there to be told.
+            let _ = writeln!(io::stderr(), "windlass: {}", ErrorChain(&*error));
             ExitCode::FAILURE
         }
     }

@@ -53,6 +53,9 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
     let accounts = if furnished { PodAccounts::Required } else { PodAccounts::Optional };
     let server = Server::builder().token(token.clone()).address(address).pod_accounts(accounts).build();
 
+    // The listener takes connections already. What cannot be written ends this before anything has begun.
+    let kubeconfig = write_kubeconfig(&options.kubeconfig, address, tls.ca_pem(), &token)?;
+
     let (stop, stopped) = watch::channel(false);
     let serving = {
         let (server, tls, stopped) = (server.clone(), tls.clone(), wait(stopped.clone()));
@@ -60,7 +63,6 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
     };
     let managing = tokio::spawn(manage(&server, &options, tls.ca_pem().to_owned(), wait(stopped)));
 
-    let kubeconfig = write_kubeconfig(&options.kubeconfig, address, tls.ca_pem(), &token)?;
     announce(&kubeconfig);
 
     // Server and manager stop together: what the controllers still write is in process, and needs no socket.
