@@ -18,4 +18,11 @@
 //! | `discovery_client` | which versions and resources the server has |
 //! | `watch_pods` | what happens to pods, as it happens |
 //!
-//! For `kubectl proxy` and `curl`, there is `windlass proxy --port 8080`.
+//! For `kubectl proxy`, there is the same of `windlass`:
+//!
+//! ```text
+//! cargo run --release -- proxy --port 8080 &
+//! curl 'http://localhost:8080/api/v1/namespaces/default/pods?watch=true'
+//! ```
+//!
+//! `cargo xtask labs target/release/windlass` starts a control plane and runs all of them.

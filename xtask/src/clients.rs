@@ -2,14 +2,14 @@
 //! where asked.
 
 use std::{
-    env, fs,
-    io::{BufRead as _, BufReader},
+    env,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::Command,
 };
 
 use crate::{
     Result,
+    embedded::Embedded,
     upstream::{Profile, Upstream, root},
 };
 
@@ -29,17 +29,10 @@ struct Run {
     watch_list: Option<&'static str>,
 }
 
-/// A running `windlass up`; stopped, and its data removed, when dropped.
-#[derive(Debug)]
-struct Embedded {
-    process: Child,
-    directory: PathBuf,
-}
-
 /// Builds the programs and runs them. `windlass` is the binary to judge.
 pub(crate) fn run(windlass: &Path, with_upstream: bool) -> Result {
     let programs = build()?;
-    let embedded = Embedded::start(windlass)?;
+    let embedded = Embedded::start(windlass, &[])?;
     let mut failed = against("windlass", &programs, &embedded.kubeconfig())?;
     drop(embedded);
     if with_upstream {
@@ -82,44 +75,4 @@ fn against(server: &str, programs: &Path, kubeconfig: &Path) -> Result<usize> {
         failed += usize::from(!status.success());
     }
     Ok(failed)
-}
-
-// === impl Embedded ===
-
-impl Embedded {
-    /// Starts the control plane on a free loopback port and waits until it says that it is ready.
-    fn start(windlass: &Path) -> Result<Self> {
-        let directory = env::temp_dir().join(format!("windlass-clients-{}", std::process::id()));
-        fs::create_dir_all(&directory)?;
-        let process = Command::new(windlass)
-            .args(["up", "--bind", "127.0.0.1:0", "--kubeconfig"])
-            .arg(directory.join("kubeconfig"))
-            .env("WINDLASS_LOG", "error")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|error| format!("starting {}: {error}", windlass.display()))?;
-        let mut embedded = Self { process, directory };
-        let output = embedded.process.stdout.take().ok_or("windlass up has no output")?;
-        // The pipe closes when the process ends: the wait is over either way.
-        for line in BufReader::new(output).lines() {
-            if line? == "ready" {
-                return Ok(embedded);
-            }
-        }
-        Err(format!("{} up ended before it was ready", windlass.display()).into())
-    }
-
-    fn kubeconfig(&self) -> PathBuf {
-        self.directory.join("kubeconfig")
-    }
-}
-
-impl Drop for Embedded {
-    fn drop(&mut self) {
-        // It may have ended by itself, and there is nobody left to tell.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-        let _ = fs::remove_dir_all(&self.directory);
-    }
 }

@@ -1,18 +1,15 @@
 //! What takes too long for CI: `cargo xtask long PART`.
 
-use std::{
-    io::{BufRead, BufReader},
-    path::Path,
-    process::{Child, ChildStdout, Command, Stdio},
-};
+use std::{path::Path, process::Command};
 
 use clap::Subcommand;
 
 use crate::{
     Result,
     cargo::cargo,
+    embedded::Embedded,
     fuzz,
-    upstream::{self, Profile, Upstream},
+    upstream::{Profile, Upstream, root},
 };
 
 /// A part that can be run alone.
@@ -50,44 +47,10 @@ fn bench_queue() -> Result {
 fn bench_server() -> Result {
     release_build()?;
     let upstream = Upstream::start(Profile::Token)?;
-    let windlass = Windlass::start(&upstream.directory().join("windlass.kubeconfig"))?;
+    let windlass = Embedded::start(&root().join("target/release/windlass"), &["--controllers=none"])?;
     let target = |name: &str, kubeconfig: &Path| format!("--target={name}={}", kubeconfig.display());
-    let kubeconfig = upstream.directory().join("windlass.kubeconfig");
-    let outcome = succeed(
-        bench().arg("server").args([target("windlass", &kubeconfig), target("kube-apiserver", &upstream.kubeconfig())]),
-    );
-    drop(windlass);
-    outcome
-}
-
-/// A running `windlass up` without controllers; stopped when dropped.
-struct Windlass {
-    process: Child,
-    /// Kept open, since it may have more to say.
-    output: BufReader<ChildStdout>,
-}
-
-impl Windlass {
-    fn start(kubeconfig: &Path) -> Result<Self> {
-        let mut child = Command::new(upstream::root().join("target/release/windlass"))
-            .args(["up", "--bind=127.0.0.1:0", "--controllers=none", "--kubeconfig"])
-            .arg(kubeconfig)
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let output = child.stdout.take().ok_or("windlass up has no output")?;
-        let mut windlass = Self { process: child, output: BufReader::new(output) };
-        let mut line = String::new();
-        windlass.output.read_line(&mut line)?;
-        if line.trim() == "ready" { Ok(windlass) } else { Err(format!("windlass up said {line:?}").into()) }
-    }
-}
-
-impl Drop for Windlass {
-    fn drop(&mut self) {
-        // It may have ended by itself, and there is nobody left to tell.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
+    let targets = [target("windlass", &windlass.kubeconfig()), target("kube-apiserver", &upstream.kubeconfig())];
+    succeed(bench().arg("server").args(targets))
 }
 
 fn release_build() -> Result {
@@ -96,7 +59,7 @@ fn release_build() -> Result {
 }
 
 fn bench() -> Command {
-    Command::new(upstream::root().join("target/release/windlass-bench"))
+    Command::new(root().join("target/release/windlass-bench"))
 }
 
 fn succeed(command: &mut Command) -> Result {

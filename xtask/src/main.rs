@@ -16,8 +16,10 @@ mod upstream;
 
 mod clients;
 mod conformance;
+mod embedded;
 mod fuzz;
 mod kubectl;
+mod labs;
 mod long;
 
 use conformance::Against;
@@ -80,6 +82,11 @@ enum Task {
         #[arg(long)]
         upstream: bool,
     },
+    /// Run every program of examples/, and `windlass proxy`, against `windlass up`
+    Labs {
+        /// The windlass to run
+        windlass: PathBuf,
+    },
     /// Run conformance/kubectl.sh against the real control plane, with simulated nodes, and compare (needs Go)
     Kubectl {
         /// The kubectl to use, instead of that of the control plane's version
@@ -119,6 +126,7 @@ fn main() -> ExitCode {
         Task::Upstream { profile, .. } => upstream::serve(profile),
         Task::Long { part } => long::run(&part),
         Task::Clients { windlass, upstream } => clients::run(&windlass, upstream),
+        Task::Labs { windlass } => labs::run(&windlass),
         Task::Kubectl { older: true, windlass, .. } => {
             upstream::older_kubectl().and_then(|older| kubectl::run(Some(&older), windlass.as_deref()))
         }

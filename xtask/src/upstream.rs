@@ -131,11 +131,6 @@ impl Upstream {
         self.directory.join("kubeconfig")
     }
 
-    /// Where its data lie, and what belongs to it; removed with it.
-    pub(crate) fn directory(&self) -> &Path {
-        &self.directory
-    }
-
     /// The kubectl of the same version.
     pub(crate) fn kubectl(&self) -> PathBuf {
         self.binaries.join("kubectl")

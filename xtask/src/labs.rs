@@ -1,0 +1,257 @@
+//! Runs every program of `examples/`, and `windlass proxy`, against `windlass up`: what the README tells its readers to type
+//! must print what it says.
+
+use std::{
+    env,
+    io::{BufRead as _, BufReader, Read, Write as _},
+    net::TcpStream,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::mpsc::{self, Receiver},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{Result, cargo::cargo, embedded::Embedded, upstream::root};
+
+/// How long each lab may take: far more than it needs, since this decides between slow and broken.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A program that ends, and what it must print.
+struct Lab {
+    program: &'static str,
+    arguments: &'static [&'static str],
+    prints: &'static [&'static str],
+    when: When,
+}
+
+/// When a lab must succeed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum When {
+    /// At once.
+    Now,
+    /// When the controllers have done their part: until then it is run again.
+    Soon,
+}
+
+const LABS: &[Lab] = &[
+    // A pod needs the account that a controller makes in each namespace.
+    Lab { program: "test_pod", arguments: &["create"], prints: &["pod default/test created"], when: When::Soon },
+    Lab { program: "rest_client", arguments: &[], prints: &["default/test was created at 20"], when: When::Now },
+    Lab {
+        program: "clientset_pod",
+        arguments: &[],
+        prints: &["name:   test", "image:  nginx (test)"],
+        when: When::Now,
+    },
+    Lab { program: "clientset_running", arguments: &[], prints: &["1 of 1 pods are running"], when: When::Soon },
+    Lab {
+        program: "clientset_overview",
+        arguments: &[],
+        prints: &["  default/test: Running on \"node-", ": ready True, kubelet \""],
+        when: When::Soon,
+    },
+    Lab {
+        program: "dynamic_client",
+        arguments: &["pods"],
+        prints: &["/v1, Resource=pods:", "  default/test, with "],
+        when: When::Now,
+    },
+    Lab {
+        program: "discovery_client",
+        arguments: &[],
+        prints: &["server v1.", "  apps/v1", "  pods (Pod): ", "  deployments.apps (Deployment): "],
+        when: When::Now,
+    },
+];
+
+/// `windlass` is the binary to judge.
+pub(crate) fn run(windlass: &Path) -> Result {
+    let programs = build()?;
+    let started = Instant::now();
+    let embedded = Embedded::start(windlass, &[])?;
+    let kubeconfig = embedded.kubeconfig();
+    let command = |program: &Path, arguments: &[&str]| {
+        let mut command = Command::new(program);
+        command.args(arguments).env("KUBECONFIG", &kubeconfig);
+        command
+    };
+    let example = |program: &str, arguments: &[&str]| command(&programs.join(program), arguments);
+
+    for lab in LABS {
+        lab.run(|| example(lab.program, lab.arguments))?;
+        println!("{} {}: as it should be", lab.program, lab.arguments.join(" "));
+    }
+    watched(example, command(windlass, &["proxy", "--port", "0"]))?;
+    println!("watch_pods, and `curl` through windlass proxy: as they should be");
+    println!("{} labs against windlass up in {} s", LABS.len() + 2, started.elapsed().as_secs());
+    Ok(())
+}
+
+/// Builds the programs as `cargo test --workspace` builds them, so that CI compiles them once, and says where they are.
+fn build() -> Result<PathBuf> {
+    let status = cargo().args(["test", "--workspace", "--locked", "--no-run", "--quiet", "--test", "labs"]).status()?;
+    if !status.success() {
+        return Err(format!("building the programs of examples/ failed ({status})").into());
+    }
+    Ok(env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from).join("debug"))
+}
+
+/// One program watches pods, a proxy is asked to; a pod is deleted and made again; both must tell it.
+fn watched(example: impl Fn(&str, &[&str]) -> Command, mut proxy: Command) -> Result {
+    let mut program = Printing::start(&mut example("watch_pods", &[]))?;
+    program.wait_for("PRESENT test")?;
+    let mut proxy = Printing::start(&mut proxy)?;
+    let line = proxy.wait_for("Starting to serve on ")?;
+    let address = line.rsplit(' ').next().unwrap_or_default();
+    let mut curl = Printing::get(address, "/api/v1/namespaces/default/pods?watch=true")?;
+    curl.wait_for(r#"{"type":"ADDED","#)?;
+
+    for verb in ["delete", "create"] {
+        Printing::start(&mut example("test_pod", &[verb]))?.run_to_end()?;
+    }
+    for happens in ["DELETED test", "ADDED test Pending", "MODIFIED test Running"] {
+        program.wait_for(happens)?;
+    }
+    for happens in [r#"{"type":"DELETED","#, r#"{"type":"ADDED","#, r#""phase":"Running""#] {
+        curl.wait_for(happens)?;
+    }
+    Ok(())
+}
+
+/// Something that prints lines: a process, which ends when this is dropped, or a stream.
+struct Printing {
+    name: String,
+    process: Option<Child>,
+    lines: Receiver<String>,
+    /// What it has printed so far, for whoever has waited in vain.
+    printed: String,
+    deadline: Instant,
+}
+
+// === impl Lab ===
+
+impl Lab {
+    fn run(&self, command: impl Fn() -> Command) -> Result {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let outcome = Printing::start(&mut command())?.run_to_end().and_then(|printed| self.check(&printed));
+            match outcome {
+                Err(_) if self.when == When::Soon && Instant::now() < deadline => {
+                    thread::sleep(Duration::from_millis(100));
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    fn check(&self, printed: &str) -> Result {
+        match self.prints.iter().find(|expected| !printed.contains(**expected)) {
+            None => Ok(()),
+            Some(missing) => Err(format!("{} does not print {missing:?} but:\n{printed}", self.program).into()),
+        }
+    }
+}
+
+// === impl Printing ===
+
+impl Printing {
+    fn start(command: &mut Command) -> Result<Self> {
+        let name = format!("{command:?}");
+        let mut process = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("starting {name}: {error}"))?;
+        let output = process.stdout.take().ok_or("a process without output")?;
+        Ok(Self::reading(name, Some(process), output))
+    }
+
+    /// Asks as `curl -0 http://ADDRESS/PATH` does. That version of HTTP has no chunks: lines are the server's.
+    fn get(address: &str, path: &str) -> Result<Self> {
+        let mut stream = TcpStream::connect(address).map_err(|error| format!("connecting to {address}: {error}"))?;
+        write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
+        let mut answer = Self::reading(format!("GET {path}"), None, stream);
+        answer.wait_for("200 OK")?;
+        Ok(answer)
+    }
+
+    fn reading(name: String, process: Option<Child>, output: impl Read + Send + 'static) -> Self {
+        let (send, lines) = mpsc::channel();
+        thread::spawn(move || {
+            // Ends when the output does, or nobody listens any more.
+            BufReader::new(output).lines().map_while(std::result::Result::ok).try_for_each(|line| send.send(line))
+        });
+        Self { name, process, lines, printed: String::new(), deadline: Instant::now() + PATIENCE }
+    }
+
+    /// The next line that contains this.
+    fn wait_for(&mut self, text: &str) -> Result<String> {
+        while let Some(line) = self.next() {
+            if line.contains(text) {
+                return Ok(line);
+            }
+        }
+        Err(format!("{} has not printed {text:?} but:\n{}", self.name, self.printed).into())
+    }
+
+    /// All that it prints until it ends, which must be well.
+    fn run_to_end(mut self) -> Result<String> {
+        // The lines end with the process.
+        while self.next().is_some() {}
+        let Some(process) = &mut self.process else { return Ok(std::mem::take(&mut self.printed)) };
+        if Instant::now() >= self.deadline {
+            return Err(format!("{} has not ended in {} s", self.name, PATIENCE.as_secs()).into());
+        }
+        if process.wait()?.success() {
+            return Ok(std::mem::take(&mut self.printed));
+        }
+        if let Some(error) = &mut process.stderr {
+            error.read_to_string(&mut self.printed)?;
+        }
+        Err(format!("{} failed:\n{}", self.name, self.printed).into())
+    }
+
+    /// The next line, unless it is the end or too late.
+    fn next(&mut self) -> Option<String> {
+        let line = self.lines.recv_timeout(self.deadline.saturating_duration_since(Instant::now())).ok()?;
+        self.printed.push_str(&line);
+        self.printed.push('\n');
+        Some(line)
+    }
+}
+
+impl Drop for Printing {
+    fn drop(&mut self) {
+        if let Some(process) = &mut self.process {
+            // It may have ended by itself, and there is nobody left to tell.
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_program_of_the_examples_is_run() {
+        let programs = std::fs::read_dir(root().join("examples/src/bin")).unwrap();
+        for program in programs.map(|entry| entry.unwrap().path()) {
+            let program = program.file_stem().unwrap().to_str().unwrap();
+            let listed = LABS.iter().any(|lab| lab.program == program);
+            assert!(listed || program == "watch_pods", "{program} is not among the labs");
+        }
+    }
+
+    #[test]
+    fn what_is_not_printed_fails_and_so_does_what_fails() {
+        let lab = Lab { program: "echo", arguments: &["a"], prints: &["b"], when: When::Now };
+        assert!(lab.check("a b").is_ok());
+        assert!(lab.check("a").unwrap_err().to_string().contains("does not print \"b\""));
+        let failing = Printing::start(Command::new("cargo").arg("no-such-command")).unwrap();
+        assert!(failing.run_to_end().unwrap_err().to_string().contains("no such command"));
+    }
+}
