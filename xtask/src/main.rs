@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 mod cargo;
 mod features;
 mod graph;
+mod rows;
 
 mod clientset;
 mod derived;
@@ -39,6 +40,8 @@ struct Arguments {
 enum Task {
     /// Check that no crate depends on one that the table in ARCHITECTURE.md does not allow
     Graph,
+    /// Check the comparison in README: every row is there, every yes leads to a test
+    Rows,
     /// Build each feature of each crate alone
     Features,
     /// Derive the server's tables from the Go types (needs Go)
@@ -115,6 +118,7 @@ enum Task {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Graph => graph::check(),
+        Task::Rows => rows::check(),
         Task::Features => features::check(),
         Task::Types { check } => derived::from_go(derived::Mode::of(check)),
         Task::Record { check } => record::run(derived::Mode::of(check)),

@@ -1,0 +1,193 @@
+//! The comparison in README: every row is there, every claim of ours leads to a test, and the counts are right.
+
+use std::{fs, ops::RangeInclusive, path::Path};
+
+use crate::{Result, upstream::root};
+
+/// The rows that must be there, by area.
+const ROWS: &[RangeInclusive<u32>] = &[1..=30, 40..=65, 70..=94, 100..=110];
+
+/// Whose columns there are, in their order.
+const COLUMNS: [&str; 3] = ["Windlass", "client-go", "kube-rs"];
+
+/// How far somebody has what a row names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    Yes,
+    Partly,
+    No,
+    /// It is the job of another project.
+    Elsewhere,
+}
+
+/// A line of the comparison.
+#[derive(Debug)]
+struct Row<'t> {
+    number: u32,
+    /// In the order of [`COLUMNS`].
+    answers: [Answer; 3],
+    shown_by: Option<Shown<'t>>,
+}
+
+/// The test that shows what we claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shown<'t> {
+    file: &'t str,
+    test: &'t str,
+}
+
+/// Reads README and names everything that is not as it should be.
+pub(crate) fn check() -> Result {
+    let readme = fs::read_to_string(root().join("README.md"))?;
+    let rows = readme.lines().filter(|line| line.starts_with("| F-")).map(Row::parse).collect::<Result<Vec<_>>>()?;
+    let mut wrong = numbering(&rows);
+    wrong.extend(rows.iter().filter_map(|row| row.unfounded(root())));
+    wrong.extend(miscounted(&rows, &readme));
+    if wrong.is_empty() {
+        println!("comparison: {} rows, every yes is shown by a test", rows.len());
+        return Ok(());
+    }
+    Err(format!("the comparison in README:\n  {}", wrong.join("\n  ")).into())
+}
+
+/// Rows that are missing, too many, or out of order.
+fn numbering(rows: &[Row<'_>]) -> Vec<String> {
+    let expected: Vec<u32> = ROWS.iter().cloned().flatten().collect();
+    let found: Vec<u32> = rows.iter().map(|row| row.number).collect();
+    if found == expected {
+        return Vec::new();
+    }
+    let mut wrong: Vec<_> = expected
+        .iter()
+        .filter(|number| !found.contains(number))
+        .map(|number| format!("F-{number} is missing"))
+        .collect();
+    wrong
+        .extend(found.iter().filter(|number| !expected.contains(number)).map(|number| format!("F-{number} is no row")));
+    if wrong.is_empty() {
+        wrong.push("rows are there twice, or out of order".to_owned());
+    }
+    wrong
+}
+
+/// Lines of the summary that should stand there and do not.
+fn miscounted(rows: &[Row<'_>], readme: &str) -> Vec<String> {
+    let count = |column: usize, answer: Answer| rows.iter().filter(|row| row.answers[column] == answer).count();
+    let summary = COLUMNS.iter().enumerate().map(|(column, name)| {
+        let of = |answer| count(column, answer);
+        format!("| {name} | {} | {} | {} |", of(Answer::Yes), of(Answer::Partly), of(Answer::No))
+    });
+    summary.filter(|line| !readme.lines().any(|found| found == line)).map(|line| format!("not there: {line}")).collect()
+}
+
+/// Whether a source file has a test of this name.
+fn has_test(source: &str, name: &str) -> bool {
+    let lines: Vec<_> = source.lines().map(str::trim).collect();
+    let declared = format!("fn {name}(");
+    lines.iter().enumerate().filter(|(_, line)| line.contains(&declared)).any(|(at, _)| {
+        let above = lines[..at].iter().rev().take_while(|line| line.starts_with("#[") || line.starts_with("//"));
+        above.filter(|line| line.starts_with("#[")).any(|attribute| attribute.contains("test"))
+    })
+}
+
+// === impl Row ===
+
+impl<'t> Row<'t> {
+    fn parse(line: &'t str) -> Result<Self> {
+        let cells: Vec<_> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let [row, _, ours, go, rust, _] = cells[..] else {
+            return Err(format!("README: a row has six cells: {line}").into());
+        };
+        let number = row.trim_start_matches("F-").parse().map_err(|error| format!("README: {row}: {error}"))?;
+        let (ours, shown_by) = match ours.strip_prefix('[').and_then(|rest| rest.split_once("](")) {
+            Some((ours, link)) => (ours, Some(Shown::parse(link).ok_or(format!("README: {row}: {link} is no test"))?)),
+            None => (ours, None),
+        };
+        let answer = |text| Answer::parse(text).ok_or_else(|| format!("README: {row}: {text:?} is no answer"));
+        Ok(Self { number, answers: [answer(ours)?, answer(go)?, answer(rust)?], shown_by })
+    }
+
+    /// What is wrong with our claim, if something is.
+    fn unfounded(&self, root: &Path) -> Option<String> {
+        let wrong = match (self.answers[0], self.shown_by) {
+            (Answer::Yes | Answer::Partly, Some(Shown { file, test })) => match fs::read_to_string(root.join(file)) {
+                Ok(source) if has_test(&source, test) => return None,
+                Ok(_) => format!("{file} has no test {test}"),
+                Err(error) => format!("{file}: {error}"),
+            },
+            (Answer::Yes | Answer::Partly, None) => "no test shows it".to_owned(),
+            (Answer::No | Answer::Elsewhere, Some(_)) => "a test shows what is not there".to_owned(),
+            (Answer::No | Answer::Elsewhere, None) => return None,
+        };
+        Some(format!("F-{}: {wrong}", self.number))
+    }
+}
+
+// === impl Shown ===
+
+impl<'t> Shown<'t> {
+    /// What follows the text of a link: `path "test")`.
+    fn parse(link: &'t str) -> Option<Self> {
+        let (file, test) = link.strip_suffix("\")")?.split_once(" \"")?;
+        Some(Self { file, test })
+    }
+}
+
+// === impl Answer ===
+
+impl Answer {
+    fn parse(text: &str) -> Option<Self> {
+        Some(match text {
+            "yes" => Self::Yes,
+            "partly" => Self::Partly,
+            "no" => Self::No,
+            "–" => Self::Elsewhere,
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(line: &str) -> Row<'_> {
+        Row::parse(line).unwrap()
+    }
+
+    #[test]
+    fn a_claim_leads_to_a_test() {
+        let linked = |link: &str| format!("| F-1 | files | {link} | yes | no | |");
+        let unfounded = |link: &str| row(&linked(link)).unfounded(root());
+        let here = r#"(xtask/src/rows.rs "a_claim_leads_to_a_test")"#;
+        assert_eq!(unfounded(&format!("[yes]{here}")), None);
+        assert_eq!(unfounded("no"), None);
+        assert_eq!(unfounded("yes").unwrap(), "F-1: no test shows it");
+        assert_eq!(unfounded(&format!("[no]{here}")).unwrap(), "F-1: a test shows what is not there");
+        let other = r#"[partly](xtask/src/rows.rs "check")"#;
+        assert_eq!(unfounded(other).unwrap(), "F-1: xtask/src/rows.rs has no test check");
+        assert!(unfounded(r#"[yes](nowhere.rs "a")"#).unwrap().starts_with("F-1: nowhere.rs: "));
+        assert!(Row::parse(&linked("[yes](xtask/src/rows.rs)")).is_err());
+        assert!(Row::parse(&linked("perhaps")).is_err());
+    }
+
+    #[test]
+    fn every_row_is_there_once() {
+        let lines: Vec<_> =
+            ROWS.iter().cloned().flatten().map(|number| format!("| F-{number} | a | no | yes | – | |")).collect();
+        let mut rows: Vec<_> = lines.iter().map(|line| row(line)).collect();
+        assert!(numbering(&rows).is_empty());
+        rows.swap(0, 1);
+        assert_eq!(numbering(&rows), ["rows are there twice, or out of order"]);
+        rows.remove(0);
+        rows.push(row("| F-99 | a | no | no | no | |"));
+        assert_eq!(numbering(&rows), ["F-2 is missing", "F-99 is no row"]);
+    }
+
+    #[test]
+    fn the_counts_are_those_of_the_rows() {
+        let rows = [row("| F-1 | a | no | yes | partly | |"), row("| F-2 | a | no | – | yes | |")];
+        let summary = "| Windlass | 0 | 0 | 2 |\n| client-go | 1 | 0 | 0 |\n| kube-rs | 2 | 0 | 0 |";
+        assert_eq!(miscounted(&rows, summary), ["not there: | kube-rs | 1 | 1 | 0 |"]);
+    }
+}
