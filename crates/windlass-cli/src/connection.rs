@@ -5,7 +5,7 @@ use std::{env, path::PathBuf, time::Duration};
 use clap::Args;
 use windlass_api::Clock;
 use windlass_client::{
-    CachedDiscovery, Client, Config, ConfigError, Kubeconfig, cache_folder,
+    CachedDiscovery, Client, Config, ConfigError, Kubeconfig, RateLimit, cache_folder,
     config::kubeconfig::{Cluster, Selection, User},
 };
 
@@ -75,9 +75,9 @@ impl Connection {
         }
     }
 
-    /// A client of that server.
+    /// A client of that server, in no more hurry than kubectl.
     pub(crate) fn client(&self) -> windlass_client::Result<Client> {
-        Client::new(self.config()?)
+        client(self.config()?)
     }
 
     /// What that server serves, remembered where kubectl remembers it.
@@ -85,7 +85,7 @@ impl Connection {
         let config = self.config()?;
         let folder = self.cache_dir.clone().or_else(|| Some(env::home_dir()?.join(".kube").join("cache")));
         let folder = folder.map(|folder| cache_folder(&folder, &config.server));
-        let client = Client::new(config)?;
+        let client = client(config)?;
         Ok(match folder {
             Some(folder) => CachedDiscovery::on_disk(client, folder, TIME_TO_LIVE, Clock::system()),
             None => CachedDiscovery::in_memory(client),
@@ -116,6 +116,10 @@ impl Connection {
             },
         }
     }
+}
+
+fn client(config: Config) -> windlass_client::Result<Client> {
+    Ok(Client::new(config)?.with_rate_limit(RateLimit::per_second(50, 300)))
 }
 
 #[cfg(test)]
@@ -149,5 +153,16 @@ mod tests {
         assert!(impersonation.contains("eve"), "{impersonation}");
         assert!(config(&["--kubeconfig", file, "--context", "nope"]).unwrap_err().to_string().contains("nope"));
         std::fs::remove_file(path).unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_command_is_not_held_to_the_rate_of_controllers() {
+        let client = client(Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap();
+        let began = tokio::time::Instant::now();
+        for _ in 0..300 {
+            // Nobody listens there; its turn comes before that is known.
+            assert!(client.server_version().await.is_err());
+        }
+        assert_eq!(began.elapsed().as_secs(), 0);
     }
 }

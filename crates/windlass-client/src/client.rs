@@ -24,9 +24,9 @@ use crate::{
 
 /// A client of one API server. Cheap to clone; clones share the connections.
 ///
-/// Requests are sent as Go's client sends them: 5 a second and 10 at once, again when the server asks for it. The methods
-/// that begin with `with` make a client of the same connections that does it differently; to change one call, make it on
-/// such a client.
+/// Requests are sent as Go's client sends them: 5 a second and 10 at once (50 and 300 of those that ask what the server
+/// serves), again when the server asks for it. The methods that begin with `with` make a client of the same connections
+/// that does it differently; to change one call, make it on such a client.
 ///
 /// A verb on a kind, `client.get::<Pod>("p")`, is short for the same verb on its [`Resources`]:
 /// `client.resources::<Pod>().get("p")`. Calls on namespaced kinds that name no namespace are about the client's default

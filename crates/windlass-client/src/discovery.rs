@@ -103,23 +103,24 @@ impl Client {
 
     /// Asks the server what it serves, with or without its peers.
     pub async fn discovery_of(&self, peers: Peers) -> Result<Discovery> {
+        let client = &self.for_discovery();
         let (core, groups) =
-            futures::try_join!(aggregated::ask(self, "/api", peers), aggregated::ask(self, "/apis", peers))?;
+            futures::try_join!(aggregated::ask(client, "/api", peers), aggregated::ask(client, "/apis", peers))?;
         let mut discovery = Discovery::default();
         match core {
             aggregated::Answer::Aggregated(part) => discovery.extend(part),
-            aggregated::Answer::Legacy(body) => discovery.extend(legacy::core(self, &body).await?),
+            aggregated::Answer::Legacy(body) => discovery.extend(legacy::core(client, &body).await?),
         }
         match groups {
             aggregated::Answer::Aggregated(part) => discovery.extend(part),
-            aggregated::Answer::Legacy(body) => discovery.extend(legacy::groups(self, &body).await?),
+            aggregated::Answer::Legacy(body) => discovery.extend(legacy::groups(client, &body).await?),
         }
         Ok(discovery)
     }
 
     /// Whether the server serves a resource. Takes one small request, where [`Self::discovery`] asks for everything.
     pub async fn is_enabled(&self, resource: &GroupVersionResource) -> Result<bool> {
-        match legacy::ask(self, &resource.group_version()).await {
+        match legacy::ask(&self.for_discovery(), &resource.group_version()).await {
             Ok(version) => Ok(version.has(&resource.resource)),
             Err(error) if error.is_not_found() => Ok(false),
             Err(error) => Err(error),

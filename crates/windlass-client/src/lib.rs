@@ -12,6 +12,7 @@
 //! 4. `pipeline`: requests wait for their turn ([`RateLimit`]), are sent, and sent again where that is right; [`warnings`]
 //!    and [`metrics`] learn of it here.
 //! 5. `transport` and [`auth`]: the one boxed `tower` service that carries requests; credentials, TLS, connection pool.
+//!    Requests are logged here as `curl` commands without their secrets: at `debug`, under `windlass_client::curl`.
 //!    [`Client::from_service`] puts another service in its place, such as an API server in this process.
 //! 6. `response`, `frame`: what comes back becomes an object, an [`Error`], or a stream that is cut into objects while it
 //!    arrives.

@@ -92,7 +92,7 @@ impl OpenApi {
 async fn fetch<T: serde::de::DeserializeOwned>(client: &Client, uri: &Uri) -> Result<T> {
     let mut request = Request::new(Body::empty());
     *request.uri_mut() = uri.clone();
-    client.request_json(request).await
+    client.for_discovery().request_json(request).await
 }
 
 impl fmt::Debug for OpenApi {

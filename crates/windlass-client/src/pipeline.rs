@@ -68,8 +68,12 @@ pub(crate) struct Policy {
 /// What limits the rate of requests, and who has decided that.
 #[derive(Clone, Debug)]
 pub(crate) enum Throttle {
-    /// The usual limit, of which nobody has said anything.
-    Usual(RateLimit),
+    /// The usual limits, of which nobody has said anything.
+    Usual {
+        requests: RateLimit,
+        /// Of questions what the server serves: an older one is asked group by group, by somebody who waits.
+        discovery: RateLimit,
+    },
     /// As somebody has chosen; `None`: as fast as they come.
     Chosen(Option<RateLimit>),
 }
@@ -98,7 +102,7 @@ impl Default for Policy {
     /// As careful of the server as Go's client is.
     fn default() -> Self {
         Self {
-            throttle: Throttle::Usual(RateLimit::default()),
+            throttle: Throttle::usual(),
             overload: None,
             retries: RETRIES,
             timeout: None,
@@ -111,9 +115,14 @@ impl Default for Policy {
 }
 
 impl Throttle {
+    /// Go's limits.
+    pub(crate) fn usual() -> Self {
+        Self::Usual { requests: RateLimit::default(), discovery: RateLimit::per_second(50, 300) }
+    }
+
     fn limit(&self) -> Option<&RateLimit> {
         match self {
-            Self::Usual(limit) => Some(limit),
+            Self::Usual { requests, .. } => Some(requests),
             Self::Chosen(limit) => limit.as_ref(),
         }
     }

@@ -1,13 +1,14 @@
 //! What carries a request to the server and its answer back: one clonable `tower` service, its type erased here and
 //! nowhere else.
 //!
-//! Over the network it is, from the outside in: credentials ([`crate::auth`]), the server's address, the connection
-//! [`pools`] of hyper-util, and [`connector`] with the [`route`] and TLS below them. [`rotation`] follows the files that TLS
+//! Over the network it is, from the outside in: credentials ([`crate::auth`]), the server's address, the log of requests
+//! as [`curl`] commands, the connection [`pools`] of hyper-util, and [`connector`] with the [`route`] and TLS below them. [`rotation`] follows the files that TLS
 //! is made of. (A layer that retries belongs between the first two.)
 
 mod address;
 mod body;
 mod connector;
+mod curl;
 mod pools;
 mod rotation;
 mod route;
@@ -33,6 +34,7 @@ pub use upgrade::Upgraded;
 use crate::{Config, ConfigError, auth::Authenticated};
 use address::Addressed;
 use connector::Connector;
+use curl::Curl;
 use pools::Pools;
 use rotation::Rotation;
 use route::Route;
@@ -60,7 +62,7 @@ pub(crate) fn connect(config: &Config) -> Result<Transport, ConfigError> {
         let rotation = connector.needs_tls().then(|| Rotation::new(&config.tls, issuer.cloned())).transpose()?;
         Ok(Pools::new(builder(), connector, rotation))
     })?;
-    Ok(erase(Authenticated::new(Addressed::new(pools, config)?, credentials, config)?))
+    Ok(erase(Authenticated::new(Addressed::new(Curl(pools), config)?, credentials, config)?))
 }
 
 fn builder() -> legacy::Builder {

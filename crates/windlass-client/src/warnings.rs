@@ -3,6 +3,8 @@
 //! It says so in `Warning` headers with code 299. Warnings of other codes are about caches along the way, and are passed
 //! over, as are those that are not well-formed.
 
+mod encoded_words;
+
 use std::{collections::HashSet, fmt, io::Write, sync::Arc};
 
 use http::{HeaderMap, header};
@@ -101,6 +103,7 @@ fn one(value: &str) -> Option<(&str, Warning, &str)> {
         return None;
     }
     let (text, rest) = quoted(rest)?;
+    let text = encoded_words::decode(&text).unwrap_or(text);
     if text.chars().any(char::is_control) {
         return None;
     }
@@ -222,6 +225,8 @@ mod tests {
             (r#"199 - "not ours", 299 - "ours""#, &["ours"]),
             (r#"299 - "good", nonsense"#, &["good"]),
             (r#"299 - "Grüße""#, &["Grüße"]),
+            (r#"299 - "=?utf-8?q?Gr=C3=BC=C3=9Fe=2C_=22alle=22?=""#, &[r#"Grüße, "alle""#]),
+            (r#"299 - "=?utf-8?q?a=07b?=""#, &[]),
             (r#"299 - """#, &[]),
             (r#"299 - "open"#, &[]),
             (r#"299 - "and" more"#, &[]),

@@ -68,6 +68,13 @@ pub enum Error {
         message: String,
     },
 
+    /// A runnable was aborted from outside: the asynchronous runtime shuts down while the manager runs.
+    #[error("{name} was aborted with its runtime")]
+    Aborted {
+        /// Which one.
+        name: String,
+    },
+
     /// Some runnables had to be aborted.
     #[error("still running after the grace period of {grace:?}, and aborted: {}", .names.join(", "))]
     GraceExceeded {

@@ -133,6 +133,8 @@ impl Manager {
         };
         match &first_error {
             None => tracing::info!("stopping"),
+            // A program that ends is no failure of ours.
+            Some(Error::Aborted { name }) => tracing::info!(name, "stopping with the runtime"),
             Some(error) => tracing::error!(error = %ErrorChain(error), "stopping because of a failure"),
         }
 

@@ -103,7 +103,8 @@ impl Options {
             rejected_paths: self.reject_paths.clone(),
             rejected_methods: self.reject_methods.clone(),
         });
-        Forward::new(client, &self.api_prefix, filter)
+        // How often it is asked is up to those who ask.
+        Forward::new(client.without_rate_limit(), &self.api_prefix, filter)
     }
 }
 

@@ -28,7 +28,7 @@ impl Client {
     #[must_use]
     pub fn without_default_rate_limit(self) -> Self {
         match self.policy.throttle {
-            Throttle::Usual(_) => self.without_rate_limit(),
+            Throttle::Usual { .. } => self.without_rate_limit(),
             Throttle::Chosen(_) => self,
         }
     }
@@ -93,6 +93,14 @@ impl Client {
     #[must_use]
     pub fn with_metrics(self, metrics: impl ClientMetrics) -> Self {
         self.with(|policy| policy.metrics = Some(Arc::new(metrics)))
+    }
+
+    /// The same client, at the rate of questions what the server serves unless another was chosen.
+    pub(crate) fn for_discovery(&self) -> Self {
+        match &self.policy.throttle {
+            Throttle::Usual { discovery, .. } => self.clone().with_rate_limit(discovery.clone()),
+            Throttle::Chosen(_) => self.clone(),
+        }
     }
 
     /// The largest answer that is read whole, in bytes.

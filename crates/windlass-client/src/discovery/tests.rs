@@ -2,7 +2,7 @@ use http::Response;
 use windlass_api::Scope;
 
 use super::*;
-use crate::{Body, testing::Fake};
+use crate::{Body, RateLimit, pipeline::Throttle, testing::Fake};
 
 const AGGREGATED_CORE: &str = r#"{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","metadata":{},"items":[
   {"metadata":{"creationTimestamp":null},"versions":[{"version":"v1","freshness":"Current","resources":[
@@ -93,6 +93,32 @@ async fn older_servers_are_asked_version_by_version() {
     let discovery = fake.client().discovery().await.unwrap();
     check(&discovery);
     assert_eq!(discovery.failed[0].error.as_ref().unwrap().status().unwrap().code, 503);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_older_server_with_many_groups_is_not_asked_at_the_rate_of_other_requests() {
+    let fake = Fake::new(|request| {
+        let group = |n| format!(r#"{{"name":"g{n}.io","versions":[{{"groupVersion":"g{n}.io/v1","version":"v1"}}]}}"#);
+        let groups: Vec<_> = (0..100).map(group).collect();
+        Response::new(match request.uri().path() {
+            "/api" => r#"{"kind":"APIVersions","versions":["v1"]}"#.into(),
+            "/apis" => format!(r#"{{"kind":"APIGroupList","groups":[{}]}}"#, groups.join(",")).into(),
+            _ => r#"{"resources":[{"name":"foos","kind":"Foo"}]}"#.into(),
+        })
+    });
+    let client = fake.client().with(|policy| policy.throttle = Throttle::usual());
+    let began = tokio::time::Instant::now();
+    assert_eq!(client.discovery().await.unwrap().resources().count(), 101);
+    assert_eq!((fake.seen().len(), began.elapsed().as_secs()), (103, 0));
+    // There is a limit nevertheless: 412 requests, 300 of them at once.
+    for _ in 0..3 {
+        client.discovery().await.unwrap();
+    }
+    assert_eq!(began.elapsed().as_secs(), 2);
+    // A limit that was chosen holds for these, too.
+    let began = tokio::time::Instant::now();
+    client.with_rate_limit(RateLimit::per_second(1, 1)).discovery().await.unwrap();
+    assert_eq!(began.elapsed().as_secs(), 102);
 }
 
 #[tokio::test]

@@ -47,7 +47,7 @@ impl Client {
     pub async fn server_version(&self) -> Result<ServerVersion> {
         let mut request = Request::new(Body::empty());
         *request.uri_mut() = http::Uri::from_static("/version");
-        self.request_json(request).await
+        self.for_discovery().request_json(request).await
     }
 }
 

@@ -148,7 +148,9 @@ impl Connector {
                 Some(it) => socks.with_auth(it.username.clone(), it.password.expose().to_owned()),
                 None => socks,
             };
-            socks.oneshot(with_port(uri)?).await.map_err(|error| via(&proxy, error))?
+            // Of an address without a port it would take 443 for meant.
+            let server = Uri::builder().scheme(Scheme::HTTP).authority(with_port(&uri)).path_and_query("/").build()?;
+            socks.oneshot(server).await.map_err(|error| via(&proxy, error))?
         } else {
             let tunnel = Tunnel::new(proxy.address.clone(), to_proxy);
             let tunnel = match authorization(&proxy) {
@@ -181,6 +183,14 @@ impl Connector {
     }
 }
 
+/// A server that cannot be reached.
+#[derive(Debug, thiserror::Error)]
+#[error("no connection to {server}")]
+struct NotConnected {
+    server: String,
+    source: BoxError,
+}
+
 /// A proxy that cannot be reached.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
@@ -198,15 +208,10 @@ fn via(proxy: &ProxyServer, error: impl Into<BoxError>) -> NotThrough {
     NotThrough { proxy: proxy.to_string(), source: error.into() }
 }
 
-/// The same address with its port, which hyper-util's SOCKS takes for 443 where there is none.
-fn with_port(uri: Uri) -> Result<Uri, http::Error> {
-    match uri.authority() {
-        Some(authority) if authority.port().is_none() && uri.scheme() == Some(&Scheme::HTTP) => {
-            let authority = format!("{authority}:80");
-            Uri::builder().scheme(Scheme::HTTP).authority(authority).path_and_query("/").build()
-        }
-        _ => Ok(uri),
-    }
+/// The host and port of an address.
+fn with_port(uri: &Uri) -> String {
+    let usual = if uri.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 };
+    format!("{}:{}", uri.host().unwrap_or_default(), uri.port_u16().unwrap_or(usual))
 }
 
 fn authorization(proxy: &ProxyServer) -> Option<HeaderValue> {
@@ -223,14 +228,13 @@ impl Service<Uri> for Connector {
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
+        let server = with_port(&uri);
         let (timeout, connect) = (self.timeout, self.clone().connect(uri));
         Box::pin(async move {
-            match tokio::time::timeout(timeout, connect).await {
-                Ok(connected) => connected,
-                Err(_) => {
-                    Err(io::Error::new(io::ErrorKind::TimedOut, format!("no connection within {timeout:?}")).into())
-                }
-            }
+            let connected = tokio::time::timeout(timeout, connect).await.unwrap_or_else(|_| {
+                Err(io::Error::new(io::ErrorKind::TimedOut, format!("no connection within {timeout:?}")).into())
+            });
+            connected.map_err(|source| NotConnected { server, source }.into())
         })
     }
 }

@@ -313,11 +313,13 @@ async fn what_cannot_be_used_is_refused_at_once() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_a_transport_error() {
+async fn a_server_that_is_not_there_is_an_error_of_operation_and_address() {
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let error = ask(Config::new(format!("http://{free}").parse().unwrap())).await.unwrap_err();
     assert!(error.is_transport(), "{}", error.chain());
-    assert!(error.chain().starts_with("request /api/v1/x: the connection to the server failed: "), "{}", error.chain());
+    let chain = error.chain();
+    assert!(chain.starts_with("request /api/v1/x: the connection to the server failed: "), "{chain}");
+    assert!(chain.contains(&format!("no connection to {free}: ")) && chain.contains("refused"), "{chain}");
 }
 
 #[tokio::test]

@@ -98,7 +98,7 @@ impl Groups {
         let result = match ended {
             Ok((_, Ok(()))) => Ok(()),
             Ok((_, Err(error))) => Err(Error::Runnable { name: name.clone(), source: Box::new(error) }),
-            Err(error) => Err(panicked(&name, error)),
+            Err(error) => Err(died(&name, error)),
         };
         Some((name, result))
     }
@@ -111,11 +111,29 @@ impl Drop for Groups {
     }
 }
 
-fn panicked(name: &str, error: JoinError) -> Error {
-    let message = match error.try_into_panic() {
-        Ok(panic) => panic_message(&*panic),
+/// What is told of a task that ended without a result.
+fn died(name: &str, error: JoinError) -> Error {
+    let name = name.to_owned();
+    match error.try_into_panic() {
+        Ok(panic) => Error::Panicked { name, message: panic_message(&*panic) },
         // Tasks are aborted only after the last call of `next_end`, except by a runtime that shuts down.
-        Err(error) => error.to_string(),
-    };
-    Error::Panicked { name: name.to_owned(), message }
+        Err(_) => Error::Aborted { name },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_task_that_was_cancelled_has_not_panicked() {
+        let cancelled = tokio::spawn(std::future::pending::<()>());
+        cancelled.abort();
+        let error = died("ticker", cancelled.await.unwrap_err());
+        assert_eq!(error.to_string(), "ticker was aborted with its runtime");
+
+        let panicked = tokio::spawn(async { panic!("out of {}", "ticks") });
+        let error = died("ticker", panicked.await.unwrap_err());
+        assert_eq!(error.to_string(), "ticker panicked: out of ticks");
+    }
 }

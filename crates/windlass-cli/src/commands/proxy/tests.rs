@@ -2,7 +2,7 @@ use clap::Parser;
 use http::{Request, header};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
-use windlass_client::{Body, Config};
+use windlass_client::{Body, Config, RateLimit};
 
 use super::*;
 use crate::testing;
@@ -15,8 +15,11 @@ struct Command {
 
 /// A proxy before a new server, and a client that asks it as a browser or curl would: without credentials.
 async fn proxy(flags: &[&str]) -> (Client, Client, SocketAddr) {
+    proxy_of(testing::client(), flags).await
+}
+
+async fn proxy_of(server: Client, flags: &[&str]) -> (Client, Client, SocketAddr) {
     let options = Command::try_parse_from(std::iter::once("proxy").chain(flags.iter().copied())).unwrap().options;
-    let server = testing::client();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(serve(listener, options.forward(server.clone()), std::future::pending()));
@@ -53,6 +56,19 @@ async fn requests_are_passed_on_and_a_watch_streams_through() {
         let event: Value = serde_json::from_slice(&event).unwrap();
         assert_eq!((&event["type"], &event["object"]["metadata"]["name"]), (&json!("ADDED"), &json!(name)));
     }
+}
+
+#[tokio::test]
+async fn requests_are_passed_on_as_fast_as_they_come() {
+    let an_hour = RateLimit::new(std::time::Duration::from_hours(1), 1);
+    let (client, ..) = proxy_of(testing::client().with_rate_limit(an_hour), &[]).await;
+    let client = client.without_rate_limit();
+    let all = async {
+        for _ in 0..20 {
+            assert_eq!(ask(&client, "/version").await.0, 200);
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(60), all).await.expect("no request waits for its turn");
 }
 
 #[tokio::test]

@@ -54,6 +54,39 @@ async fn other_layers_can_be_put_around_the_transport() {
     assert_eq!((&seen["path"], &seen["authorization"]), (&"/elsewhere".into(), &"Bearer t".into()));
 }
 
+/// What is logged.
+#[derive(Clone, Default)]
+struct Log(Arc<parking_lot::Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn each_request_is_logged_as_a_command_as_it_is_sent() {
+    let (server, log) = (Server::start(None).await, Log::default());
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter("windlass_client::curl=debug")
+        .with_writer(move || writer.clone())
+        .with_ansi(false)
+        .finish();
+    let _logging = tracing::subscriber::set_default(subscriber);
+    let client = Client::new(Config::new(server.url("http")).with_auth(Auth::Bearer("s3cret".into()))).unwrap();
+    let _: Value = client.request_json(Request::get("/x?y=z").body(()).unwrap()).await.unwrap();
+    let told = String::from_utf8(log.0.lock().clone()).unwrap();
+    assert!(told.contains("curl -v -XGET -H 'user-agent: ") && !told.contains("s3cret"), "{told}");
+    let end = format!("-H 'authorization: Bearer <masked>' 'http://{}/x?y=z'\n", server.address);
+    assert!(told.ends_with(&end), "{told}");
+}
+
 /// Between a client and a server; goes silent when told.
 async fn wire(server: SocketAddr) -> (SocketAddr, watch::Sender<bool>, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
