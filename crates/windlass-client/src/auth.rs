@@ -34,6 +34,7 @@ pub use secret::Secret;
 
 use crate::{
     Config, ConfigError,
+    metrics::Audience,
     transport::{self, Body},
 };
 use exec::Plugin;
@@ -125,7 +126,7 @@ pub(crate) struct Authenticated<S> {
 }
 
 impl Credentials {
-    pub(crate) fn new(auth: &Auth, clock: &Clock) -> Result<Self, AuthError> {
+    pub(crate) fn new(auth: &Auth, clock: &Clock, audience: &Audience) -> Result<Self, AuthError> {
         let unprintable = || AuthError::Unprintable { origin: "the configuration".to_owned() };
         let issued = |source| Self::Issued(Arc::new(Issuer::new(source, clock.clone())));
         Ok(match auth {
@@ -135,7 +136,7 @@ impl Credentials {
             Auth::Basic { username, password } => {
                 Self::Fixed(basic(username, password.expose()).ok_or_else(unprintable)?)
             }
-            Auth::Exec(config) => issued(Source::Plugin(Plugin::new(config.as_ref().clone()))),
+            Auth::Exec(config) => issued(Source::Plugin(Plugin::new(config.as_ref().clone(), audience.clone()))),
             Auth::Oidc(config) => issued(Source::Oidc(Oidc::new(config.as_ref().clone()))),
         })
     }

@@ -6,6 +6,7 @@
 //! Kubeconfigs are read once, when the configuration is made. The files that they name, of certificates, keys and tokens,
 //! are read again while a client runs.
 
+mod dialer;
 mod error;
 mod in_cluster;
 mod infer;
@@ -18,15 +19,18 @@ use std::{path::Path, time::Duration};
 use http::Uri;
 use windlass_api::Clock;
 
+pub use dialer::Dialer;
+pub(crate) use dialer::Wire;
 pub use error::{ConfigError, Place};
 pub use kubeconfig::{Kubeconfig, KubeconfigFiles, Selection};
 pub(crate) use proxy::ProxyProtocol;
 pub use proxy::{Proxy, ProxyError, ProxyServer};
-pub use tls::{Identity, Pem, TlsOptions, Verification};
+pub use tls::{CipherSuite, Identity, Pem, Protocols, TlsOptions, TlsVersion, Verification};
 
 use crate::{
     auth::{Auth, Impersonation, PluginPolicy},
-    transport::{self, Connections, Transport},
+    metrics::{Audience, TransportMetrics},
+    transport::{self, Closing, Connections, Transport},
     user_agent,
 };
 
@@ -53,6 +57,8 @@ pub struct Config {
     pub tls: TlsOptions,
     /// Who stands between.
     pub proxy: Proxy,
+    /// Who opens connections; `None` for TCP.
+    pub dialer: Option<Dialer>,
     /// Whether the server may compress its answers.
     pub compression: Compression,
     /// How long opening a connection may take, TLS included.
@@ -61,6 +67,8 @@ pub struct Config {
     pub user_agent: String,
     /// Tells when credentials expire.
     pub clock: Clock,
+    /// Who counts what is done to reach the server.
+    pub(crate) audience: Audience,
     /// Shared by the clients of this configuration and of its clones.
     pub(crate) connections: Connections,
 }
@@ -86,10 +94,12 @@ impl Config {
             impersonation: None,
             tls: TlsOptions::default(),
             proxy: Proxy::default(),
+            dialer: None,
             compression: Compression::default(),
             connect_timeout: CONNECT_TIMEOUT,
             user_agent: user_agent::of_this_program(),
             clock: Clock::system(),
+            audience: Audience::default(),
             connections: Connections::default(),
         }
     }
@@ -171,6 +181,13 @@ impl Config {
         self
     }
 
+    /// The same server over connections that somebody else opens.
+    #[must_use]
+    pub fn with_dialer(mut self, dialer: Dialer) -> Self {
+        self.dialer = Some(dialer);
+        self
+    }
+
     /// The same server with other TLS options.
     #[must_use]
     pub fn with_tls(mut self, tls: TlsOptions) -> Self {
@@ -190,6 +207,18 @@ impl Config {
     pub fn with_user_agent(mut self, user_agent: impl Into<String>) -> Self {
         self.user_agent = user_agent.into();
         self
+    }
+
+    /// The same, where somebody counts what is done to reach the server.
+    #[must_use]
+    pub fn with_metrics(mut self, metrics: impl TransportMetrics) -> Self {
+        self.audience = Audience::of(metrics);
+        self
+    }
+
+    /// Closes the connections of all clients of this configuration and of its clones; whatever is sent next opens new ones.
+    pub fn close_connections(&self, which: Closing) {
+        self.connections.close(which);
     }
 }
 

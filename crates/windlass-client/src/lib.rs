@@ -101,7 +101,7 @@ pub use discovery::{
 pub use error::{Error, Operation, Result, Tolerate, Verb};
 pub use list_watch::ResourceListWatch;
 pub use logs::{LINE_LIMIT, LogSource, LogStream, Logs};
-pub use metrics::ClientMetrics;
+pub use metrics::{ClientMetrics, TransportMetrics};
 pub use openapi::{OpenApi, OpenApiPath, OpenApiRoot};
 pub use pipeline::{OverloadBackoff, RateLimit};
 pub use port_forward::{
@@ -112,7 +112,7 @@ pub use remote_command::{CommandOutput, Exec, ExitStatus, RemoteCommand, Stdin, 
 pub use resources::Resources;
 pub use rest_mapper::{DeferredRestMapper, MappingError, RestMapper, guess_plural};
 pub use table::{Columns, GetTable, Headers, Table, TableColumn, TableEvent, TableRow, TableWriter, TextLayout};
-pub use transport::{Body, Transport, Upgraded};
+pub use transport::{Body, Closing, Transport, Upgraded};
 pub use upkeep::Restart;
 pub use user_agent::user_agent;
 pub use warnings::{Warning, WarningHandler};

@@ -1,4 +1,6 @@
-//! What a client counts.
+//! What a client counts: its requests ([`ClientMetrics`]), and what it does to reach the server ([`TransportMetrics`]).
+
+mod transport;
 
 use std::{
     fmt::Debug,
@@ -12,6 +14,9 @@ use bytes::Bytes;
 use http::{Method, StatusCode};
 use http_body::{Frame, SizeHint};
 use windlass_api::BoxError;
+
+pub(crate) use transport::Audience;
+pub use transport::{Found, Opened, Outcome, PluginCall, Source, TransportMetrics, Verdict};
 
 use crate::{error::Operation, transport::Body};
 

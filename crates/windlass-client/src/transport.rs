@@ -10,6 +10,7 @@ mod body;
 mod connector;
 mod curl;
 mod pools;
+mod resolver;
 mod rotation;
 mod route;
 mod shared;
@@ -28,6 +29,7 @@ use tower::{Service, ServiceExt, util::BoxCloneSyncService};
 use windlass_api::BoxError;
 
 pub use body::Body;
+pub use shared::Closing;
 pub(crate) use shared::Connections;
 pub use upgrade::Upgraded;
 
@@ -59,7 +61,9 @@ pub(crate) fn connect(config: &Config) -> Result<Transport, ConfigError> {
     let pools = config.connections.pools(config, issuer, || {
         let route = Route::to(&config.server, &config.proxy, |name| std::env::var(name).ok())?;
         let connector = Connector::new(config, route)?;
-        let rotation = connector.needs_tls().then(|| Rotation::new(&config.tls, issuer.cloned())).transpose()?;
+        let rotation =
+            connector.needs_tls().then(|| Rotation::new(&config.tls, issuer.cloned(), config.audience.clone()));
+        let rotation = rotation.transpose()?;
         Ok(Pools::new(builder(), connector, rotation))
     })?;
     Ok(erase(Authenticated::new(Addressed::new(Curl(pools), config)?, credentials, config)?))

@@ -1,4 +1,4 @@
-//! Opens connections: TCP, through a proxy where there is one, and TLS over that for https; ALPN decides between
+//! Opens connections: TCP or what is dialled in its place, through a proxy where there is one, and TLS over that for https; ALPN decides between
 //! HTTP/1.1 and HTTP/2.
 
 use std::{
@@ -22,16 +22,19 @@ use rustls::{ClientConfig, pki_types::ServerName};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
+    sync::{Notify, futures::OwnedNotified},
+    time::Instant,
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
 use tower::{Service, ServiceExt, service_fn};
 use windlass_api::BoxError;
 
-use super::{route::Route, tls};
+use super::{resolver::Resolver, route::Route, tls};
 use crate::{
     Config, ConfigError,
     auth::basic,
-    config::{ProxyProtocol, ProxyServer},
+    config::{Dialer, ProxyProtocol, ProxyServer, Wire},
+    metrics::{Audience, Opened, Outcome},
 };
 
 /// Watches may be silent for long; the kernel finds out a peer that is gone.
@@ -40,7 +43,9 @@ const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
 /// Opens connections to one server, by one TLS configuration.
 #[derive(Clone)]
 pub(crate) struct Connector {
-    tcp: HttpConnector,
+    tcp: HttpConnector<Resolver>,
+    /// In place of TCP.
+    dialer: Option<Dialer>,
     route: Route,
     /// `Some` if the server or the proxy is https.
     tls: Option<Arc<ClientConfig>>,
@@ -48,17 +53,23 @@ pub(crate) struct Connector {
     server_name: Option<ServerName<'static>>,
     /// For TCP, proxy and TLS together.
     timeout: Duration,
+    /// Wakes the connections that are to end at once.
+    cutter: Arc<Notify>,
+    audience: Audience,
 }
 
 /// A connection, as HTTP sees it.
 pub(crate) struct Socket {
     layer: Layer,
     peer: Peer,
+    /// Ends when the connection is cut.
+    cut: Pin<Box<OwnedNotified>>,
 }
 
 /// What a connection is made of.
 enum Layer {
     Tcp(TcpStream),
+    Dialled(Box<dyn Wire>),
     Tls(Box<TlsStream<Self>>),
 }
 
@@ -72,13 +83,27 @@ enum Peer {
 
 impl Connector {
     pub(super) fn new(config: &Config, route: Route) -> Result<Self, ConfigError> {
-        let mut tcp = HttpConnector::new();
+        let mut tcp = HttpConnector::new_with_resolver(Resolver::new(config.audience.clone()));
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         tcp.set_keepalive(Some(TCP_KEEPALIVE));
         let https = config.server.scheme() == Some(&Scheme::HTTPS);
         let server_name = https.then(|| tls::server_name(config)).transpose()?;
-        Ok(Self { tcp, route, tls: None, server_name, timeout: config.connect_timeout })
+        Ok(Self {
+            tcp,
+            dialer: config.dialer.clone(),
+            route,
+            tls: None,
+            server_name,
+            timeout: config.connect_timeout,
+            cutter: Arc::default(),
+            audience: config.audience.clone(),
+        })
+    }
+
+    /// Ends all connections that were begun before.
+    pub(super) fn cut(&self) {
+        self.cutter.notify_waiters();
     }
 
     /// Whether there is TLS on the way.
@@ -114,6 +139,7 @@ impl Connector {
     }
 
     async fn connect(self, uri: Uri) -> Result<TokioIo<Socket>, BoxError> {
+        let cut = Box::pin(Arc::clone(&self.cutter).notified_owned());
         let peer = if self.is_read_by_proxy() { Peer::Proxy } else { Peer::Server };
         let layer = match self.proxy() {
             None => self.tcp(uri).await?,
@@ -123,11 +149,17 @@ impl Connector {
             None => layer,
             Some(name) => self.secure(layer, name.clone(), Clone::clone).await?,
         };
-        Ok(TokioIo::new(Socket { layer, peer }))
+        Ok(TokioIo::new(Socket { layer, peer, cut }))
     }
 
     async fn tcp(&self, uri: Uri) -> Result<Layer, BoxError> {
-        Ok(Layer::Tcp(self.tcp.clone().oneshot(uri).await?.into_inner()))
+        Ok(match &self.dialer {
+            None => Layer::Tcp(self.tcp.clone().oneshot(uri).await?.into_inner()),
+            Some(dialer) => {
+                let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+                Layer::Dialled(dialer.dial(host.to_owned(), port(&uri)).await?)
+            }
+        })
     }
 
     /// A connection to the server through a proxy; to the proxy itself, where that reads the requests.
@@ -210,8 +242,11 @@ fn via(proxy: &ProxyServer, error: impl Into<BoxError>) -> NotThrough {
 
 /// The host and port of an address.
 fn with_port(uri: &Uri) -> String {
-    let usual = if uri.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 };
-    format!("{}:{}", uri.host().unwrap_or_default(), uri.port_u16().unwrap_or(usual))
+    format!("{}:{}", uri.host().unwrap_or_default(), port(uri))
+}
+
+fn port(uri: &Uri) -> u16 {
+    uri.port_u16().unwrap_or(if uri.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 })
 }
 
 fn authorization(proxy: &ProxyServer) -> Option<HeaderValue> {
@@ -230,10 +265,13 @@ impl Service<Uri> for Connector {
     fn call(&mut self, uri: Uri) -> Self::Future {
         let server = with_port(&uri);
         let (timeout, connect) = (self.timeout, self.clone().connect(uri));
+        let (audience, began) = (self.audience.clone(), Instant::now());
         Box::pin(async move {
             let connected = tokio::time::timeout(timeout, connect).await.unwrap_or_else(|_| {
                 Err(io::Error::new(io::ErrorKind::TimedOut, format!("no connection within {timeout:?}")).into())
             });
+            let (outcome, took) = (Outcome::of(&connected), began.elapsed());
+            audience.tell(|metrics| metrics.connected(&Opened { server: &server, outcome, took }));
             connected.map_err(|source| NotConnected { server, source }.into())
         })
     }
@@ -246,14 +284,18 @@ impl Connection for Socket {
             (Layer::Tls(stream), Peer::Server) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => {
                 Connected::new().negotiated_h2()
             }
-            (Layer::Tls(_) | Layer::Tcp(_), Peer::Server) => Connected::new(),
+            (Layer::Tls(_) | Layer::Tcp(_) | Layer::Dialled(_), Peer::Server) => Connected::new(),
         }
     }
 }
 
 impl AsyncRead for Socket {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().layer).poll_read(cx, buffer)
+        let this = self.get_mut();
+        if this.cut.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionAborted, "all connections are closed")));
+        }
+        Pin::new(&mut this.layer).poll_read(cx, buffer)
     }
 }
 
@@ -287,6 +329,7 @@ impl AsyncRead for Layer {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_read(cx, buffer),
+            Self::Dialled(stream) => Pin::new(stream).poll_read(cx, buffer),
             Self::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
         }
     }
@@ -296,6 +339,7 @@ impl AsyncWrite for Layer {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Self::Dialled(stream) => Pin::new(stream).poll_write(cx, bytes),
             Self::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
         }
     }
@@ -307,6 +351,7 @@ impl AsyncWrite for Layer {
     ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+            Self::Dialled(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
             Self::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
         }
     }
@@ -314,6 +359,7 @@ impl AsyncWrite for Layer {
     fn is_write_vectored(&self) -> bool {
         match self {
             Self::Tcp(stream) => stream.is_write_vectored(),
+            Self::Dialled(stream) => stream.is_write_vectored(),
             Self::Tls(stream) => stream.is_write_vectored(),
         }
     }
@@ -321,6 +367,7 @@ impl AsyncWrite for Layer {
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Dialled(stream) => Pin::new(stream).poll_flush(cx),
             Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
         }
     }
@@ -328,6 +375,7 @@ impl AsyncWrite for Layer {
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Dialled(stream) => Pin::new(stream).poll_shutdown(cx),
             Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }

@@ -30,6 +30,7 @@ use super::{
     connector::Connector,
     copy,
     rotation::{Generation, Rotation},
+    shared::Closing,
     upgrade,
 };
 
@@ -53,7 +54,7 @@ struct Grown {
     /// Which one; `None` where there is none.
     generation: Option<u64>,
     connector: Connector,
-    /// Grows only. Pools beyond the first lose their idle connections with time; what stays is small.
+    /// Grows until connections are closed. Pools beyond the first lose their idle connections with time; what stays is small.
     pools: Vec<Pool>,
     /// For requests that ask for another protocol; made when the first one does.
     http1: Option<Client<Connector, Body>>,
@@ -86,6 +87,16 @@ impl Pools {
 
     pub(super) fn upgrade(shared: &Weak<Shared>) -> Option<Self> {
         shared.upgrade().map(Self)
+    }
+
+    /// Requests that come after this find no connection of before.
+    pub(super) fn close(&self, which: Closing) {
+        let mut grown = self.0.grown.lock();
+        grown.pools.clear();
+        grown.http1 = None;
+        if which == Closing::All {
+            self.0.connector.cut();
+        }
     }
 
     async fn send(self, request: Request<Body>) -> Result<Response<Counted>, BoxError> {

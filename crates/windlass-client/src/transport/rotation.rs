@@ -15,6 +15,7 @@ use crate::{
     ConfigError,
     auth::Issuer,
     config::{Identity, Pem, TlsOptions},
+    metrics::{Audience, Found},
 };
 
 const EVERY: Duration = Duration::from_mins(1);
@@ -24,6 +25,7 @@ pub(super) struct Rotation {
     options: TlsOptions,
     /// Hands out client certificates, where the options hold none.
     issuer: Option<Arc<Issuer>>,
+    audience: Audience,
     current: Mutex<Current>,
 }
 
@@ -50,12 +52,16 @@ pub(super) struct Material {
 
 impl Rotation {
     /// Reads the files, so that what cannot be used is refused at once.
-    pub(super) fn new(options: &TlsOptions, issuer: Option<Arc<Issuer>>) -> Result<Self, ConfigError> {
+    pub(super) fn new(
+        options: &TlsOptions,
+        issuer: Option<Arc<Issuer>>,
+        audience: Audience,
+    ) -> Result<Self, ConfigError> {
         let material = Material::read(options, None)?;
-        let config = Arc::new(tls::client_config(options.verification, &material)?);
+        let config = Arc::new(tls::client_config(options, &material)?);
         let generation = Generation { number: 0, config };
         let current = Mutex::new(Current { generation, material, read: Instant::now() });
-        Ok(Self { options: options.clone(), issuer, current })
+        Ok(Self { options: options.clone(), issuer, audience, current })
     }
 
     /// Whether there may be another configuration after this one.
@@ -93,10 +99,15 @@ impl Rotation {
         let mut current = self.current.lock();
         current.read = Instant::now();
         let made = match read {
-            Ok(material) if material == current.material => return Ok(current.generation.clone()),
-            Ok(material) => tls::client_config(self.options.verification, &material).map(|config| (config, material)),
+            Ok(material) if material == current.material => {
+                self.audience.tell(|metrics| metrics.tls_files_read(Found::Unchanged));
+                return Ok(current.generation.clone());
+            }
+            Ok(material) => tls::client_config(&self.options, &material).map(|config| (config, material)),
             Err(error) => Err(error),
         };
+        let found = if made.is_ok() { Found::Changed } else { Found::Unusable };
+        self.audience.tell(|metrics| metrics.tls_files_read(found));
         match made {
             Ok((config, material)) => {
                 tracing::debug!("TLS files have changed: new connections use them");

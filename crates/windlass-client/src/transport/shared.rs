@@ -17,8 +17,19 @@ use super::pools::{self, Pools};
 use crate::{
     Config, ConfigError,
     auth::{Auth, Credentials, Issuer},
-    config::{Proxy, TlsOptions},
+    config::{Dialer, Proxy, TlsOptions},
+    metrics::Source,
 };
+
+/// Which connections are closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closing {
+    /// Those that carry no request, at once; the others when their requests have ended.
+    Idle,
+    /// All, at once. Requests on the way fail as when a connection breaks, and are sent again where that does no harm;
+    /// watches end.
+    All,
+}
 
 /// What the clients of a configuration and of its clones have open. It keeps nothing alive.
 #[derive(Clone, Default)]
@@ -36,6 +47,7 @@ struct Way {
     server: Uri,
     tls: TlsOptions,
     proxy: Proxy,
+    dialer: Option<Dialer>,
     timeout: Duration,
     /// Who hands out the client certificate.
     issuer: Option<Weak<Issuer>>,
@@ -50,7 +62,7 @@ impl Connections {
         if let Some(issuer) = known.and_then(|(_, issuer)| issuer.upgrade()) {
             return Ok(Credentials::Issued(issuer));
         }
-        let credentials = Credentials::new(&config.auth, &config.clock)?;
+        let credentials = Credentials::new(&config.auth, &config.clock, &config.audience)?;
         if let Credentials::Issued(issuer) = &credentials {
             table.issuers.push((config.auth.clone(), Arc::downgrade(issuer)));
         }
@@ -68,6 +80,7 @@ impl Connections {
             server: config.server.clone(),
             tls: config.tls.clone(),
             proxy: config.proxy.clone(),
+            dialer: config.dialer.clone(),
             timeout: config.connect_timeout,
             issuer: issuer.map(Arc::downgrade),
         };
@@ -75,11 +88,20 @@ impl Connections {
         table.pools.retain(|(_, pools)| pools.strong_count() > 0);
         if let Some(pools) = table.pools.iter().find(|(known, _)| *known == way).and_then(|(_, it)| Pools::upgrade(it))
         {
+            config.audience.tell(|metrics| metrics.transport_taken(Source::Shared, table.pools.len()));
             return Ok(pools);
         }
         let pools = open()?;
         table.pools.push((way, pools.downgrade()));
+        config.audience.tell(|metrics| metrics.transport_taken(Source::New, table.pools.len()));
         Ok(pools)
+    }
+
+    pub(crate) fn close(&self, which: Closing) {
+        let pools: Vec<_> = self.0.lock().pools.iter().filter_map(|(_, pools)| Pools::upgrade(pools)).collect();
+        for pools in pools {
+            pools.close(which);
+        }
     }
 }
 
@@ -94,6 +116,7 @@ impl PartialEq for Way {
             && self.server == other.server
             && self.tls == other.tls
             && self.proxy == other.proxy
+            && self.dialer == other.dialer
             && self.timeout == other.timeout
     }
 }

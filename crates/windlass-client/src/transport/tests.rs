@@ -1,8 +1,10 @@
 //! Against a server on a socket of this machine.
 
 mod connections;
+mod counted;
 mod proxies;
 mod rotation;
+mod tls_options;
 
 use std::{convert::Infallible, future::IntoFuture as _, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -18,7 +20,7 @@ use hyper_util::{
 };
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair};
 use rustls::{
-    ServerConfig,
+    ServerConfig, SupportedCipherSuite,
     pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer},
     server::WebPkiClientVerifier,
 };
@@ -36,7 +38,7 @@ use super::*;
 use crate::{
     Client, Error, Kubeconfig,
     auth::Auth,
-    config::{Identity, TlsOptions, kubeconfig},
+    config::{Identity, Proxy, TlsOptions, kubeconfig},
     testing::Folder,
 };
 
@@ -201,8 +203,15 @@ impl Pki {
 
     /// A server named `name`; with `clients`, those must have certificates of this authority.
     fn server(&self, name: &str, alpn: &[&str], clients: Clients) -> ServerConfig {
+        self.server_of(name, alpn, clients, rustls::crypto::ring::ALL_CIPHER_SUITES)
+    }
+
+    /// The same, speaking only these cipher suites.
+    fn server_of(&self, name: &str, alpn: &[&str], clients: Clients, suites: &[SupportedCipherSuite]) -> ServerConfig {
         let (certificate, key) = self.issue(name, ExtendedKeyUsagePurpose::ServerAuth);
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut provider = rustls::crypto::ring::default_provider();
+        provider.cipher_suites = suites.to_vec();
+        let provider = Arc::new(provider);
         let builder =
             ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions().unwrap();
         let builder = match clients {

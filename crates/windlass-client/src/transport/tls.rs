@@ -4,23 +4,36 @@ use std::sync::Arc;
 
 use http::Uri;
 use rustls::{
-    ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme, SupportedCipherSuite,
     client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature},
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject},
 };
 
 use super::rotation::Material;
-use crate::{Config, ConfigError, config::Verification};
+use crate::{
+    Config, ConfigError,
+    config::{CipherSuite, Protocols, TlsOptions, TlsVersion, Verification},
+};
 
 const HTTP1: &[u8] = b"http/1.1";
 
-pub(super) fn client_config(verification: Verification, material: &Material) -> Result<ClientConfig, ConfigError> {
-    let provider = Arc::new(ring::default_provider());
+pub(super) fn client_config(options: &TlsOptions, material: &Material) -> Result<ClientConfig, ConfigError> {
+    let provider = Arc::new(match &options.cipher_suites {
+        None => ring::default_provider(),
+        Some(suites) => CryptoProvider {
+            cipher_suites: suites.iter().copied().map(cipher_suite).collect(),
+            ..ring::default_provider()
+        },
+    });
+    let versions: &[_] = match options.minimum_version {
+        TlsVersion::V1_2 => rustls::ALL_VERSIONS,
+        TlsVersion::V1_3 => &[&rustls::version::TLS13],
+    };
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| ConfigError::tls("TLS versions", error))?;
-    let builder = match verification {
+        .with_protocol_versions(versions)
+        .map_err(|error| ConfigError::tls("choice of TLS versions and cipher suites", error))?;
+    let builder = match options.verification {
         Verification::Full => builder.with_root_certificates(roots(material.authority.as_deref())?),
         Verification::Skip => {
             builder.dangerous().with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate(provider)))
@@ -35,8 +48,26 @@ pub(super) fn client_config(verification: Verification, material: &Material) -> 
             builder.with_client_auth_cert(chain, key).map_err(|error| ConfigError::tls("client certificate", error))?
         }
     };
-    config.alpn_protocols = vec![b"h2".to_vec(), HTTP1.to_vec()];
+    config.alpn_protocols = match options.protocols {
+        Protocols::Http2OrHttp1 => vec![b"h2".to_vec(), HTTP1.to_vec()],
+        Protocols::Http1 => vec![HTTP1.to_vec()],
+    };
     Ok(config)
+}
+
+fn cipher_suite(suite: CipherSuite) -> SupportedCipherSuite {
+    use ring::cipher_suite as known;
+    match suite {
+        CipherSuite::Aes128GcmSha256 => known::TLS13_AES_128_GCM_SHA256,
+        CipherSuite::Aes256GcmSha384 => known::TLS13_AES_256_GCM_SHA384,
+        CipherSuite::Chacha20Poly1305Sha256 => known::TLS13_CHACHA20_POLY1305_SHA256,
+        CipherSuite::EcdheEcdsaWithAes128GcmSha256 => known::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+        CipherSuite::EcdheEcdsaWithAes256GcmSha384 => known::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+        CipherSuite::EcdheEcdsaWithChacha20Poly1305Sha256 => known::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+        CipherSuite::EcdheRsaWithAes128GcmSha256 => known::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+        CipherSuite::EcdheRsaWithAes256GcmSha384 => known::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+        CipherSuite::EcdheRsaWithChacha20Poly1305Sha256 => known::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+    }
 }
 
 /// The same for a connection that must not speak HTTP/2.

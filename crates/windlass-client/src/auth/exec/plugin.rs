@@ -19,6 +19,7 @@ use crate::{
         issuer::{Credential, Fresh},
     },
     config::Identity,
+    metrics::{Audience, PluginCall, Verdict},
 };
 
 /// Tells the program what it is asked for.
@@ -29,6 +30,7 @@ const HINTS: (u32, Duration) = (10, Duration::from_hours(1));
 #[derive(Debug)]
 pub(in crate::auth) struct Plugin {
     config: ExecConfig,
+    audience: Audience,
     /// Since when hints are counted, and how many there were.
     hints: Mutex<Option<(Instant, u32)>>,
 }
@@ -53,14 +55,16 @@ struct Status {
 }
 
 impl Plugin {
-    pub(in crate::auth) fn new(config: ExecConfig) -> Self {
-        Self { config, hints: Mutex::default() }
+    pub(in crate::auth) fn new(config: ExecConfig, audience: Audience) -> Self {
+        Self { config, audience, hints: Mutex::default() }
     }
 
     pub(in crate::auth) async fn run(&self) -> Result<Credential, AuthError> {
         let named = |source| AuthError::Plugin { command: self.config.command.clone(), source };
-        let output = self.output(io::stdin().is_terminal()).await.map_err(named)?;
-        let status = self.status(&output.stdout).map_err(named)?;
+        let answer = self.ask().await;
+        let call = answer.as_ref().map_or_else(PluginCall::of_error, |_| PluginCall::Succeeded);
+        self.audience.tell(|metrics| metrics.plugin_called(call));
+        let status = answer.map_err(named)?;
         let identity = (!status.client_certificate_data.is_empty())
             .then(|| Arc::new(Identity::new(status.client_certificate_data, status.client_key_data)));
         let header = match &*status.token {
@@ -74,7 +78,13 @@ impl Plugin {
                     .map_err(|_| named(self.answer("status.expirationTimestamp is not a time")))?,
             ),
         };
+        let end = if let Fresh::Until(end) = fresh { Some(end) } else { None };
+        self.audience.tell(|metrics| metrics.credentials_expire(end));
         Ok(Credential { header, identity, fresh })
+    }
+
+    async fn ask(&self) -> Result<Status, PluginError> {
+        self.status(&self.output(io::stdin().is_terminal()).await?.stdout)
     }
 
     /// What the program writes. It is ended when this is dropped.
@@ -84,7 +94,10 @@ impl Plugin {
             (Interaction::IfAvailable | Interaction::Always, true) => true,
             (Interaction::Always, false) => return Err(PluginError::NoTerminal),
         };
-        let program = self.config.policy.admit(&self.config.command)?;
+        let admitted = self.config.policy.admit(&self.config.command);
+        let verdict = if admitted.is_ok() { Verdict::Allowed } else { Verdict::Denied };
+        self.audience.tell(|metrics| metrics.plugin_judged(verdict));
+        let program = admitted?;
         let variables = self.config.env.iter().map(|(name, value)| (name, value.expose()));
         let output = Command::new(program)
             .args(&self.config.args)

@@ -118,7 +118,7 @@ fn cluster_tls(cluster: &Named<Cluster>) -> Result<TlsOptions, ConfigError> {
         Some(false) | None => Verification::Full,
     };
     let server_name = is_set(entry.tls_server_name.as_ref()).map(str::to_owned);
-    Ok(TlsOptions { certificate_authority, verification, server_name, identity: None })
+    Ok(TlsOptions { certificate_authority, verification, server_name, ..TlsOptions::default() })
 }
 
 fn server(cluster: &Named<Cluster>, tls: &TlsOptions) -> Result<Uri, ConfigError> {

@@ -3,7 +3,10 @@
 use tokio::net::TcpStream;
 
 use super::*;
-use crate::auth::{ExecConfig, ExecVersion};
+use crate::{
+    auth::{ExecConfig, ExecVersion},
+    config::Dialer,
+};
 
 #[tokio::test]
 async fn clients_of_one_configuration_share_connections() {
@@ -22,6 +25,57 @@ async fn clients_of_one_configuration_share_connections() {
     let other = Client::new(config.clone().with_tls(TlsOptions::unverified())).unwrap();
     let _: Value = other.request_json(path()).await.unwrap();
     assert_eq!(*server.open.borrow(), 2);
+}
+
+#[tokio::test]
+async fn connections_can_be_closed_when_idle_or_all_at_once() {
+    let pki = Pki::new();
+    for alpn in ["h2", "http/1.1"] {
+        let mut server = Server::start(Some(pki.server("127.0.0.1", &[alpn], Clients::Any))).await;
+        let config = Config::new(server.url("https")).with_tls(TlsOptions::trusting(pki.pem()));
+        let client = Client::new(config.clone()).unwrap();
+        let get = async || -> Value { client.request_json(Request::get("/x").body(()).unwrap()).await.unwrap() };
+        get().await;
+        config.close_connections(Closing::Idle);
+        rotation::until_open(&mut server, 0).await;
+
+        let mut watch = client.watch::<Pod>().await.unwrap();
+        assert!(watch.next().await.unwrap().is_ok());
+        config.close_connections(Closing::Idle);
+        get().await;
+        // The watch has kept its connection, and the new request has another.
+        rotation::until_open(&mut server, 2).await;
+        config.close_connections(Closing::All);
+        rotation::until_open(&mut server, 0).await;
+        let end = tokio::time::timeout(Duration::from_secs(10), watch.next()).await.expect("the watch ends");
+        let error = end.unwrap().unwrap_err();
+        assert!(error.is_transport(), "{}", error.chain());
+        get().await;
+        assert_eq!(*server.open.borrow(), 1);
+    }
+}
+
+#[tokio::test]
+async fn connections_can_be_opened_by_somebody_else() {
+    let pki = Pki::new();
+    let server = Server::start(Some(pki.server("cluster.example", &["h2"], Clients::Any))).await;
+    let (asked, address) = (Arc::new(parking_lot::Mutex::new(Vec::new())), server.address);
+    let dialer = Dialer::new({
+        let asked = Arc::clone(&asked);
+        move |host, port| {
+            asked.lock().push((host, port));
+            TcpStream::connect(address)
+        }
+    });
+    let tls = TlsOptions::trusting(pki.pem());
+    let config = Config::new("https://cluster.example".parse().unwrap()).with_tls(tls).with_dialer(dialer);
+    assert_eq!(ask(config).await.unwrap()["version"], "HTTP/2.0");
+    assert_eq!(*asked.lock(), [("cluster.example".to_owned(), 443)]);
+
+    let nobody = Dialer::new(|_, _| async { Err::<TcpStream, _>(std::io::Error::other("the tunnel is down")) });
+    let config = Config::new("http://[::1]:8080".parse().unwrap()).with_dialer(nobody);
+    let chain = ask(config).await.unwrap_err().chain();
+    assert!(chain.ends_with("no connection to [::1]:8080: the tunnel is down"), "{chain}");
 }
 
 #[tokio::test]

@@ -69,7 +69,7 @@ async fn seen_after_break(client: &Client, server: &mut Server) -> Value {
     }
 }
 
-async fn until_open(server: &mut Server, count: usize) {
+pub(super) async fn until_open(server: &mut Server, count: usize) {
     let reached = server.open.wait_for(|open| *open == count);
     tokio::time::timeout(Duration::from_secs(10), reached).await.expect("old connections end").unwrap();
 }
