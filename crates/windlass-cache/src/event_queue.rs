@@ -4,10 +4,14 @@
 //! handlers get it ([`Delta`]). [`InOrder`] is the queue of every informer that is given no other. The queue itself is
 //! plain data; waiting, locking and bounds are around it.
 
+mod delta_fifo;
+mod one_by_one;
+
 use std::{collections::VecDeque, fmt};
 
 use windlass_api::ResourceVersion;
 
+pub use self::{delta_fifo::DeltaFifo, one_by_one::OneByOne};
 use crate::{cached::Cached, handler::Deleted};
 
 /// What the reflector has learned.
@@ -79,6 +83,20 @@ pub trait EventQueue<K>: Send + 'static {
     /// Whether everything has been popped that was there when the first [`Change::Replace`] had been pushed. Once true,
     /// always true.
     fn has_synced(&self) -> bool;
+
+    /// In which order the deltas of different objects come out.
+    fn order(&self) -> Order {
+        Order::Arrival
+    }
+}
+
+/// In which order a queue gives its deltas. Those of one object always come in the order of its changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// As their changes went in: each delta brings the store to its object's version.
+    Arrival,
+    /// Object by object: the store's version is what [`Delta::Bookmark`] says, and that alone.
+    PerObject,
 }
 
 /// The queue of informers: every change, in the order of arrival, none merged. A replacement is one delta, so that the
@@ -95,6 +113,21 @@ enum Initial {
     Awaited,
     /// So many deltas, and it is done.
     Queued(usize),
+}
+
+impl<K> Delta<K> {
+    /// The object that this is about; `None` when it is about all.
+    #[must_use]
+    pub fn object(&self) -> Option<&Cached<K>> {
+        match self {
+            Self::Added(object)
+            | Self::Updated(object)
+            | Self::Replaced(object)
+            | Self::Sync(object)
+            | Self::Deleted(Deleted { object, .. }) => Some(object),
+            Self::ReplacedAll { .. } | Self::SyncAll | Self::Bookmark(_) => None,
+        }
+    }
 }
 
 impl<K> InOrder<K> {
@@ -151,27 +184,66 @@ impl<K> fmt::Debug for InOrder<K> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
+pub(crate) mod tests {
+    use std::sync::Arc;
 
-    fn shape(delta: &Delta<()>) -> String {
-        match delta {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use serde_json::json;
+    use windlass_api::Resource;
+
+    use super::*;
+    use crate::{
+        handler::DeletedState,
+        ingest::{Ingest, ManagedFields},
+    };
+
+    /// Queues do not care what they hold.
+    pub(crate) type Map = Cached<()>;
+
+    pub(crate) fn entry(name: &str, version: u64) -> Map {
+        let body = json!({"metadata": {"name": name, "resourceVersion": version.to_string(), "uid": name}});
+        Ingest::new(Arc::new(ConfigMap::api_resource()), ManagedFields::Drop).read(body.to_string().as_bytes()).unwrap()
+    }
+
+    pub(crate) fn shapes(deltas: &[Delta<()>]) -> Vec<String> {
+        let name = |object: &Map| format!("{}@{}", object.key(), object.meta().resource_version);
+        let shape = |delta: &Delta<()>| match delta {
+            Delta::Added(object) => format!("added {}", name(object)),
+            Delta::Updated(object) => format!("updated {}", name(object)),
+            Delta::Replaced(object) => format!("replaced {}", name(object)),
+            Delta::Deleted(Deleted { object, state: DeletedState::Final }) => format!("deleted {}", name(object)),
+            Delta::Deleted(Deleted { object, state: DeletedState::Unknown }) => format!("missed {}", name(object)),
             Delta::ReplacedAll { objects, version } => format!("all {} @{version}", objects.len()),
+            Delta::Sync(object) => format!("sync {}", name(object)),
             Delta::SyncAll => "sync".to_owned(),
             Delta::Bookmark(version) => format!("at {version}"),
-            other => format!("{other:?}"),
-        }
+        };
+        deltas.iter().map(shape).collect()
+    }
+
+    fn drain(queue: &mut InOrder<()>) -> Vec<String> {
+        shapes(&std::iter::from_fn(|| queue.pop()).collect::<Vec<_>>())
     }
 
     #[test]
-    fn changes_come_out_in_the_order_in_which_they_came() {
+    fn changes_come_out_in_the_order_in_which_they_came_none_merged() {
+        let mut queue = InOrder::<()>::new();
+        queue.push(Change::Added(entry("a", 1)));
+        queue.push(Change::Added(entry("b", 2)));
+        queue.push(Change::Updated(entry("a", 3)));
+        queue.push(Change::Deleted(entry("a", 4)));
+        queue.push(Change::Deleted(entry("unknown", 5)));
+        assert_eq!(drain(&mut queue), ["added a@1", "added b@2", "updated a@3", "deleted a@4", "deleted unknown@5"]);
+    }
+
+    #[test]
+    fn a_list_a_resync_and_a_bookmark_are_one_delta_each() {
         let mut queue = InOrder::<()>::new();
         queue.push(Change::Bookmark(1.into()));
-        queue.push(Change::Replace { objects: Vec::new(), version: 2.into() });
+        queue.push(Change::Replace { objects: vec![entry("a", 1), entry("b", 2)], version: 2.into() });
         queue.push(Change::Resync);
         queue.push(Change::Bookmark(3.into()));
-        let popped: Vec<_> = std::iter::from_fn(|| queue.pop()).map(|delta| shape(&delta)).collect();
-        assert_eq!(popped, ["at 1", "all 0 @2", "sync", "at 3"]);
+        assert_eq!(drain(&mut queue), ["at 1", "all 2 @2", "sync", "at 3"]);
     }
 
     #[test]

@@ -49,6 +49,7 @@ mod reflector;
 
 mod body;
 mod cached;
+mod encode;
 mod ingest;
 mod scan;
 
@@ -57,6 +58,7 @@ mod pipe;
 
 mod indexer;
 mod store;
+pub mod stores;
 
 mod handler;
 mod informer;
@@ -75,7 +77,7 @@ pub mod testing;
 pub use backoff::Backoff;
 pub use cached::Cached;
 pub use error::{AddIndexError, DecodeError, InformerError, UnknownIndex, UnreadableObject};
-pub use event_queue::{Change, Delta, EventQueue, InOrder};
+pub use event_queue::{Change, Delta, EventQueue, InOrder, Order};
 pub use factory::{InformerFactory, Selection};
 pub use handler::{Deleted, DeletedState, Handler, HandlerOptions, InitialList, Notification, Registration};
 pub use indexer::Index;

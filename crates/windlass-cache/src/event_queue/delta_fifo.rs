@@ -1,0 +1,355 @@
+//! The queue that collects the changes of each object.
+
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    fmt,
+};
+
+use windlass_api::{ObjectKey, ResourceVersion};
+
+use super::{Change, Delta, EventQueue, Order};
+use crate::{
+    cached::Cached,
+    handler::{Deleted, DeletedState},
+    store::Store,
+};
+
+/// A queue of objects, each with all that happened to it since it was popped last: client-go's `DeltaFIFO`.
+///
+/// Objects are popped in the order in which they came to have something to tell; what happened to one object stays in order.
+/// Two deletions in a row are one. It is plain data; an informer that is given it does the waiting, and so does
+/// [`Blocking`](crate::stores::Blocking).
+///
+/// # What is not guaranteed
+///
+/// - Changes of different objects may come out in another order than they came in, so that the store shows mixtures that
+///   the server never had, and its version moves on only when the queue is empty.
+///
+/// ```
+/// use windlass_cache::{Cached, Change, Delta, stores::{DeltaFifo, ThreadSafeMap}};
+/// # use windlass_api::k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+/// # fn pod(name: &str) -> Pod {
+/// #     Pod { metadata: ObjectMeta { name: Some(name.into()), ..ObjectMeta::default() }, ..Pod::default() }
+/// # }
+///
+/// let known = ThreadSafeMap::new();
+/// let mut queue = DeltaFifo::new(known.reader());
+/// queue.push_change(Change::Added(Cached::of(&pod("a"))?));
+/// queue.push_change(Change::Added(Cached::of(&pod("b"))?));
+/// queue.push_change(Change::Deleted(Cached::of(&pod("a"))?));
+///
+/// let (key, deltas) = queue.pop_deltas().unwrap();
+/// assert_eq!(key.to_string(), "a");
+/// assert!(matches!(deltas[..], [Delta::Added(_), Delta::Deleted(_)]));
+/// assert_eq!(queue.pop_deltas().unwrap().0.to_string(), "b");
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// ```
+pub struct DeltaFifo<K> {
+    /// What the consumer knows already: deletions of anything else are no news.
+    known: Store<K>,
+    /// The keys of `deltas`, in the order in which they got their first one.
+    keys: VecDeque<ObjectKey>,
+    /// No list is empty.
+    deltas: HashMap<ObjectKey, VecDeque<Delta<K>>>,
+    /// How many deltas there are.
+    len: usize,
+    /// The last version that was pushed and is not told yet.
+    version: Option<ResourceVersion>,
+    initial: Initial,
+}
+
+/// How much of the initial population is still to be popped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Initial {
+    /// Nothing has been pushed yet.
+    Awaited,
+    /// So many objects, and it is done.
+    Queued(usize),
+}
+
+impl<K> DeltaFifo<K> {
+    /// An empty queue before a consumer who knows what is in `known`.
+    #[must_use]
+    pub fn new(known: &Store<K>) -> Self {
+        Self {
+            known: known.clone(),
+            keys: VecDeque::new(),
+            deltas: HashMap::new(),
+            len: 0,
+            version: None,
+            initial: Initial::Awaited,
+        }
+    }
+
+    /// Takes a change in.
+    pub fn push_change(&mut self, change: Change<K>) {
+        match change {
+            Change::Added(object) => self.changed(Delta::Added(object)),
+            Change::Updated(object) => self.changed(Delta::Updated(object)),
+            Change::Deleted(object) => {
+                self.version = Some(object.meta().resource_version.clone());
+                self.populated(0);
+                if self.deltas.contains_key(object.key()) || self.known.get(object.key()).is_some() {
+                    self.queue(Delta::Deleted(Deleted::last_known(object)));
+                }
+            }
+            Change::Replace { objects, version } => {
+                self.version = Some(version);
+                self.replace(objects);
+            }
+            Change::Resync => {
+                for object in self.known.list() {
+                    if !self.deltas.contains_key(object.key()) {
+                        self.queue(Delta::Sync(object));
+                    }
+                }
+            }
+            Change::Bookmark(version) => self.version = Some(version),
+        }
+    }
+
+    /// The object that waits longest, with all that happened to it, oldest first.
+    pub fn pop_deltas(&mut self) -> Option<(ObjectKey, Vec<Delta<K>>)> {
+        let key = self.keys.pop_front()?;
+        let deltas = self.deltas.remove(&key)?;
+        self.len -= deltas.len();
+        self.initial = self.initial.less_one();
+        Some((key, deltas.into()))
+    }
+
+    /// What is queued for an object, oldest first.
+    pub fn deltas_of(&self, key: &ObjectKey) -> impl Iterator<Item = &Delta<K>> {
+        self.deltas.get(key).into_iter().flatten()
+    }
+
+    /// The keys of the queued objects, in the order in which they will be popped.
+    pub fn keys(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.keys.iter()
+    }
+
+    /// Whether no object that was there at the first replacement is still to be popped. A queue that is given changes
+    /// without a list has nothing to wait for.
+    #[must_use]
+    pub fn is_synced(&self) -> bool {
+        self.initial == Initial::Queued(0)
+    }
+
+    fn changed(&mut self, delta: Delta<K>) {
+        self.version = delta.object().map(|object| object.meta().resource_version.clone());
+        self.populated(0);
+        self.queue(delta);
+    }
+
+    fn replace(&mut self, objects: Vec<Cached<K>>) {
+        let listed: HashSet<_> = objects.iter().map(|object| object.key().clone()).collect();
+        for object in objects {
+            self.queue(Delta::Replaced(object));
+        }
+        let newest = |deltas: &VecDeque<Delta<K>>| deltas.back().and_then(Delta::object).cloned();
+        let queued = self.keys.iter().filter(|key| !listed.contains(key));
+        let mut gone: Vec<_> = queued.filter_map(|key| self.deltas.get(key).and_then(newest)).collect();
+        let known = self.known.list().into_iter();
+        gone.extend(known.filter(|known| !listed.contains(known.key()) && !self.deltas.contains_key(known.key())));
+        self.populated(listed.len() + gone.len());
+        for object in gone {
+            self.queue(Delta::Deleted(Deleted::missed(object)));
+        }
+    }
+
+    fn populated(&mut self, objects: usize) {
+        if self.initial == Initial::Awaited {
+            self.initial = Initial::Queued(objects);
+        }
+    }
+
+    fn queue(&mut self, delta: Delta<K>) {
+        let Some(key) = delta.object().map(|object| object.key().clone()) else { return };
+        let deltas = self.deltas.entry(key.clone()).or_default();
+        if deltas.is_empty() {
+            self.keys.push_back(key);
+        }
+        // Of two deletions in a row the first is kept; the second if only that one has the final state.
+        match (deltas.back_mut(), delta) {
+            (Some(Delta::Deleted(older)), Delta::Deleted(newer)) => {
+                if older.state == DeletedState::Unknown {
+                    *older = newer;
+                }
+            }
+            (_, delta) => {
+                deltas.push_back(delta);
+                self.len += 1;
+            }
+        }
+    }
+}
+
+impl Initial {
+    fn less_one(self) -> Self {
+        match self {
+            Self::Queued(left @ 1..) => Self::Queued(left - 1),
+            other => other,
+        }
+    }
+}
+
+impl<K: Send + Sync + 'static> EventQueue<K> for DeltaFifo<K> {
+    fn push(&mut self, change: Change<K>) {
+        self.push_change(change);
+    }
+
+    fn pop(&mut self) -> Option<Delta<K>> {
+        let Some(key) = self.keys.front() else {
+            return self.version.take().map(Delta::Bookmark);
+        };
+        let deltas = self.deltas.get_mut(key)?;
+        let delta = deltas.pop_front();
+        self.len -= usize::from(delta.is_some());
+        if deltas.is_empty() {
+            self.deltas.remove(key);
+            self.keys.pop_front();
+            self.initial = self.initial.less_one();
+        }
+        delta
+    }
+
+    fn len(&self) -> usize {
+        self.len + usize::from(self.version.is_some())
+    }
+
+    fn has_synced(&self) -> bool {
+        self.is_synced()
+    }
+
+    fn order(&self) -> Order {
+        Order::PerObject
+    }
+}
+
+impl<K> fmt::Debug for DeltaFifo<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeltaFifo")
+            .field("objects", &self.keys.len())
+            .field("initial", &self.initial)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event_queue::tests::{Map, entry, shapes};
+    use crate::store::StoreWriter;
+
+    fn queue(known: &[Map]) -> (DeltaFifo<()>, StoreWriter<()>) {
+        let mut writer = StoreWriter::new(|_, _, _| ());
+        for object in known {
+            writer.insert(object.clone(), None);
+        }
+        (DeltaFifo::new(writer.store()), writer)
+    }
+
+    fn replace(objects: Vec<Map>) -> Change<()> {
+        Change::Replace { objects, version: 9.into() }
+    }
+
+    fn popped(queue: &mut DeltaFifo<()>) -> Vec<String> {
+        std::iter::from_fn(|| queue.pop_deltas())
+            .map(|(key, deltas)| format!("{key}: {}", shapes(&deltas).join(", ")))
+            .collect()
+    }
+
+    #[test]
+    fn objects_come_out_in_the_order_of_their_first_change_each_with_all_its_changes() {
+        let (mut queue, _) = queue(&[]);
+        queue.push_change(Change::Added(entry("a", 1)));
+        queue.push_change(Change::Added(entry("b", 2)));
+        queue.push_change(Change::Updated(entry("a", 3)));
+        assert_eq!(queue.keys().map(ToString::to_string).collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(queue.deltas_of(&"a".parse().unwrap()).count(), 2);
+        assert_eq!(popped(&mut queue), ["a: added a@1, updated a@3", "b: added b@2"]);
+    }
+
+    #[test]
+    fn the_deletion_of_what_nobody_knows_is_no_news() {
+        let (mut queue, _) = queue(&[entry("known", 1)]);
+        queue.push_change(Change::Added(entry("queued", 2)));
+        for name in ["known", "queued", "neither"] {
+            queue.push_change(Change::Deleted(entry(name, 3)));
+        }
+        assert_eq!(popped(&mut queue), ["queued: added queued@2, deleted queued@3", "known: deleted known@3"]);
+    }
+
+    #[test]
+    fn of_two_deletions_in_a_row_the_one_with_the_final_state_is_kept() {
+        let (mut queue, _) = queue(&[entry("a", 1), entry("b", 1)]);
+        queue.push_change(Change::Deleted(entry("a", 2)));
+        queue.push_change(Change::Deleted(entry("a", 3)));
+        queue.push_change(replace(Vec::new()));
+        queue.push_change(Change::Deleted(entry("b", 4)));
+        assert_eq!(popped(&mut queue), ["a: deleted a@2", "b: deleted b@4"]);
+    }
+
+    #[test]
+    fn a_replacement_tells_what_is_listed_then_what_was_queued_and_is_gone_then_what_was_known() {
+        let (mut queue, _) = queue(&[entry("known", 1), entry("both", 1), entry("listed", 1)]);
+        queue.push_change(Change::Added(entry("queued", 2)));
+        queue.push_change(Change::Updated(entry("both", 3)));
+        queue.push_change(replace(vec![entry("listed", 4), entry("new", 5)]));
+        assert_eq!(
+            popped(&mut queue),
+            [
+                "queued: added queued@2, missed queued@2",
+                "both: updated both@3, missed both@3",
+                "listed: replaced listed@4",
+                "new: replaced new@5",
+                "known: missed known@1"
+            ]
+        );
+    }
+
+    #[test]
+    fn it_has_synced_when_what_the_first_replacement_queued_has_been_popped() {
+        let (mut queue, _) = queue(&[entry("gone", 1)]);
+        assert!(!queue.is_synced());
+        queue.push_change(replace(vec![entry("a", 1)]));
+        queue.push_change(Change::Added(entry("later", 2)));
+        let synced: Vec<_> = std::iter::from_fn(|| queue.pop_deltas().map(|_| queue.is_synced())).collect();
+        assert_eq!(synced, [false, true, true], "a, gone, later");
+        queue.push_change(replace(vec![entry("a", 1)]));
+        assert!(queue.is_synced(), "once and for all");
+    }
+
+    #[test]
+    fn a_change_before_any_replacement_leaves_nothing_to_wait_for() {
+        for change in [Change::Added(entry("a", 1)), Change::Updated(entry("a", 1)), Change::Deleted(entry("a", 1))] {
+            let (mut queue, _) = queue(&[]);
+            queue.push_change(change);
+            assert!(queue.is_synced());
+        }
+    }
+
+    #[test]
+    fn a_resync_shows_what_is_known_and_has_nothing_newer_queued() {
+        let (mut queue, _) = queue(&[entry("a", 1), entry("b", 1)]);
+        queue.push_change(Change::Updated(entry("a", 2)));
+        queue.push_change(Change::Resync);
+        assert_eq!(popped(&mut queue), ["a: updated a@2", "b: sync b@1"]);
+    }
+
+    #[test]
+    fn delta_by_delta_the_version_is_told_when_nothing_before_it_is_left() {
+        let (mut queue, _) = queue(&[]);
+        queue.push(replace(vec![entry("a", 1), entry("b", 2)]));
+        queue.push(Change::Updated(entry("a", 10)));
+        queue.push(Change::Bookmark(12.into()));
+        assert_eq!(EventQueue::len(&queue), 4);
+        let mut told = Vec::new();
+        while let Some(delta) = queue.pop() {
+            told.push((shapes(&[delta]).remove(0), queue.has_synced()));
+        }
+        let expected =
+            [("replaced a@1", false), ("updated a@10", false), ("replaced b@2", true), ("at 12", true)];
+        assert_eq!(told, expected.map(|(shape, synced)| (shape.to_owned(), synced)));
+        assert!(queue.is_empty());
+    }
+}

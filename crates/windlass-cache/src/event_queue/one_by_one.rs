@@ -1,0 +1,154 @@
+//! The queue that takes a list apart.
+
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    fmt,
+};
+
+use windlass_api::{ObjectKey, ResourceVersion};
+
+use super::{Change, Delta, EventQueue};
+use crate::{cached::Cached, handler::Deleted, store::Store};
+
+/// A queue in the order of arrival, like [`InOrder`](super::InOrder), but a list is told object by object: what is gone
+/// first, then what is there. client-go's `RealFIFO` without atomic events.
+///
+/// No single step takes long, however long the list is; in exchange readers see mixtures of the state before the list
+/// and after it. Deletions that are queued when a list comes stay, so that one who was deleted and created again is told as two.
+pub struct OneByOne<K> {
+    /// What the consumer knows.
+    known: Store<K>,
+    deltas: VecDeque<Delta<K>>,
+    /// How many deltas of the initial population are left; `None` before the first replacement.
+    initial: Option<usize>,
+}
+
+impl<K> OneByOne<K> {
+    /// An empty queue before a consumer who knows what is in `known`.
+    #[must_use]
+    pub fn new(known: &Store<K>) -> Self {
+        Self { known: known.clone(), deltas: VecDeque::new(), initial: None }
+    }
+
+    fn replace(&mut self, objects: Vec<Cached<K>>, version: ResourceVersion) {
+        let listed: HashSet<_> = objects.iter().map(|object| object.key().clone()).collect();
+        let mut gone: Vec<_> = self.last_queued().into_values().collect();
+        gone.retain(|(_, delta)| !matches!(delta, Delta::Deleted(_)));
+        gone.sort_unstable_by_key(|(at, _)| *at);
+        let mut gone: Vec<_> = gone.into_iter().filter_map(|(_, delta)| delta.object().cloned()).collect();
+        let queued = self.last_queued();
+        gone.extend(self.known.list().into_iter().filter(|known| !queued.contains_key(known.key())));
+        gone.retain(|object| !listed.contains(object.key()));
+        self.deltas.extend(gone.into_iter().map(|object| Delta::Deleted(Deleted::missed(object))));
+        self.deltas.extend(objects.into_iter().map(Delta::Replaced));
+        self.deltas.push_back(Delta::Bookmark(version));
+        self.initial.get_or_insert(self.deltas.len());
+    }
+
+    /// For each object in the queue its last delta, and where that stands.
+    fn last_queued(&self) -> HashMap<&ObjectKey, (usize, &Delta<K>)> {
+        let queued = self.deltas.iter().enumerate();
+        queued.filter_map(|(at, delta)| Some((delta.object()?.key(), (at, delta)))).collect()
+    }
+}
+
+impl<K: Send + Sync + 'static> EventQueue<K> for OneByOne<K> {
+    fn push(&mut self, change: Change<K>) {
+        match change {
+            Change::Added(object) => self.deltas.push_back(Delta::Added(object)),
+            Change::Updated(object) => self.deltas.push_back(Delta::Updated(object)),
+            Change::Deleted(object) => self.deltas.push_back(Delta::Deleted(Deleted::last_known(object))),
+            Change::Replace { objects, version } => self.replace(objects, version),
+            Change::Resync => {
+                let mut known = self.known.list();
+                let queued = self.last_queued();
+                known.retain(|object| !queued.contains_key(object.key()));
+                self.deltas.extend(known.into_iter().map(Delta::Sync));
+            }
+            Change::Bookmark(version) => self.deltas.push_back(Delta::Bookmark(version)),
+        }
+    }
+
+    fn pop(&mut self) -> Option<Delta<K>> {
+        let delta = self.deltas.pop_front()?;
+        self.initial = self.initial.map(|left| left.saturating_sub(1));
+        Some(delta)
+    }
+
+    fn len(&self) -> usize {
+        self.deltas.len()
+    }
+
+    fn has_synced(&self) -> bool {
+        self.initial == Some(0)
+    }
+}
+
+impl<K> fmt::Debug for OneByOne<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OneByOne")
+            .field("len", &self.deltas.len())
+            .field("initial", &self.initial)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event_queue::tests::{Map, entry, shapes};
+    use crate::store::StoreWriter;
+
+    fn queue(known: &[Map]) -> OneByOne<()> {
+        let mut writer = StoreWriter::new(|_, _, _| ());
+        for object in known {
+            writer.insert(object.clone(), None);
+        }
+        OneByOne::new(writer.store())
+    }
+
+    fn popped(mut queue: OneByOne<()>) -> Vec<String> {
+        shapes(&std::iter::from_fn(|| queue.pop()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn every_delta_comes_out_by_itself_in_the_order_of_arrival() {
+        let mut queue = queue(&[]);
+        queue.push(Change::Added(entry("a", 1)));
+        queue.push(Change::Added(entry("b", 2)));
+        queue.push(Change::Updated(entry("a", 3)));
+        queue.push(Change::Deleted(entry("unknown", 4)));
+        assert_eq!(popped(queue), ["added a@1", "added b@2", "updated a@3", "deleted unknown@4"]);
+    }
+
+    #[test]
+    fn a_list_tells_first_what_was_queued_and_is_gone_then_what_was_known_then_what_is_there() {
+        let mut queue = queue(&[entry("known", 1), entry("listed", 1), entry("queued", 1)]);
+        queue.push(Change::Updated(entry("queued", 2)));
+        queue.push(Change::Added(entry("ended", 3)));
+        queue.push(Change::Deleted(entry("ended", 4)));
+        queue.push(Change::Deleted(entry("again", 5)));
+        queue.push(Change::Replace { objects: vec![entry("listed", 1), entry("again", 6)], version: 9.into() });
+        assert_eq!(
+            popped(queue)[4..],
+            ["missed queued@2", "missed known@1", "replaced listed@1", "replaced again@6", "at 9"]
+        );
+    }
+
+    #[test]
+    fn a_resync_shows_nothing_that_has_a_newer_state_queued() {
+        let mut queue = queue(&[entry("a", 1), entry("b", 1)]);
+        queue.push(Change::Updated(entry("a", 2)));
+        queue.push(Change::Resync);
+        assert_eq!(popped(queue), ["updated a@2", "sync b@1"]);
+    }
+
+    #[test]
+    fn it_has_synced_when_all_has_been_popped_that_was_there_after_the_first_list() {
+        let mut queue = queue(&[]);
+        queue.push(Change::Replace { objects: vec![entry("a", 1)], version: 1.into() });
+        queue.push(Change::Added(entry("b", 2)));
+        let synced: Vec<_> = std::iter::from_fn(|| queue.pop().map(|_| queue.has_synced())).collect();
+        assert_eq!(synced, [false, true, true]);
+    }
+}

@@ -1,0 +1,263 @@
+//! What a program has just written, over what its informer has seen so far.
+
+use std::{cmp::Ordering, fmt, time::Duration};
+
+use indexmap::IndexMap;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use windlass_api::{ObjectKey, ObjectRef};
+
+use crate::{cached::Cached, error::UnknownIndex, indexer::Index, lister::Lister};
+
+/// A lister that also shows what the program itself has just written, until the informer shows the same or a later state.
+///
+/// Between a write and its event an informer still shows the state before, and a controller that reads it writes again.
+/// This overlay is told each write's answer ([`Self::wrote`]) and puts it over the lister. To wait for the informer
+/// instead, see [`SharedInformer::wait_for`](crate::SharedInformer::wait_for).
+///
+/// What was written is remembered for a while (5 minutes), and of so many objects (100): this closes a gap of
+/// milliseconds, it is no cache. Versions decide which state is newer.
+///
+/// # What is not guaranteed
+///
+/// - With [`Unseen::Shown`] an object that was created and deleted again before the informer saw it is shown until its time
+///   is up, unless [`Self::deleted`] is told.
+///
+/// ```
+/// # use windlass_api::{ObjectRef, k8s_openapi::api::core::v1::ConfigMap};
+/// # use windlass_cache::{Cached, Lister};
+/// use windlass_cache::stores::MutationCache;
+///
+/// # fn example(lister: Lister<ConfigMap>, answer: ConfigMap) -> Result<(), Box<dyn std::error::Error>> {
+/// let settings = MutationCache::new(lister);
+/// settings.wrote(Cached::of(&answer)?); // what the server answered to an update
+/// let newest = settings.get(&ObjectRef::new("settings").within("default"));
+/// # drop(newest);
+/// # Ok(())
+/// # }
+/// ```
+pub struct MutationCache<K> {
+    lister: Lister<K>,
+    ttl: Duration,
+    capacity: usize,
+    unseen: Unseen,
+    /// Least recently used first.
+    written: Mutex<IndexMap<ObjectKey, Written<K>>>,
+}
+
+struct Written<K> {
+    object: Cached<K>,
+    since: Instant,
+}
+
+/// What becomes of an object that was written and that the informer does not have.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Unseen {
+    /// It is not shown: it may have been deleted since.
+    #[default]
+    Hidden,
+    /// It is shown: it may have been created just now.
+    Shown,
+}
+
+impl<K: 'static> MutationCache<K> {
+    /// An overlay without anything written.
+    pub fn new(lister: Lister<K>) -> Self {
+        let (ttl, capacity) = (Duration::from_mins(5), 100);
+        Self { lister, ttl, capacity, unseen: Unseen::default(), written: Mutex::default() }
+    }
+
+    /// Remembers what was written for so long.
+    #[must_use]
+    pub fn ttl(self, ttl: Duration) -> Self {
+        Self { ttl, ..self }
+    }
+
+    /// Remembers so many objects; of more, those that were not used for the longest time are forgotten.
+    #[must_use]
+    pub fn capacity(self, objects: usize) -> Self {
+        Self { capacity: objects, ..self }
+    }
+
+    /// What becomes of objects that the informer does not have.
+    #[must_use]
+    pub fn unseen(self, unseen: Unseen) -> Self {
+        Self { unseen, ..self }
+    }
+
+    /// The server has answered a write with this state.
+    pub fn wrote(&self, object: Cached<K>) {
+        let mut written = self.written.lock();
+        let key = object.key().clone();
+        written.shift_remove(&key);
+        written.insert(key, Written { object, since: Instant::now() });
+        let surplus = written.len().saturating_sub(self.capacity);
+        written.drain(..surplus);
+    }
+
+    /// The object is gone: what was written to it counts no more. For the handler of an informer, or after a deletion.
+    pub fn deleted(&self, key: &ObjectKey) {
+        self.written.lock().shift_remove(key);
+    }
+
+    /// The newest state that the informer or the program knows.
+    #[must_use]
+    pub fn get(&self, key: &ObjectRef<K>) -> Option<Cached<K>> {
+        match (self.lister.get(key), self.unseen) {
+            (Some(seen), _) => Some(self.newer(seen)),
+            (None, Unseen::Shown) => self.unseen_state(key.key()),
+            (None, Unseen::Hidden) => None,
+        }
+    }
+
+    /// Every object that the informer's index has under a value, in its newest state; with [`Unseen::Shown`] also those
+    /// which the informer does not have, if `index` says that they belong there. `index` must be the informer's own.
+    pub fn by_index(&self, index: &Index<K>, value: &str) -> Result<Vec<Cached<K>>, UnknownIndex> {
+        let mut found: Vec<_> =
+            self.lister.by_index(index.name(), value)?.into_iter().map(|seen| self.newer(seen)).collect();
+        if self.unseen == Unseen::Shown {
+            let keys: Vec<_> = self.written.lock().keys().cloned().collect();
+            let absent = keys.iter().filter(|key| self.lister.get(&ObjectRef::from((*key).clone())).is_none());
+            let written: Vec<_> = absent.filter_map(|key| self.unseen_state(key)).collect();
+            found.extend(written.into_iter().filter(|object| {
+                index.values_of(object).is_ok_and(|values| values.iter().any(|known| **known == *value))
+            }));
+        }
+        Ok(found)
+    }
+
+    fn newer(&self, seen: Cached<K>) -> Cached<K> {
+        let mut written = self.written.lock();
+        let Some(own) = self.fresh(&mut written, seen.key()) else { return seen };
+        let (own_version, seen_version) = (&own.meta().resource_version, &seen.meta().resource_version);
+        // Versions that cannot be compared: what the informer has comes from the server later or sooner, and stays.
+        if own_version.compare(seen_version).is_ok_and(Ordering::is_gt) {
+            return own;
+        }
+        written.shift_remove(seen.key());
+        seen
+    }
+
+    fn unseen_state(&self, key: &ObjectKey) -> Option<Cached<K>> {
+        self.fresh(&mut self.written.lock(), key)
+    }
+
+    /// What was written, if its time is not up; it is the most recently used then.
+    fn fresh(&self, written: &mut IndexMap<ObjectKey, Written<K>>, key: &ObjectKey) -> Option<Cached<K>> {
+        let (at, _, own) = written.get_full(key)?;
+        if own.since.elapsed() > self.ttl {
+            written.shift_remove(key);
+            return None;
+        }
+        let object = own.object.clone();
+        written.move_index(at, written.len() - 1);
+        Some(object)
+    }
+}
+
+impl<K> fmt::Debug for MutationCache<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MutationCache")
+            .field("written", &self.written.lock().len())
+            .field("lister", &self.lister)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use serde_json::json;
+    use windlass_api::Resource;
+
+    use super::*;
+    use crate::{stores::ThreadSafeMap, testing::cached};
+
+    struct Rig {
+        seen: ThreadSafeMap<ConfigMap>,
+        cache: MutationCache<ConfigMap>,
+    }
+
+    fn rig() -> Rig {
+        let seen = ThreadSafeMap::new();
+        seen.add_index(by_app()).unwrap();
+        let cache = MutationCache::new(Lister::new(seen.reader().clone(), Arc::new(ConfigMap::api_resource())));
+        Rig { seen, cache }
+    }
+
+    fn by_app() -> Index<ConfigMap> {
+        Index::on_meta("app", |meta| meta.label("app").map(str::to_owned))
+    }
+
+    fn map(name: &str, version: &str) -> Cached<ConfigMap> {
+        let metadata = json!({"name": name, "resourceVersion": version, "labels": {"app": "x"}});
+        cached(ConfigMap::api_resource(), &json!({ "metadata": metadata })).unwrap()
+    }
+
+    fn version(object: Option<Cached<ConfigMap>>) -> Option<u64> {
+        object?.meta().resource_version.as_u64()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_own_write_is_shown_until_the_informer_shows_it_or_a_later_one() {
+        let Rig { seen, cache } = rig();
+        seen.insert(map("a", "9"));
+        cache.wrote(map("a", "10"));
+        assert_eq!(version(cache.get(&"a".into())), Some(10), "as numbers, not as texts");
+        assert_eq!(cache.by_index(&by_app(), "x").unwrap()[0].meta().resource_version.as_u64(), Some(10));
+        for later in ["10", "11"] {
+            seen.insert(map("a", later));
+            assert_eq!(version(cache.get(&"a".into())), later.parse().ok());
+        }
+        assert!(cache.written.lock().is_empty(), "forgotten once it is seen");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_written_is_forgotten_after_a_while() {
+        let Rig { seen, cache } = rig();
+        seen.insert(map("a", "1"));
+        cache.wrote(map("a", "2"));
+        tokio::time::sleep(Duration::from_mins(5)).await;
+        assert_eq!(version(cache.get(&"a".into())), Some(2));
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert_eq!(version(cache.get(&"a".into())), Some(1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_too_many_the_least_recently_used_is_forgotten() {
+        let Rig { seen, cache } = rig();
+        let cache = cache.capacity(2);
+        for name in ["a", "b", "c"] {
+            seen.insert(map(name, "1"));
+        }
+        cache.wrote(map("a", "2"));
+        cache.wrote(map("b", "2"));
+        assert_eq!(version(cache.get(&"a".into())), Some(2));
+        cache.wrote(map("c", "2"));
+        let versions = ["a", "b", "c"].map(|name| version(cache.get(&name.into())));
+        assert_eq!(versions, [Some(2), Some(1), Some(2)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_informer_does_not_have_is_shown_only_by_choice() {
+        let Rig { cache, .. } = rig();
+        cache.wrote(map("new", "5"));
+        assert!(cache.get(&"new".into()).is_none() && cache.by_index(&by_app(), "x").unwrap().is_empty());
+        let cache = cache.unseen(Unseen::Shown).ttl(Duration::from_mins(1));
+        assert_eq!(version(cache.get(&"new".into())), Some(5));
+        assert_eq!(cache.by_index(&by_app(), "x").unwrap().len(), 1);
+        assert_eq!(cache.by_index(&by_app(), "y").unwrap().len(), 0);
+        cache.deleted(&ObjectKey::new("new"));
+        assert!(cache.get(&"new".into()).is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn versions_that_cannot_be_compared_leave_the_informer_s_state() {
+        let Rig { seen, cache } = rig();
+        seen.insert(map("a", "1"));
+        cache.wrote(map("a", "later"));
+        assert_eq!(version(cache.get(&"a".into())), Some(1));
+    }
+}

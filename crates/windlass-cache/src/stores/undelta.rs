@@ -1,0 +1,120 @@
+//! A store that tells everything it holds after each change.
+
+use std::{collections::BTreeMap, fmt};
+
+use parking_lot::{Mutex, RwLock};
+
+use super::{Keyed, ObjectStore};
+
+/// A store for consumers who want the whole state each time, not what changed in it.
+///
+/// `push` is called after each change, changed or not, and never for reads. Calls come one at a time, in the order of the
+/// changes; `push` may read the store, but a change from within it never ends.
+///
+/// ```
+/// use std::sync::{Arc, Mutex};
+/// use windlass_cache::stores::{ObjectStore, UndeltaStore};
+/// # use windlass_api::{ObjectKey, k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::ObjectMeta}};
+/// # fn pod(name: &str) -> Pod {
+/// #     Pod { metadata: ObjectMeta { name: Some(name.into()), ..ObjectMeta::default() }, ..Pod::default() }
+/// # }
+///
+/// let seen = Arc::new(Mutex::new(Vec::new()));
+/// let log = Arc::clone(&seen);
+/// let store = UndeltaStore::new(move |pods: Vec<Pod>| log.lock().unwrap().push(pods.len()));
+/// store.insert(pod("a"));
+/// store.insert(pod("b"));
+/// store.remove(&ObjectKey::new("a"));
+/// store.replace(Vec::new());
+/// assert_eq!(*seen.lock().unwrap(), [1, 2, 1, 0]);
+/// ```
+pub struct UndeltaStore<T: Keyed> {
+    push: Box<dyn Fn(Vec<T>) + Send + Sync>,
+    objects: RwLock<BTreeMap<T::Key, T>>,
+    /// Held from a change until it has been told. Taken before `objects`.
+    telling: Mutex<()>,
+}
+
+impl<T: Keyed + Clone> UndeltaStore<T> {
+    /// An empty store. `push` gets every object, in the order of their keys.
+    pub fn new(push: impl Fn(Vec<T>) + Send + Sync + 'static) -> Self {
+        Self { push: Box::new(push), objects: RwLock::default(), telling: Mutex::new(()) }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut BTreeMap<T::Key, T>)) {
+        let telling = self.telling.lock();
+        change(&mut self.objects.write());
+        (self.push)(self.list());
+        drop(telling);
+    }
+}
+
+impl<T: Keyed + Clone> ObjectStore<T> for UndeltaStore<T> {
+    fn insert(&self, object: T) {
+        self.change(|objects| _ = objects.insert(object.key(), object));
+    }
+
+    fn remove(&self, key: &T::Key) {
+        self.change(|objects| _ = objects.remove(key));
+    }
+
+    fn replace(&self, replacement: Vec<T>) {
+        self.change(|objects| *objects = replacement.into_iter().map(|object| (object.key(), object)).collect());
+    }
+
+    fn get(&self, key: &T::Key) -> Option<T> {
+        self.objects.read().get(key).cloned()
+    }
+
+    fn list(&self) -> Vec<T> {
+        self.objects.read().values().cloned().collect()
+    }
+
+    fn keys(&self) -> Vec<T::Key> {
+        self.objects.read().keys().cloned().collect()
+    }
+}
+
+impl<T: Keyed> fmt::Debug for UndeltaStore<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UndeltaStore").field("objects", &self.objects.read().len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, OnceLock};
+
+    use super::*;
+    use crate::stores::tests::Item;
+
+    type Store = UndeltaStore<Item>;
+
+    #[test]
+    fn everything_is_told_after_each_change_and_nothing_after_a_read() {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&told);
+        let store = Store::new(move |all| log.lock().push(all));
+        store.insert(Item("b", 1));
+        store.insert(Item("a", 1));
+        store.insert(Item("b", 2));
+        store.remove(&"a");
+        store.remove(&"a");
+        store.replace(vec![Item("c", 1)]);
+        assert_eq!((store.get(&"c"), store.list(), store.keys()), (Some(Item("c", 1)), vec![Item("c", 1)], vec!["c"]));
+        let expected: [&[_]; 6] =
+            [&[Item("b", 1)], &[Item("a", 1), Item("b", 1)], &[Item("a", 1), Item("b", 2)], &[Item("b", 2)], &[Item("b", 2)], &[Item("c", 1)]];
+        assert_eq!(*told.lock(), expected);
+    }
+
+    #[test]
+    fn whoever_is_told_can_read_the_store() {
+        let store = Arc::new(OnceLock::<Store>::new());
+        let reader = Arc::clone(&store);
+        let lengths = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&lengths);
+        store.get_or_init(|| Store::new(move |all| log.lock().push((all.len(), reader.get().unwrap().list().len()))));
+        store.get().unwrap().insert(Item("a", 1));
+        assert_eq!(*lengths.lock(), [(1, 1)]);
+    }
+}
