@@ -69,6 +69,14 @@ pub enum UnreadableObject {
     /// It has no name.
     #[error("the object has no name")]
     Nameless,
+    /// The transform failed, or made another object of it.
+    #[error("transforming {key}")]
+    Transform {
+        /// Which object.
+        key: ObjectKey,
+        /// Why.
+        source: BoxError,
+    },
     /// It is of another kind.
     #[error("the object is a {found}, not a {expected}")]
     Kind {

@@ -1,5 +1,9 @@
 //! What handlers are told, and the handle on a registered one.
 
+mod callbacks;
+mod events;
+mod filter;
+
 use std::{
     fmt,
     sync::{
@@ -12,6 +16,7 @@ use std::{
 use tokio::sync::watch;
 use windlass_api::ObjectKey;
 
+pub use self::{callbacks::Callbacks, events::Events, filter::Filtered};
 use crate::{cached::Cached, synced::HasSynced};
 
 /// A change of the cache, told after the store shows it.
@@ -73,8 +78,8 @@ pub enum InitialList {
 ///
 /// # What is not
 ///
-/// - Its queue has no bound: a handler that is always slower than the events fills the memory. Handlers should make
-///   keys and put them into a work queue.
+/// - Its queue has no bound unless [`HandlerOptions::bounded`] gives it one: a handler that is always slower than the
+///   events fills the memory. Handlers should make keys and put them into a work queue.
 /// - It runs on tokio's worker threads. On a multi-thread runtime one that was slow does not keep its thread's other tasks
 ///   waiting; one that suddenly becomes slow does so once. On a current-thread runtime all wait.
 /// - Notifications that wait when the informer stops, or the handler is removed, are dropped.
@@ -94,6 +99,17 @@ impl<K, F: FnMut(Notification<K>) + Send + 'static> Handler<K> for F {
 #[must_use]
 pub struct HandlerOptions {
     pub(crate) resync: Resync,
+    pub(crate) buffer: Buffer,
+}
+
+/// What becomes of notifications that a handler has no time for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Buffer {
+    /// They wait, and nobody else does.
+    #[default]
+    Unbounded,
+    /// When so many wait, the informer waits too.
+    Bounded(usize),
 }
 
 /// Which resync period a handler has.
@@ -194,12 +210,19 @@ impl<K> fmt::Debug for Deleted<K> {
 impl HandlerOptions {
     /// Shows the handler every object again, as an update without a change, once per `period`; at least 1 s.
     pub fn resync(self, period: Duration) -> Self {
-        Self { resync: Resync::Every(period) }
+        Self { resync: Resync::Every(period), ..self }
     }
 
     /// Never, whatever the informer's default is.
     pub fn no_resync(self) -> Self {
-        Self { resync: Resync::Never }
+        Self { resync: Resync::Never, ..self }
+    }
+
+    /// While `notifications` or more wait for this handler, the informer takes no further events: its store, its other
+    /// handlers and in the end the server wait for this one. What one event brings is never torn apart, so that a list
+    /// may exceed the bound.
+    pub fn bounded(self, notifications: usize) -> Self {
+        Self { buffer: Buffer::Bounded(notifications.max(1)), ..self }
     }
 }
 

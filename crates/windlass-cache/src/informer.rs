@@ -25,9 +25,10 @@ use std::{
     },
 };
 
+use futures::StreamExt;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
-use windlass_api::{ApiResource, ListWatch, Object, Resource};
+use windlass_api::{ApiResource, ListWatch, Object, Resource, ResourceVersion};
 
 use self::{
     listener::NewListener,
@@ -36,11 +37,12 @@ use self::{
 use crate::{
     error::{AddIndexError, InformerError},
     event_queue::{EventQueue, InOrder},
-    handler::{Handler, HandlerOptions, Registration, RegistrationHandle, Resync},
+    handler::{Events, Handler, HandlerOptions, Notification, Registration, RegistrationHandle, Resync},
     indexer::Index,
     lister::Lister,
     options::{InformerOptions, Reporter},
-    pipe::Pipe,
+    pipe::{Feed, Pipe},
+    progress::{Progress, WaitError},
     reflector::Reflector,
     store::{Store, StoreWriter},
     synced::{HasSynced, Stopped, SyncSignal},
@@ -72,6 +74,7 @@ struct Shared<K> {
     options: InformerOptions,
     store: Store<K>,
     has_synced: HasSynced,
+    progress: Progress,
     next_id: AtomicU64,
     phase: Mutex<Phase<K>>,
 }
@@ -122,6 +125,7 @@ impl<K: Object> SharedInformer<K> {
             options,
             store,
             has_synced,
+            progress: Progress::new(),
             next_id: AtomicU64::new(0),
             phase: Mutex::new(Phase::New(Box::new(fresh))),
         };
@@ -164,6 +168,7 @@ impl<K: Object> SharedInformer<K> {
                 Resync::Never => None,
                 Resync::Every(period) => Some(period),
             },
+            buffer: options.buffer,
             removed: Arc::clone(&removed),
             synced,
             ended: ended_sender,
@@ -214,15 +219,13 @@ impl<K: Object> SharedInformer<K> {
         let _end = End(&self.shared);
         let Fresh { writer, queue, listeners, synced } = *fresh;
         let options = &self.shared.options;
+        let order = queue.order();
         let pipe = Arc::new(Pipe::new(queue, options.queue_capacity));
-        let reflector = Reflector::new(
-            Arc::clone(&self.shared.list_watch),
-            &self.shared.resource,
-            self.shared.store.clone(),
-            Arc::clone(&pipe),
-            options,
-        );
-        let mut processor = Processor::new(writer, synced, commands, Reporter::new(options));
+        let feed = Feed { pipe: Arc::clone(&pipe), store: self.shared.store.clone() };
+        let resource = Arc::clone(&self.shared.resource);
+        let reflector = Reflector::new(Arc::clone(&self.shared.list_watch), resource, feed, options.clone());
+        let mut processor =
+            Processor::new(writer, order, synced, &self.shared.progress, commands, Reporter::new(options));
         for listener in listeners {
             processor.add(listener);
         }
@@ -244,6 +247,59 @@ impl<K: Object> SharedInformer<K> {
     /// Ready once the store holds the first list. Fails if the informer stops before.
     pub fn has_synced(&self) -> HasSynced {
         self.shared.has_synced.clone()
+    }
+
+    /// Waits until the store shows everything up to `version`, usually that of an object that the program has just
+    /// written: what it reads then is its own write or later.
+    ///
+    /// A write that the informer's selectors leave out has no event; then a bookmark must come first, about once a minute. A
+    /// server that lost its storage may never get there. Set a timeout.
+    ///
+    /// ```
+    /// # use windlass_api::{ObjectExt, ResourceVersion, k8s_openapi::api::core::v1::ConfigMap};
+    /// # use windlass_cache::SharedInformer;
+    /// # async fn example(settings: SharedInformer<ConfigMap>, written: ConfigMap) -> Result<(), Box<dyn std::error::Error>> {
+    /// let version = ResourceVersion::from(written.resource_version().unwrap_or_default());
+    /// settings.wait_for(&version).await?;
+    /// assert!(settings.store().get(&written.object_ref()).is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn wait_for(&self, version: &ResourceVersion) -> Result<(), WaitError> {
+        self.shared.progress.reach(version.clone(), || self.shared.store.version()).await
+    }
+
+    /// Everything that happens, as a stream.
+    pub fn events(&self) -> Events<K> {
+        let (sender, notifications) = mpsc::unbounded_channel();
+        // When the stream has been dropped, its handler is about to be.
+        let registration = self.add_handler(move |notification| _ = sender.send(notification));
+        Events { notifications, registration }
+    }
+
+    /// Waits for a notification that says what is waited for; it begins with every object that is there, as added. Go's
+    /// `UntilWithSync`.
+    ///
+    /// ```
+    /// # use windlass_api::k8s_openapi::api::core::v1::Pod;
+    /// # use windlass_cache::{Notification, SharedInformer};
+    /// # async fn example(pods: SharedInformer<Pod>) -> Result<(), windlass_cache::Stopped> {
+    /// let gone = pods.wait_until(|news| matches!(news, Notification::Deleted(_)) && &*news.key().name == "web-0");
+    /// gone.await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn wait_until(
+        &self,
+        mut done: impl FnMut(&Notification<K>) -> bool,
+    ) -> Result<Notification<K>, Stopped> {
+        let mut events = self.events();
+        while let Some(notification) = events.next().await {
+            if done(&notification) {
+                return Ok(notification);
+            }
+        }
+        Err(Stopped)
     }
 
     /// What the objects are.
@@ -318,5 +374,6 @@ struct End<'i, K>(&'i Shared<K>);
 impl<K> Drop for End<'_, K> {
     fn drop(&mut self) {
         *self.0.phase.lock() = Phase::Stopped;
+        self.0.progress.stop();
     }
 }

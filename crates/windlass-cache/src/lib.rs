@@ -46,6 +46,7 @@
 
 mod backoff;
 mod reflector;
+mod transform;
 
 mod body;
 mod cached;
@@ -62,6 +63,7 @@ pub mod stores;
 
 mod handler;
 mod informer;
+mod progress;
 mod synced;
 
 mod factory;
@@ -79,15 +81,20 @@ pub use cached::Cached;
 pub use error::{AddIndexError, DecodeError, InformerError, UnknownIndex, UnreadableObject};
 pub use event_queue::{Change, Delta, EventQueue, InOrder, Order};
 pub use factory::{InformerFactory, Selection};
-pub use handler::{Deleted, DeletedState, Handler, HandlerOptions, InitialList, Notification, Registration};
+pub use handler::{
+    Callbacks, Deleted, DeletedState, Events, Filtered, Handler, HandlerOptions, InitialList, Notification, Registration,
+};
 pub use indexer::Index;
 pub use informer::SharedInformer;
 pub use ingest::ManagedFields;
 pub use lister::Lister;
 pub use metrics::CacheMetrics;
 pub use options::{InformerOptions, InitialSync};
+pub use progress::WaitError;
+pub use reflector::{Mirror, Reflector, Sink};
 pub use store::Store;
 pub use synced::{HasSynced, Stopped};
+pub use transform::Transform;
 
 /// Runs a user's code; a panic in it becomes its message.
 fn contained<T>(run: impl FnOnce() -> T) -> Result<T, String> {

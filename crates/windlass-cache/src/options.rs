@@ -9,6 +9,7 @@ use crate::{
     error::InformerError,
     ingest::ManagedFields,
     metrics::{CacheMetrics, NoMetrics},
+    transform::Transform,
 };
 
 /// How an informer is to work. The defaults are client-go's, where it has them.
@@ -24,6 +25,7 @@ pub struct InformerOptions {
     pub(crate) min_watch_timeout: Duration,
     pub(crate) backoff: Backoff,
     pub(crate) managed_fields: ManagedFields,
+    pub(crate) transform: Option<Transform>,
     pub(crate) resync: Option<Duration>,
     pub(crate) queue_capacity: usize,
     pub(crate) entropy: Entropy,
@@ -94,6 +96,12 @@ impl InformerOptions {
         self
     }
 
+    /// Changes each object before it is stored.
+    pub fn transform(mut self, transform: Transform) -> Self {
+        self.transform = Some(transform);
+        self
+    }
+
     /// Shows every handler every object again once per `period`, unless the handler has its own period. Not by default.
     pub fn resync(mut self, period: Duration) -> Self {
         self.resync = Some(period);
@@ -136,6 +144,7 @@ impl Default for InformerOptions {
             min_watch_timeout: MIN_WATCH_TIMEOUT,
             backoff: Backoff::default(),
             managed_fields: ManagedFields::default(),
+            transform: None,
             resync: None,
             queue_capacity: QUEUE_CAPACITY,
             entropy: Entropy::os(),
@@ -155,6 +164,7 @@ impl fmt::Debug for InformerOptions {
             .field("min_watch_timeout", &self.min_watch_timeout)
             .field("backoff", &self.backoff)
             .field("managed_fields", &self.managed_fields)
+            .field("transform", &self.transform)
             .field("resync", &self.resync)
             .field("queue_capacity", &self.queue_capacity)
             .finish_non_exhaustive()

@@ -1,11 +1,18 @@
 //! The event queue with its lock, its bound and its wake-ups. One producer may wait, one consumer does.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::event_queue::{Change, Delta, EventQueue};
+use windlass_api::ObjectKey;
+
+use crate::{
+    cached::Cached,
+    event_queue::{Change, Delta, EventQueue},
+    reflector::Sink,
+    store::Store,
+};
 
 pub(crate) struct Pipe<K> {
     queue: Mutex<Box<dyn EventQueue<K>>>,
@@ -13,6 +20,24 @@ pub(crate) struct Pipe<K> {
     capacity: usize,
     filled: Notify,
     drained: Notify,
+}
+
+/// The pipe as an informer's reflector sees it.
+#[derive(Debug)]
+pub(crate) struct Feed<K: 'static> {
+    pub(crate) pipe: Arc<Pipe<K>>,
+    /// Where known states are taken from, so that a relist costs no memory for what did not change.
+    pub(crate) store: Store<K>,
+}
+
+impl<K: Send + Sync + 'static> Sink<K> for Feed<K> {
+    async fn accept(&mut self, change: Change<K>) {
+        self.pipe.push(change).await;
+    }
+
+    fn known(&self, key: &ObjectKey) -> Option<Cached<K>> {
+        self.store.get(key)
+    }
 }
 
 /// A delta, and whether the initial population was complete without it and is with it.

@@ -1,7 +1,7 @@
 //! Follows the objects of one resource on a server: lists, then watches, and begins again when it must.
 //!
-//! The decisions are in [`machine`]; this carries them out. What is learned goes into the event queue, which slows the
-//! watch down when it is full. What goes wrong goes to the log and the error hook. It ends only by being dropped, which
+//! The decisions are in [`machine`]; this carries them out. What is learned goes into a sink, for informers the event queue,
+//! which slows the watch down when it is full. What goes wrong goes to the log and the error hook. It ends only by being dropped, which
 //! ends the requests under way.
 //!
 //! # What is guaranteed
@@ -16,31 +16,32 @@
 //! - Not every state of an object is seen: what changes between two lists is seen once.
 
 pub(crate) mod machine;
+mod sink;
 
 #[cfg(test)]
 mod tests;
 
-use std::{collections::HashMap, io, sync::Arc, time::Duration};
+use std::{collections::HashMap, fmt, io, sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream::BoxStream};
 use indexmap::IndexMap;
 use serde::Deserialize;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use windlass_api::{
-    ApiResource, Entropy, EventType, GroupResource, InitialEvents, ListItem, ListOptions, ListWatch, ListWatchError,
-    ObjectKey, RawEvent, ResourceVersion, Status, WatchOptions,
+    ApiResource, BoxError, Entropy, EventType, GroupResource, InitialEvents, ListItem, ListOptions, ListWatch, ListWatchError,
+    Object, ObjectKey, RawEvent, ResourceVersion, Status, WatchOptions,
 };
 
+pub use self::sink::{Mirror, Sink};
 use self::machine::{Asks, Effect, Failure, Input, Length, Machine, Stage, State, Then};
 use crate::{
     backoff::Delays,
     cached::Cached,
-    error::InformerError,
+    error::{InformerError, UnreadableObject},
     event_queue::Change,
     ingest::Ingest,
     options::{InformerOptions, Reporter},
-    pipe::Pipe,
-    store::Store,
+    transform::Transform,
 };
 
 /// Marks the bookmark that ends the present state.
@@ -52,13 +53,30 @@ const GRACE: Duration = Duration::from_secs(30);
 /// How often a watch that has not sent the whole present state yet is mentioned in the log.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-pub(crate) struct Reflector<K> {
+/// Follows the objects of one resource, and puts what it learns into a [`Sink`]. It is the first station of an informer,
+/// for programs that want that and nothing else.
+///
+/// It never goes back in time unless the server does, and ends only by being dropped. Of the options, `resync` and
+/// `queue_capacity` are not its own.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use windlass_api::{ListWatch, Resource, k8s_openapi::api::core::v1::Pod};
+/// use windlass_cache::{InformerOptions, Mirror, Reflector, stores::ThreadSafeMap};
+///
+/// # async fn example(list_watch: Arc<dyn ListWatch>) {
+/// let pods = Arc::new(ThreadSafeMap::<Pod>::new());
+/// let sink = Mirror(Arc::clone(&pods));
+/// let reflector = Reflector::new(list_watch, Pod::api_resource(), sink, InformerOptions::default());
+/// tokio::spawn(reflector.run()); // `pods` is equal to what the server has from now on, or will be soon
+/// # }
+/// ```
+pub struct Reflector<K, S> {
     list_watch: Arc<dyn ListWatch>,
     ingest: Ingest<K>,
+    transform: Option<Transform>,
     resource: GroupResource,
-    /// Where known states are taken from, so that a relist costs no memory for what did not change.
-    store: Store<K>,
-    pipe: Arc<Pipe<K>>,
+    sink: S,
     asks: Asks,
     min_watch_timeout: Duration,
     delays: Delays,
@@ -72,6 +90,12 @@ pub(crate) struct Reflector<K> {
     aside: IndexMap<ObjectKey, Cached<K>>,
     /// When the list or the watch that fills `aside` was begun.
     begun: Instant,
+}
+
+impl<K, S> fmt::Debug for Reflector<K, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reflector").field("resource", &self.resource).finish_non_exhaustive()
+    }
 }
 
 struct OpenWatch {
@@ -97,25 +121,27 @@ struct BookmarkMeta {
 
 // === impl Reflector ===
 
-impl<K: Send + Sync + 'static> Reflector<K> {
-    pub(crate) fn new(
+impl<K: Object, S: Sink<K>> Reflector<K, S> {
+    /// `list_watch` must list and watch `resource`.
+    pub fn new(
         list_watch: Arc<dyn ListWatch>,
-        resource: &Arc<ApiResource>,
-        store: Store<K>,
-        pipe: Arc<Pipe<K>>,
-        options: &InformerOptions,
+        resource: impl Into<Arc<ApiResource>>,
+        sink: S,
+        options: InformerOptions,
     ) -> Self {
+        let options = InformerOptions { content: K::CONTENT, ..options };
+        let resource = resource.into();
         Self {
             list_watch,
-            ingest: Ingest::new(Arc::clone(resource), options.managed_fields),
             resource: resource.gvr().group_resource(),
-            store,
-            pipe,
-            asks: Asks::from(options),
+            ingest: Ingest::new(resource, options.managed_fields),
+            transform: options.transform.clone(),
+            sink,
+            asks: Asks::from(&options),
             min_watch_timeout: options.min_watch_timeout,
             delays: Delays::new(options.backoff),
             entropy: options.entropy.clone(),
-            reporter: Reporter::new(options),
+            reporter: Reporter::new(&options),
             watch: None,
             arrived: None,
             aside: IndexMap::new(),
@@ -123,8 +149,8 @@ impl<K: Send + Sync + 'static> Reflector<K> {
         }
     }
 
-    /// Never returns.
-    pub(crate) async fn run(mut self) {
+    /// Follows the server. Never returns.
+    pub async fn run(mut self) {
         let mut machine = Machine::new(self.asks.clone());
         let mut input = Input::Elapsed;
         loop {
@@ -153,7 +179,7 @@ impl<K: Send + Sync + 'static> Reflector<K> {
             Effect::Replace { version, then } => {
                 let objects: Vec<_> = std::mem::take(&mut self.aside).into_values().collect();
                 self.reporter.metrics().listed(objects.len(), self.begun.elapsed());
-                self.pipe.push(Change::Replace { objects, version }).await;
+                self.sink.accept(Change::Replace { objects, version }).await;
                 if let Then::Watch(options) = then
                     && let Err(input) = self.open_watch(options, state).await
                 {
@@ -177,10 +203,10 @@ impl<K: Send + Sync + 'static> Reflector<K> {
                         EventType::Deleted => Change::Deleted(object),
                         EventType::Modified | EventType::Bookmark | EventType::Error => Change::Updated(object),
                     };
-                    self.pipe.push(change).await;
+                    self.sink.accept(change).await;
                 }
             }
-            Effect::Advance(version) => self.pipe.push(Change::Bookmark(version)).await,
+            Effect::Advance(version) => self.sink.accept(Change::Bookmark(version)).await,
             Effect::Continue => {}
         }
         self.next_event(state).await
@@ -205,7 +231,7 @@ impl<K: Send + Sync + 'static> Reflector<K> {
         while let Some(item) = items.next().await {
             match item {
                 Ok(ListItem::Object(body)) => {
-                    if let Some(object) = self.read(&body) {
+                    if let Some(object) = self.read(EventType::Added, &body) {
                         self.set_aside(object);
                     }
                 }
@@ -287,7 +313,7 @@ impl<K: Send + Sync + 'static> Reflector<K> {
                     Err(error) => return self.watch_failed(Stage::Open, ListWatchError::Decode(error.into()), state),
                 },
                 event_type @ (EventType::Added | EventType::Modified | EventType::Deleted) => {
-                    if let Some(object) = self.read(&event.body) {
+                    if let Some(object) = self.read(event_type, &event.body) {
                         let version = object.meta().resource_version.clone();
                         self.arrived = Some((event_type, object));
                         return Input::Event { event_type, version, ends_initial: false };
@@ -297,19 +323,34 @@ impl<K: Send + Sync + 'static> Reflector<K> {
         }
     }
 
-    /// `None`, and a report, when it cannot be told which object it is.
-    fn read(&self, body: &[u8]) -> Option<Cached<K>> {
-        match self.ingest.read(body) {
-            Ok(object) => Some(object),
+    /// `None`, and a report, when it cannot be told which object it is, or the transform fails.
+    fn read(&self, event_type: EventType, body: &[u8]) -> Option<Cached<K>> {
+        let report = |source| {
+            self.reporter.report(&InformerError::Object { resource: self.resource.clone(), source });
+        };
+        let object = self.ingest.read(body).map_err(report).ok()?;
+        let Some(transform) = &self.transform else { return Some(object) };
+        match self.transformed(transform, &object) {
+            Ok(transformed) => Some(transformed),
             Err(source) => {
-                self.reporter.report(&InformerError::Object { resource: self.resource.clone(), source });
-                None
+                report(UnreadableObject::Transform { key: object.key().clone(), source });
+                // Better the last state as it came than an object that never goes away.
+                (event_type == EventType::Deleted).then_some(object)
             }
         }
     }
 
+    fn transformed(&self, transform: &Transform, object: &Cached<K>) -> Result<Cached<K>, BoxError> {
+        let transformed = self.ingest.read(&transform.apply(&object.bytes())?)?;
+        if transformed.key() == object.key() && transformed.is_same_state(object) {
+            Ok(transformed)
+        } else {
+            Err("it changed the object's name, namespace, uid or resourceVersion".into())
+        }
+    }
+
     fn set_aside(&mut self, object: Cached<K>) {
-        let known = self.store.get(object.key());
+        let known = self.sink.known(object.key());
         let same = known.filter(|known| known.is_same_state(&object) && !object.meta().resource_version.is_empty());
         let object = same.unwrap_or(object);
         self.aside.insert(object.key().clone(), object);

@@ -3,19 +3,19 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
-    sync::{mpsc, watch},
+    sync::{Notify, mpsc, watch},
     time::Instant,
 };
 
 use crate::{
-    handler::{Handler, Notification},
+    handler::{Buffer, Handler, Notification},
     options::Reporter,
     synced::SyncSignal,
 };
@@ -28,6 +28,7 @@ pub(super) struct NewListener<K> {
     pub(super) id: u64,
     pub(super) handler: Box<dyn Handler<K>>,
     pub(super) resync: Option<Duration>,
+    pub(super) buffer: Buffer,
     pub(super) removed: Arc<AtomicBool>,
     pub(super) synced: SyncSignal,
     /// Dropped when the handler's task has ended, or will never be started.
@@ -37,10 +38,20 @@ pub(super) struct NewListener<K> {
 /// The processor's end of a handler's queue.
 pub(super) struct Listener<K> {
     pub(super) id: u64,
-    /// Unbounded, so that a slow handler holds up nobody else; see [`Handler`].
+    /// Unbounded, so that what one delta brings always fits; see [`Handler`].
     queue: mpsc::UnboundedSender<Message<K>>,
+    /// Only for a handler whose queue is bounded.
+    backlog: Option<Arc<Backlog>>,
     removed: Arc<AtomicBool>,
     resync: Option<Resync>,
+}
+
+/// How many notifications wait for a handler, or are being dealt with.
+pub(super) struct Backlog {
+    waiting: AtomicUsize,
+    bound: usize,
+    /// One who waits for room: the processor.
+    eased: Notify,
 }
 
 struct Resync {
@@ -71,12 +82,18 @@ impl<K: Send + Sync + 'static> NewListener<K> {
     /// The queue, and the task that empties it. The task ends when the queue is dropped or the handler is removed.
     pub(super) fn start(self, reporter: Reporter) -> (Listener<K>, impl Future<Output = ()> + Send + 'static) {
         let (queue, mut messages) = mpsc::unbounded_channel();
-        let Self { id, mut handler, resync, removed, synced, ended } = self;
+        let Self { id, mut handler, resync, buffer, removed, synced, ended } = self;
         let resync = resync.map(|period| {
             let period = period.max(MIN_RESYNC);
             Resync { period, next: Instant::now() + period, is_due: false }
         });
-        let listener = Listener { id, queue, removed: Arc::clone(&removed), resync };
+        let backlog = match buffer {
+            Buffer::Unbounded => None,
+            Buffer::Bounded(bound) => {
+                Some(Arc::new(Backlog { waiting: AtomicUsize::new(0), bound, eased: Notify::new() }))
+            }
+        };
+        let listener = Listener { id, queue, backlog: backlog.clone(), removed: Arc::clone(&removed), resync };
         let task = async move {
             let _ended = ended;
             let mut pace = Pace::Unknown;
@@ -92,11 +109,29 @@ impl<K: Send + Sync + 'static> NewListener<K> {
                             reporter.metrics().handler_panicked();
                             tracing::error!(%key, panic, "a handler panicked; it goes on with the next notification");
                         }
+                        if let Some(backlog) = &backlog {
+                            backlog.eased_by_one();
+                        }
                     }
                 }
             }
         };
         (listener, task)
+    }
+}
+
+impl Backlog {
+    fn eased_by_one(&self) {
+        if self.waiting.fetch_sub(1, Ordering::AcqRel) == self.bound {
+            self.eased.notify_one();
+        }
+    }
+
+    /// Waits until there is room.
+    pub(super) async fn eased(&self) {
+        while self.waiting.load(Ordering::Acquire) >= self.bound {
+            self.eased.notified().await;
+        }
     }
 }
 
@@ -115,6 +150,9 @@ impl Pace {
 
 impl<K> Listener<K> {
     pub(super) fn notify(&self, notification: Notification<K>) {
+        if let Some(backlog) = &self.backlog {
+            backlog.waiting.fetch_add(1, Ordering::AcqRel);
+        }
         self.send(Message::Notify(notification));
     }
 
@@ -125,6 +163,11 @@ impl<K> Listener<K> {
     /// The next notification is not begun any more.
     pub(super) fn stop(self) {
         self.removed.store(true, Ordering::Release);
+    }
+
+    /// The backlog, if it is as long as it may be.
+    pub(super) fn full_backlog(&self) -> Option<&Arc<Backlog>> {
+        self.backlog.as_ref().filter(|backlog| backlog.waiting.load(Ordering::Acquire) >= backlog.bound)
     }
 
     pub(super) fn next_resync(&self) -> Option<Instant> {

@@ -5,16 +5,18 @@ use tokio::{
     task::JoinSet,
     time::{Instant, sleep_until},
 };
+use windlass_api::ResourceVersion;
 
-use super::listener::{Listener, NewListener};
+use super::listener::{Backlog, Listener, NewListener};
 use crate::{
     cached::Cached,
     error::AddIndexError,
-    event_queue::{Change, Delta},
+    event_queue::{Change, Delta, Order},
     handler::{Deleted, DeletedState, InitialList, Notification},
     indexer::Index,
     options::Reporter,
     pipe::{Pipe, Popped},
+    progress::Progress,
     store::StoreWriter,
     synced::SyncSignal,
 };
@@ -26,10 +28,13 @@ pub(super) enum Command<K> {
     Index(Index<K>, oneshot::Sender<Result<(), AddIndexError>>),
 }
 
-pub(super) struct Processor<K> {
+pub(super) struct Processor<'i, K> {
     writer: StoreWriter<K>,
+    /// Whether each delta tells how far the store is.
+    order: Order,
     /// Fires once the store holds the first list.
     synced: SyncSignal,
+    progress: &'i Progress,
     commands: mpsc::UnboundedReceiver<Command<K>>,
     /// Every handler that has not been removed, in the order in which they were added.
     listeners: Vec<Listener<K>>,
@@ -38,15 +43,17 @@ pub(super) struct Processor<K> {
     reporter: Reporter,
 }
 
-impl<K: Send + Sync + 'static> Processor<K> {
+impl<'i, K: Send + Sync + 'static> Processor<'i, K> {
     pub(super) fn new(
         writer: StoreWriter<K>,
+        order: Order,
         synced: SyncSignal,
+        progress: &'i Progress,
         commands: mpsc::UnboundedReceiver<Command<K>>,
         reporter: Reporter,
     ) -> Self {
         let (listeners, tasks) = (Vec::new(), JoinSet::new());
-        Self { writer, synced, commands, listeners, tasks, reporter }
+        Self { writer, order, synced, progress, commands, listeners, tasks, reporter }
     }
 
     /// Starts a handler: shows it what there is. What comes after is shown to it as to the others.
@@ -67,15 +74,17 @@ impl<K: Send + Sync + 'static> Processor<K> {
     pub(super) async fn run(&mut self, pipe: &Pipe<K>) {
         loop {
             let resync = self.listeners.iter().filter_map(Listener::next_resync).min();
+            let full = self.listeners.iter().find_map(Listener::full_backlog).cloned();
             tokio::select! {
                 biased;
                 Some(command) = self.commands.recv() => self.obey(command),
-                () = sleep_until(resync.unwrap_or_else(Instant::now)), if resync.is_some() => {
+                () = sleep_until(resync.unwrap_or_else(Instant::now)), if resync.is_some() && full.is_none() => {
                     let now = Instant::now();
                     self.listeners.iter_mut().for_each(|listener| listener.begin_resync(now));
                     pipe.push_now(Change::Resync);
                 }
-                popped = pipe.pop() => self.apply(popped),
+                () = eased(full.as_deref()), if full.is_some() => {}
+                popped = pipe.pop(), if full.is_none() => self.apply(popped),
             }
         }
     }
@@ -106,8 +115,7 @@ impl<K: Send + Sync + 'static> Processor<K> {
         let initial = if popped.synced_before { InitialList::No } else { InitialList::Yes };
         match popped.delta {
             Delta::Added(object) | Delta::Updated(object) => {
-                let version = object.meta().resource_version.clone();
-                let old = self.writer.insert(object.clone(), Some(version));
+                let old = self.writer.insert(object.clone(), self.version_at(&object));
                 self.tell(old, object, initial);
             }
             Delta::Replaced(object) => {
@@ -116,7 +124,7 @@ impl<K: Send + Sync + 'static> Processor<K> {
             }
             Delta::Deleted(deleted) => {
                 let version = match deleted.state {
-                    DeletedState::Final => Some(deleted.object.meta().resource_version.clone()),
+                    DeletedState::Final => self.version_at(&deleted.object),
                     DeletedState::Unknown => None,
                 };
                 let known = self.writer.remove(deleted.object.key(), version);
@@ -143,11 +151,17 @@ impl<K: Send + Sync + 'static> Processor<K> {
             }
             Delta::Bookmark(version) => self.writer.advance(version),
         }
+        self.progress.advanced(|| self.writer.store().version());
         self.reporter.metrics().stored(self.writer.store().len());
         if popped.synced_after && !self.synced.has_fired() {
             self.synced.fire();
             self.listeners.iter().for_each(Listener::synced);
         }
+    }
+
+    /// How far the store is once it shows this state.
+    fn version_at(&self, object: &Cached<K>) -> Option<ResourceVersion> {
+        (self.order == Order::Arrival).then(|| object.meta().resource_version.clone())
     }
 
     /// A state that the store shows now. One that it showed before is news only for those whose resync is due.
@@ -169,5 +183,11 @@ impl<K: Send + Sync + 'static> Processor<K> {
         for listener in &self.listeners {
             listener.notify(notification.clone());
         }
+    }
+}
+
+async fn eased(backlog: Option<&Backlog>) {
+    if let Some(backlog) = backlog {
+        backlog.eased().await;
     }
 }

@@ -9,6 +9,7 @@ use super::*;
 use crate::{
     event_queue::{Delta, InOrder},
     options::InitialSync,
+    pipe::{Feed, Pipe},
     store::StoreWriter,
     testing::{FakeListWatch, Request, Verb, WatchList},
 };
@@ -30,9 +31,9 @@ impl Rig {
             .on_error(move |error| hook.lock().push(format!("{error}: {}", crate::causes(error))));
         let writer = StoreWriter::new(|_, _, _| ());
         let pipe = Arc::new(Pipe::new(Box::new(InOrder::new()), 100));
-        let resource = Arc::new(ConfigMap::api_resource());
         let store = writer.store().clone();
-        let reflector = Reflector::new(Arc::new(fake.clone()), &resource, store, Arc::clone(&pipe), &options);
+        let feed = Feed { pipe: Arc::clone(&pipe), store };
+        let reflector = Reflector::new(Arc::new(fake.clone()), ConfigMap::api_resource(), feed, options);
         Self { fake: fake.clone(), pipe, errors, writer, task: tokio::spawn(reflector.run()) }
     }
 
@@ -155,8 +156,8 @@ async fn a_watch_that_does_not_end_when_it_should_counts_as_dead() {
     let fake = FakeListWatch::new();
     let writer = StoreWriter::<ConfigMap>::new(|_, _, _| ());
     let pipe = Arc::new(Pipe::new(Box::new(InOrder::new()), 100));
-    let resource = Arc::new(ConfigMap::api_resource());
-    let reflector = Reflector::new(Arc::new(Dead(fake.clone())), &resource, writer.store().clone(), pipe, &by_list());
+    let feed = Feed { pipe, store: writer.store().clone() };
+    let reflector = Reflector::new(Arc::new(Dead(fake.clone())), ConfigMap::api_resource(), feed, by_list());
     let _ = tokio::time::timeout(Duration::from_secs(700), reflector.run()).await;
     assert_eq!(fake.requests().len(), 3, "a list, a watch, and the next watch");
     assert_eq!(fake.open_streams(), 0, "dropping the reflector ends the requests");
@@ -298,9 +299,8 @@ async fn a_list_that_is_cut_off_is_asked_for_again() {
     fake.apply(&map("b"));
     let writer = StoreWriter::<ConfigMap>::new(|_, _, _| ());
     let pipe = Arc::new(Pipe::new(Box::new(InOrder::new()), 100));
-    let resource = Arc::new(ConfigMap::api_resource());
-    let reflector =
-        Reflector::new(Arc::new(Cut(fake.clone())), &resource, writer.store().clone(), Arc::clone(&pipe), &by_list());
+    let feed = Feed { pipe: Arc::clone(&pipe), store: writer.store().clone() };
+    let reflector = Reflector::new(Arc::new(Cut(fake.clone())), ConfigMap::api_resource(), feed, by_list());
     let popped = tokio::select! { () = reflector.run() => unreachable!(), popped = pipe.pop() => popped };
     assert!(matches!(popped.delta, Delta::ReplacedAll { objects, .. } if objects.len() == 2), "never the half of it");
 }

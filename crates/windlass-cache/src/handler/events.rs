@@ -1,0 +1,50 @@
+//! Notifications as a stream.
+
+use std::{
+    fmt,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use futures::Stream;
+use tokio::sync::mpsc;
+
+use super::{Notification, Registration};
+use crate::synced::HasSynced;
+
+/// The notifications of one informer as a stream, for those who prefer one to a [`Handler`](super::Handler); Go's
+/// `InformerWatcher`. It begins with every object that is there, as added, and ends when the informer stops.
+///
+/// The same is guaranteed as to a handler. What is not read waits in memory, without bound. Dropping the stream ends it.
+#[must_use = "a stream does nothing unless it is read"]
+pub struct Events<K> {
+    pub(crate) notifications: mpsc::UnboundedReceiver<Notification<K>>,
+    pub(crate) registration: Registration,
+}
+
+impl<K> Events<K> {
+    /// Ready once everything that was there has been put into the stream; it may not have been read yet.
+    pub fn has_synced(&self) -> HasSynced {
+        self.registration.has_synced()
+    }
+}
+
+impl<K> Stream for Events<K> {
+    type Item = Notification<K>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.notifications.poll_recv(context)
+    }
+}
+
+impl<K> Drop for Events<K> {
+    fn drop(&mut self) {
+        self.registration.remove();
+    }
+}
+
+impl<K> fmt::Debug for Events<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Events").field("waiting", &self.notifications.len()).finish_non_exhaustive()
+    }
+}

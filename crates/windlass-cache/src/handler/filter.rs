@@ -1,0 +1,63 @@
+//! A handler of some of the objects only.
+
+use std::fmt;
+
+use super::{Deleted, DeletedState, Handler, InitialList, Notification};
+use crate::cached::Cached;
+
+/// Shows a handler only the objects that pass, as if there were no others: one that comes to pass is added, one that passes
+/// no more is deleted.
+///
+/// ```
+/// # use windlass_api::k8s_openapi::api::core::v1::Pod;
+/// # use windlass_cache::SharedInformer;
+/// use windlass_cache::{Cached, Filtered, Notification};
+///
+/// # fn example(pods: &SharedInformer<Pod>) {
+/// let ready = |pod: &Cached<Pod>| pod.meta().label("ready") == Some("true");
+/// let print = |notification: Notification<Pod>| println!("{notification:?}");
+/// let registration = pods.add_handler(Filtered::new(ready, print));
+/// # drop(registration);
+/// # }
+/// ```
+pub struct Filtered<F, H> {
+    passes: F,
+    handler: H,
+}
+
+impl<F, H> Filtered<F, H> {
+    /// `passes` is asked of each state that comes, and must always say the same of the same state.
+    pub const fn new(passes: F, handler: H) -> Self {
+        Self { passes, handler }
+    }
+}
+
+impl<K, F, H> Handler<K> for Filtered<F, H>
+where
+    F: Fn(&Cached<K>) -> bool + Send + 'static,
+    H: Handler<K>,
+{
+    fn handle(&mut self, notification: Notification<K>) {
+        let passed = match notification {
+            Notification::Updated { old, new } => match ((self.passes)(&old), (self.passes)(&new)) {
+                (true, true) => Some(Notification::Updated { old, new }),
+                (false, true) => Some(Notification::Added { object: new, initial: InitialList::No }),
+                // The last state that passed; the object's real last state is still to come.
+                (true, false) => {
+                    Some(Notification::Deleted(Deleted { object: old, state: DeletedState::Unknown }))
+                }
+                (false, false) => None,
+            },
+            other => (self.passes)(other.object()).then_some(other),
+        };
+        if let Some(notification) = passed {
+            self.handler.handle(notification);
+        }
+    }
+}
+
+impl<F, H> fmt::Debug for Filtered<F, H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Filtered").finish_non_exhaustive()
+    }
+}
