@@ -1,8 +1,8 @@
-use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::atomic::AtomicUsize,
-    time::Duration,
-};
+mod interleavings;
+mod trouble;
+mod ways;
+
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::{Value, json};
@@ -11,17 +11,15 @@ use tokio::{
     task::JoinHandle,
     time::{Instant, sleep, timeout},
 };
-use windlass_api::{
-    Content, Entropy, EventType, LabelSelector, ListWatchError, ObjectKey, ObjectRef, PartialObject, Status,
-};
+use windlass_api::{Content, Entropy, LabelSelector, ObjectKey, ObjectRef, PartialObject, Status};
 
 use super::*;
 use crate::{
     cached::Cached,
-    event_queue::{Change, Delta},
+    event_queue::{DeltaFifo, OneByOne},
     handler::{Deleted, DeletedState, InitialList, Notification},
     options::InitialSync,
-    testing::{FakeListWatch, Verb, WatchList},
+    testing::{FakeListWatch, Verb},
 };
 
 type Maps = SharedInformer<ConfigMap>;
@@ -440,55 +438,12 @@ async fn a_day_of_bookmarks_costs_one_list_and_a_watch_every_few_minutes() {
     run.stop().await;
 }
 
-/// The order of client-go's queue without atomic events: what vanished first, then each listed object by itself.
-struct OneByOne {
-    known: Store<ConfigMap>,
-    deltas: VecDeque<Delta<ConfigMap>>,
-    initial: Option<usize>,
-}
-
-impl EventQueue<ConfigMap> for OneByOne {
-    fn push(&mut self, change: Change<ConfigMap>) {
-        match change {
-            Change::Added(object) => self.deltas.push_back(Delta::Added(object)),
-            Change::Updated(object) => self.deltas.push_back(Delta::Updated(object)),
-            Change::Deleted(object) => self.deltas.push_back(Delta::Deleted(Deleted::last_known(object))),
-            Change::Replace { objects, version } => {
-                let gone = |known: &Cached<_>| objects.iter().all(|object: &Cached<_>| object.key() != known.key());
-                for object in self.known.list().into_iter().filter(gone) {
-                    self.deltas.push_back(Delta::Deleted(Deleted::missed(object)));
-                }
-                self.deltas.extend(objects.into_iter().map(Delta::Replaced));
-                self.initial.get_or_insert(self.deltas.len());
-                self.deltas.push_back(Delta::Bookmark(version));
-            }
-            Change::Resync => self.deltas.extend(self.known.list().into_iter().map(Delta::Sync)),
-            Change::Bookmark(version) => self.deltas.push_back(Delta::Bookmark(version)),
-        }
-    }
-
-    fn pop(&mut self) -> Option<Delta<ConfigMap>> {
-        let delta = self.deltas.pop_front()?;
-        self.initial = self.initial.map(|left| left.saturating_sub(1));
-        Some(delta)
-    }
-
-    fn len(&self) -> usize {
-        self.deltas.len()
-    }
-
-    fn has_synced(&self) -> bool {
-        self.initial == Some(0)
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn an_informer_can_be_given_another_queue() {
     let fake = FakeListWatch::new();
     fake.apply(&map("a"));
     fake.apply(&map("b"));
-    let informer =
-        informer(&fake).with_queue(|known| OneByOne { known: known.clone(), deltas: VecDeque::new(), initial: None });
+    let informer = informer(&fake).with_queue(OneByOne::new);
     let diary = Diary::default();
     let registration =
         informer.add_handler_with(diary.clone(), HandlerOptions::default().resync(Duration::from_hours(1)));
@@ -507,138 +462,6 @@ async fn an_informer_can_be_given_another_queue() {
     resynced.sort();
     assert_eq!(resynced, ["updated n/b@3 n/b@3", "updated n/c@5 n/c@5"]);
     run.stop().await;
-}
-
-/// What a handler must believe to be there, if every notification is a legal step from the one before.
-#[derive(Clone, Default)]
-struct Belief(Arc<Mutex<BTreeMap<String, Cached<ConfigMap>>>>);
-
-impl Handler<ConfigMap> for Belief {
-    fn handle(&mut self, notification: Notification<ConfigMap>) {
-        let mut known = self.0.lock();
-        let key = notification.key().to_string();
-        match notification {
-            Notification::Added { object, .. } => {
-                assert!(known.insert(key, object).is_none(), "an object is added once");
-            }
-            Notification::Updated { old, new } => {
-                let before = known.insert(key, new.clone()).expect("only a known object is updated");
-                assert!(before.ptr_eq(&old), "an update goes on from what was told last: {before:?} {old:?}");
-                let version = |object: &Cached<_>| object.meta().resource_version.as_u64();
-                assert!(version(&new) >= version(&old), "never back: {old:?} {new:?}");
-            }
-            Notification::Deleted(deleted) => {
-                let before = known.remove(&key).expect("only a known object is deleted");
-                let is_before = before.ptr_eq(&deleted.object);
-                assert_eq!(
-                    deleted.state == DeletedState::Unknown,
-                    is_before,
-                    "a missed deletion has the last known state"
-                );
-            }
-        }
-    }
-}
-
-/// Any interleaving of changes, cut and refused connections, expired versions and handlers that come and go: each handler
-/// is told a legal sequence, and in the end everybody knows what the server has.
-#[tokio::test(start_paused = true)]
-async fn whatever_happens_everybody_ends_up_with_what_the_server_has() {
-    for seed in 0..60 {
-        let entropy = Entropy::seeded(seed);
-        let fake = FakeListWatch::new();
-        if entropy.below(3) == 0 {
-            fake.page_size(2);
-        }
-        let how = if entropy.below(3) == 0 { InitialSync::List } else { InitialSync::Watch };
-        let options = InformerOptions::default().entropy(Entropy::seeded(seed)).initial_sync(how);
-        let informer = Maps::new(Arc::new(fake.clone()), options.queue_capacity(3));
-        let by_app = |name: &str| Index::on_meta(name, |meta| meta.label("app").map(str::to_owned));
-        informer.add_index(by_app("app")).await.unwrap();
-        let panics = Arc::new(AtomicUsize::new(0));
-        let add_handler = || {
-            let (belief, panics) = (Belief::default(), Arc::clone(&panics));
-            let mut inner = belief.clone();
-            let handler = move |notification: Notification<ConfigMap>| {
-                let text = format!("{notification:?}");
-                if let Err(panic) = crate::contained(|| inner.handle(notification)) {
-                    panics.fetch_add(1, Ordering::Relaxed);
-                    eprintln!("seed {seed}: {text}: {panic}");
-                }
-            };
-            let resync = HandlerOptions::default().resync(Duration::from_secs(20));
-            let options = if entropy.below(2) == 0 { HandlerOptions::default() } else { resync };
-            (informer.add_handler_with(handler, options), belief)
-        };
-        let mut handlers = vec![add_handler()];
-        let run = Run::start(&informer);
-        let random_failure = || -> ListWatchError {
-            match entropy.below(5) {
-                0 => Status::expired("too old").into(),
-                1 => Status::too_large_resource_version(9, 1).into(),
-                2 => Status::too_many_requests("busy", 1).into(),
-                3 => Status::internal("no").into(),
-                _ => ListWatchError::Transport(std::io::Error::from(std::io::ErrorKind::ConnectionRefused).into()),
-            }
-        };
-        for _ in 0..150 {
-            let name = format!("m{}", entropy.below(5));
-            match entropy.below(26) {
-                0..=8 => {
-                    let mut object = map(&name);
-                    object["metadata"]["labels"] = json!({"app": format!("a{}", entropy.below(3))});
-                    fake.apply(&object);
-                }
-                9..=12 => fake.delete(&key(&name)),
-                13 => fake.disconnect(),
-                14 => fake.break_connections(),
-                15 => fake.compact(),
-                16 => fake.send_error(&Status::expired("too old")),
-                17 => fake.fail(Verb::List, random_failure()),
-                18 => fake.fail(Verb::Watch, random_failure()),
-                19 => fake.watch_list(if entropy.below(2) == 0 { WatchList::Refused } else { WatchList::Supported }),
-                20 if entropy.below(2) == 0 => fake.hold_initial_end(),
-                20 => fake.send_initial_end(),
-                24 => fake.bookmark(),
-                21 => fake.send(EventType::Added, "garbage"),
-                22 => handlers.push(add_handler()),
-                23 if handlers.len() > 1 => {
-                    let (registration, _) = handlers.remove(0);
-                    registration.remove();
-                }
-                _ => sleep(Duration::from_millis(entropy.below(30_000))).await,
-            }
-            if entropy.below(3) == 0 {
-                settle().await;
-            }
-        }
-        fake.watch_list(WatchList::Supported);
-        fake.send_initial_end();
-        handlers.push(add_handler());
-        sleep(Duration::from_hours(3)).await;
-        for (registration, _) in &handlers {
-            soon(registration.has_synced()).await.unwrap();
-        }
-        settle().await;
-
-        let expected = fake.objects();
-        let name =
-            |object: &Cached<ConfigMap>| (object.key().to_string(), object.meta().resource_version.as_u64().unwrap());
-        let mut held: Vec<_> = informer.store().list().iter().map(name).collect();
-        held.sort();
-        assert_eq!(held, expected, "seed {seed}");
-        for (_, belief) in &handlers {
-            assert_eq!(belief.0.lock().values().map(name).collect::<Vec<_>>(), expected, "seed {seed}");
-        }
-        informer.add_index(by_app("again")).await.unwrap();
-        for app in ["a0", "a1", "a2"] {
-            let found = |index| informer.store().by_index(index, app).unwrap().iter().map(name).collect::<Vec<_>>();
-            assert_eq!(found("app"), found("again"), "seed {seed}");
-        }
-        assert_eq!(panics.load(Ordering::Relaxed), 0, "seed {seed}: each step is legal");
-        run.stop().await;
-        assert_eq!(fake.open_streams(), 0);
-    }
 }
 
 #[test]

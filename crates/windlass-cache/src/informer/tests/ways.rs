@@ -1,0 +1,191 @@
+//! The ways to be told, and to wait.
+
+use futures::StreamExt;
+
+use super::*;
+use crate::{Callbacks, Filtered, WaitError};
+
+fn labelled(name: &str, app: &str) -> Value {
+    let mut object = map(name);
+    object["metadata"]["labels"] = json!({ "app": app });
+    object
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_filtered_handler_sees_what_passes_come_and_go() {
+    let fake = FakeListWatch::new();
+    fake.apply(&labelled("in", "x"));
+    fake.apply(&labelled("out", "y"));
+    let informer = informer(&fake);
+    let diary = Diary::default();
+    let passes = |object: &Cached<ConfigMap>| object.meta().label("app") == Some("x");
+    let registration = informer.add_handler(Filtered::new(passes, diary.clone()));
+    let run = Run::synced(&informer).await;
+    soon(registration.has_synced()).await.unwrap();
+    assert_eq!(diary.take(), ["initial n/in@2"]);
+    for (name, app) in [("in", "x"), ("in", "y"), ("in", "y"), ("in", "x"), ("out", "y"), ("new", "x")] {
+        fake.apply(&labelled(name, app));
+    }
+    fake.delete(&key("in"));
+    fake.delete(&key("out"));
+    settle().await;
+    assert_eq!(
+        diary.take(),
+        ["updated n/in@2 n/in@4", "missed n/in@4", "added n/in@7", "added n/new@9", "deleted n/in@10"]
+    );
+    run.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn closures_are_called_each_for_its_kind_of_change() {
+    let fake = FakeListWatch::new();
+    let informer = informer(&fake);
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let log = |what: &'static str| {
+        let told = Arc::clone(&told);
+        move |object: &Cached<ConfigMap>| told.lock().push(format!("{what} {}", object.meta().resource_version))
+    };
+    let (add, update, delete) = (log("add"), log("update"), log("delete"));
+    let all = Callbacks::new()
+        .on_add(move |object, _| add(&object))
+        .on_update(move |_, new| update(&new))
+        .on_delete(move |gone| delete(&gone.object));
+    let _all = informer.add_handler(all);
+    let _none = informer.add_handler(Callbacks::new());
+    let run = Run::synced(&informer).await;
+    fake.apply(&map("a"));
+    fake.apply(&map("a"));
+    fake.delete(&key("a"));
+    settle().await;
+    assert_eq!(*told.lock(), ["add 2", "update 3", "delete 4"]);
+    run.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn notifications_are_a_stream_that_ends_with_the_informer() {
+    let fake = FakeListWatch::new();
+    fake.apply(&map("a"));
+    let informer = informer(&fake);
+    let run = Run::synced(&informer).await;
+    let mut events = informer.events();
+    fake.apply(&map("b"));
+    assert!(matches!(soon(events.next()).await, Some(Notification::Added { initial: InitialList::Yes, .. })));
+    assert_eq!(soon(events.next()).await.unwrap().key(), &key("b"));
+    soon(events.has_synced()).await.unwrap();
+    let dropped = informer.events();
+    drop(dropped);
+    run.stop().await;
+    assert!(soon(events.next()).await.is_none());
+    assert!(informer.events().next().await.is_none(), "on one that has stopped there is nothing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_waited_for_may_be_there_already_or_come_later_or_never() {
+    let fake = FakeListWatch::new();
+    fake.apply(&map("a"));
+    let informer = informer(&fake);
+    let run = Run::synced(&informer).await;
+    let named = |name: &'static str| move |news: &Notification<ConfigMap>| &*news.key().name == name;
+    assert!(soon(informer.wait_until(named("a"))).await.is_ok());
+    let waiting = tokio::spawn({
+        let informer = informer.clone();
+        async move { informer.wait_until(|news| matches!(news, Notification::Deleted(_))).await }
+    });
+    settle().await;
+    fake.delete(&key("a"));
+    assert_eq!(soon(waiting).await.unwrap().unwrap().key(), &key("a"));
+    let never = tokio::spawn({
+        let informer = informer.clone();
+        async move { informer.wait_until(named("never")).await }
+    });
+    settle().await;
+    run.stop().await;
+    assert_eq!(never.await.unwrap().unwrap_err(), Stopped);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_the_version_of_a_write_reads_the_write() {
+    let fake = FakeListWatch::new();
+    for queue in ["in order", "one by one", "per object"] {
+        let informer = match queue {
+            "in order" => informer(&fake),
+            "one by one" => informer(&fake).with_queue(OneByOne::new),
+            _ => informer(&fake).with_queue(DeltaFifo::new),
+        };
+        let run = Run::start(&informer);
+        for _ in 0..3 {
+            let version = fake.apply(&map("a")).into();
+            soon(informer.wait_for(&version)).await.unwrap();
+            let seen = informer.store().get(&ObjectRef::new("a").within("n")).unwrap();
+            assert_eq!(seen.meta().resource_version, version, "{queue}");
+        }
+        fake.delete(&key("a"));
+        soon(informer.wait_for(&fake.version().into())).await.unwrap();
+        assert!(informer.store().is_empty(), "{queue}");
+        let elsewhere = fake.advance().into();
+        assert!(timeout(Duration::from_secs(1), informer.wait_for(&elsewhere)).await.is_err(), "nothing tells it");
+        fake.bookmark();
+        soon(informer.wait_for(&elsewhere)).await.unwrap();
+        assert!(matches!(informer.wait_for(&"".into()).await, Err(WaitError::Version(_))));
+        run.stop().await;
+        let error = informer.wait_for(&(fake.version() + 1).into()).await.unwrap_err();
+        assert_eq!(error.to_string(), format!("waiting for version {}", fake.version() + 1));
+        assert_eq!(informer.wait_for(&elsewhere).await, Ok(()), "what it has seen it has seen");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bounded_handler_holds_up_the_store_until_it_has_room() {
+    let fake = FakeListWatch::new();
+    let informer = informer(&fake);
+    let (release, gate) = std::sync::mpsc::channel::<()>();
+    let handled = Arc::new(Mutex::new(0));
+    let count = Arc::clone(&handled);
+    let slow = move |_: Notification<ConfigMap>| {
+        _ = gate.recv();
+        *count.lock() += 1;
+    };
+    let registration = informer.add_handler_with(slow, HandlerOptions::default().bounded(3));
+    let run = Run::synced(&informer).await;
+    for index in 0..20 {
+        fake.apply(&map(&format!("m{index}")));
+    }
+    let at_least = |objects: usize| {
+        let store = informer.store();
+        timeout(Duration::from_secs(10), async move {
+            while store.len() < objects {
+                tokio::task::yield_now().await;
+            }
+        })
+    };
+    at_least(3).await.expect("so many may wait");
+    assert!(timeout(Duration::from_millis(50), at_least(4)).await.is_err(), "and no more");
+    for objects in 4..10 {
+        release.send(()).unwrap();
+        at_least(objects).await.expect("one more for each that has been dealt with");
+    }
+    registration.remove();
+    at_least(20).await.expect("a handler that is removed holds up nobody");
+    drop(release);
+    registration.shut_down().await;
+    assert!(*handled.lock() <= 10, "{}", *handled.lock());
+    run.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_may_exceed_the_bound_of_a_handler() {
+    let fake = FakeListWatch::new();
+    for index in 0..20 {
+        fake.apply(&map(&format!("m{index}")));
+    }
+    let informer = informer(&fake);
+    let diary = Diary::default();
+    let registration = informer.add_handler_with(diary.clone(), HandlerOptions::default().bounded(1));
+    let run = Run::synced(&informer).await;
+    soon(registration.has_synced()).await.unwrap();
+    fake.apply(&map("m0"));
+    fake.apply(&map("m1"));
+    settle().await;
+    assert_eq!(diary.take().len(), 22);
+    run.stop().await;
+}
