@@ -289,10 +289,7 @@ impl<K: Object> SharedInformer<K> {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn wait_until(
-        &self,
-        mut done: impl FnMut(&Notification<K>) -> bool,
-    ) -> Result<Notification<K>, Stopped> {
+    pub async fn wait_until(&self, mut done: impl FnMut(&Notification<K>) -> bool) -> Result<Notification<K>, Stopped> {
         let mut events = self.events();
         while let Some(notification) = events.next().await {
             if done(&notification) {

@@ -41,8 +41,13 @@
 //! # }
 //! ```
 //!
+//! What client-go promises, and which test holds it here, is in [`contracts`]; the parts for programs of their own are in
+//! [`stores`].
+//!
 //! Nothing here knows HTTP: objects come through [`windlass_api::ListWatch`], as bytes. An object stays encoded, without its
 //! managedFields, until somebody asks for it as a type; keys, labels, owners and versions can be had without.
+
+pub mod contracts;
 
 mod backoff;
 mod reflector;
@@ -82,7 +87,8 @@ pub use error::{AddIndexError, DecodeError, InformerError, UnknownIndex, Unreada
 pub use event_queue::{Change, Delta, EventQueue, InOrder, Order};
 pub use factory::{InformerFactory, Selection};
 pub use handler::{
-    Callbacks, Deleted, DeletedState, Events, Filtered, Handler, HandlerOptions, InitialList, Notification, Registration,
+    Callbacks, Deleted, DeletedState, Events, Filtered, Handler, HandlerOptions, InitialList, Notification,
+    Registration,
 };
 pub use indexer::Index;
 pub use informer::SharedInformer;

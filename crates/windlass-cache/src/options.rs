@@ -207,3 +207,15 @@ impl Reporter {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn watches_shorter_than_five_minutes_are_not_asked_for() {
+        let asked =
+            |minutes| InformerOptions::default().min_watch_timeout(Duration::from_mins(minutes)).min_watch_timeout;
+        assert_eq!([asked(1), asked(7)], [5, 7].map(Duration::from_mins));
+    }
+}

@@ -28,12 +28,12 @@ use indexmap::IndexMap;
 use serde::Deserialize;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use windlass_api::{
-    ApiResource, BoxError, Entropy, EventType, GroupResource, InitialEvents, ListItem, ListOptions, ListWatch, ListWatchError,
-    Object, ObjectKey, RawEvent, ResourceVersion, Status, WatchOptions,
+    ApiResource, BoxError, Entropy, EventType, GroupResource, InitialEvents, ListItem, ListOptions, ListWatch,
+    ListWatchError, Object, ObjectKey, RawEvent, ResourceVersion, Status, WatchOptions,
 };
 
-pub use self::sink::{Mirror, Sink};
 use self::machine::{Asks, Effect, Failure, Input, Length, Machine, Stage, State, Then};
+pub use self::sink::{Mirror, Sink};
 use crate::{
     backoff::Delays,
     cached::Cached,

@@ -38,8 +38,8 @@ pub use self::{
     thread_safe_map::ThreadSafeMap,
     undelta::UndeltaStore,
 };
-pub use crate::event_queue::{DeltaFifo, InOrder, OneByOne};
 use crate::cached::Cached;
+pub use crate::event_queue::{DeltaFifo, InOrder, OneByOne};
 
 /// What has a key, and can be stored by it.
 ///

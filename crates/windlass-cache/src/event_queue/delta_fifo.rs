@@ -347,8 +347,7 @@ mod tests {
         while let Some(delta) = queue.pop() {
             told.push((shapes(&[delta]).remove(0), queue.has_synced()));
         }
-        let expected =
-            [("replaced a@1", false), ("updated a@10", false), ("replaced b@2", true), ("at 12", true)];
+        let expected = [("replaced a@1", false), ("updated a@10", false), ("replaced b@2", true), ("at 12", true)];
         assert_eq!(told, expected.map(|(shape, synced)| (shape.to_owned(), synced)));
         assert!(queue.is_empty());
     }

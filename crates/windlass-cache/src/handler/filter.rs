@@ -43,9 +43,7 @@ where
                 (true, true) => Some(Notification::Updated { old, new }),
                 (false, true) => Some(Notification::Added { object: new, initial: InitialList::No }),
                 // The last state that passed; the object's real last state is still to come.
-                (true, false) => {
-                    Some(Notification::Deleted(Deleted { object: old, state: DeletedState::Unknown }))
-                }
+                (true, false) => Some(Notification::Deleted(Deleted { object: old, state: DeletedState::Unknown })),
                 (false, false) => None,
             },
             other => (self.passes)(other.object()).then_some(other),

@@ -477,3 +477,61 @@ fn an_informer_of_metadata_asks_for_no_more() {
     let whole = Maps::for_resource(resource, fake, InformerOptions::default());
     assert_eq!(whole.shared.options.content, Content::Object);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_new_object_of_an_old_name_is_told_as_an_update_with_another_uid_if_the_deletion_was_missed() {
+    let fake = FakeListWatch::new();
+    fake.apply(&map("a"));
+    let informer = informer(&fake);
+    let uids = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&uids);
+    let _registration = informer.add_handler(move |news: Notification<ConfigMap>| {
+        if let Notification::Updated { old, new } = news {
+            log.lock().push((old.meta().uid.clone(), new.meta().uid.clone()));
+        }
+    });
+    let run = Run::synced(&informer).await;
+    fake.disconnect();
+    fake.delete(&key("a"));
+    fake.apply(&map("a"));
+    fake.compact();
+    sleep(Duration::from_mins(1)).await;
+    assert_eq!(*uids.lock(), [(Arc::from("uid-2"), Arc::from("uid-4"))]);
+    run.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_run_beside_the_first_returns_at_once() {
+    let fake = FakeListWatch::new();
+    let informer = informer(&fake);
+    let run = Run::synced(&informer).await;
+    timeout(Duration::from_secs(1), informer.clone().run(std::future::pending())).await.expect("it returns");
+    fake.apply(&map("a"));
+    settle().await;
+    assert_eq!((informer.store().len(), informer.is_stopped()), (1, false), "the first goes on");
+    run.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "the queue of an informer is chosen before it is started")]
+async fn the_queue_of_a_running_informer_cannot_be_changed() {
+    let informer = informer(&FakeListWatch::new());
+    let _run = Run::synced(&informer).await;
+    drop(informer.with_queue(OneByOne::new));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_informer_that_has_synced_shows_the_whole_list_and_none_of_it_before() {
+    let fake = FakeListWatch::new();
+    fake.page_size(2);
+    (0..7).for_each(|index| _ = fake.apply(&map(&format!("m{index}"))));
+    let informer = Maps::new(Arc::new(fake.clone()), InformerOptions::default().initial_sync(InitialSync::List));
+    let (lengths, store) = (Arc::new(Mutex::new(Vec::new())), informer.store());
+    let log = Arc::clone(&lengths);
+    let _registration = informer.add_handler(move |_: Notification<ConfigMap>| log.lock().push(store.len()));
+    let run = Run::synced(&informer).await;
+    assert_eq!(informer.store().len(), 7);
+    settle().await;
+    assert_eq!(*lengths.lock(), [7; 7]);
+    run.stop().await;
+}

@@ -1,5 +1,6 @@
 //! The driver against a fake server; the decisions have their own tests.
 
+use futures::FutureExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -387,4 +388,103 @@ async fn a_present_state_that_breaks_off_leaves_nothing_behind() {
         fake.send_initial_end();
         assert_eq!(rig.next().await, format!("all [] @{}", fake.version()));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_attempt_is_made_at_once_and_waits_of_all_kinds_share_one_back_off() {
+    let fake = FakeListWatch::new();
+    fake.fail(Verb::List, Status::internal("no").into());
+    fake.fail(Verb::List, Status::internal("no").into());
+    fake.fail(Verb::Watch, refused());
+    let start = Instant::now();
+    let mut rig = Rig::new(&fake, by_list());
+    settle().await;
+    assert_eq!((rig.lists().len(), start.elapsed() < Duration::from_millis(2)), (1, true));
+    assert_eq!(rig.next().await, "all [] @1");
+    let listed = start.elapsed().as_secs_f64();
+    assert!((2.4..=4.8).contains(&listed), "0.8 + 1.6 s, each up to twice as long: {listed}");
+    fake.apply(&map("a"));
+    assert_eq!(rig.next().await, "added n/a@2");
+    let watched = start.elapsed().as_secs_f64() - listed;
+    assert!((3.2..=6.4).contains(&watched), "the next step, not the first again: {watched}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_that_the_server_has_not_reached_is_given_up_at_once() {
+    for unreached in [Status::too_large_resource_version(1, 0), Status::expired("gone")] {
+        let fake = FakeListWatch::new();
+        let mut rig = Rig::new(&fake, by_list());
+        rig.next().await;
+        fake.send_error(&Status::internal("no"));
+        fake.fail(Verb::List, unreached.into());
+        assert_eq!(rig.next().await, "all [] @1");
+        let asked: Vec<_> = rig.lists().into_iter().map(|options| options.resource_version).collect();
+        assert_eq!(asked, [Some("0".to_owned()), Some("1".to_owned()), None]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_the_bookmark_that_says_so_ends_the_present_state() {
+    let fake = FakeListWatch::new();
+    fake.hold_initial_end();
+    let mut rig = Rig::new(&fake, InformerOptions::default());
+    settle().await;
+    fake.bookmark();
+    let annotated = |value: &str| {
+        json!({"metadata": {"resourceVersion": "5", "annotations": {"k8s.io/initial-events-end": value}}}).to_string()
+    };
+    fake.send(EventType::Bookmark, annotated("false"));
+    settle().await;
+    assert!(rig.pipe.pop().now_or_never().is_none(), "neither a bookmark without it nor one that says no");
+    fake.send(EventType::Bookmark, annotated("true"));
+    assert_eq!(rig.next().await, "all [] @5");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_event_ends_its_watch_whatever_it_says() {
+    for status in [Status::internal("no"), Status::bad_request("no"), Status::expired("old")] {
+        let fake = FakeListWatch::new();
+        let mut rig = Rig::new(&fake, by_list());
+        rig.next().await;
+        // The stream stays open after the error.
+        fake.send(EventType::Error, serde_json::to_vec(&status).unwrap());
+        settle().await;
+        assert_eq!(fake.open_streams(), 0, "nobody reads on");
+        assert_eq!(rig.next().await, "all [] @1");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reflector_by_itself_keeps_any_store_equal_to_the_server() {
+    let fake = FakeListWatch::new();
+    fake.apply(&map("a"));
+    let store = Arc::new(crate::stores::ThreadSafeMap::<ConfigMap>::new());
+    let sink = Mirror(Arc::clone(&store));
+    let changes = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&changes);
+    let closure = move |change: Change<ConfigMap>| log.lock().push(format!("{change:?}"));
+    let resource = ConfigMap::api_resource();
+    let following = [
+        tokio::spawn(Reflector::new(Arc::new(fake.clone()), resource.clone(), sink, by_list()).run()),
+        tokio::spawn(Reflector::new(Arc::new(fake.clone()), resource, closure, by_list()).run()),
+    ];
+    settle().await;
+    fake.apply(&map("b"));
+    fake.delete(&"n/a".parse().unwrap());
+    settle().await;
+    let names = |store: &crate::stores::ThreadSafeMap<ConfigMap>| {
+        store.list().iter().map(|object| object.key().to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&store), ["n/b"]);
+    assert_eq!(changes.lock()[1..], ["Added(Cached(ConfigMap n/b @3))", "Deleted(Cached(ConfigMap n/a @4))"]);
+    fake.disconnect();
+    fake.delete(&"n/b".parse().unwrap());
+    fake.compact();
+    sleep(Duration::from_mins(1)).await;
+    assert_eq!(names(&store), [""; 0], "a list takes away what is gone");
+    following.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+async fn settle() {
+    sleep(Duration::from_millis(1)).await;
 }

@@ -206,7 +206,9 @@ mod tests {
             })
             .collect();
         tokio::time::sleep(std::time::Duration::from_secs(1)).await;
-        queue.change(|fifo| [Item("a", 1), Item("b", 2), Item("c", 3)].into_iter().for_each(|item| fifo.insert(item))).unwrap();
+        queue
+            .change(|fifo| [Item("a", 1), Item("b", 2), Item("c", 3)].into_iter().for_each(|item| fifo.insert(item)))
+            .unwrap();
         tokio::time::sleep(std::time::Duration::from_secs(1)).await;
         queue.close();
         let mut popped = Vec::new();

@@ -102,8 +102,14 @@ mod tests {
         store.remove(&"a");
         store.replace(vec![Item("c", 1)]);
         assert_eq!((store.get(&"c"), store.list(), store.keys()), (Some(Item("c", 1)), vec![Item("c", 1)], vec!["c"]));
-        let expected: [&[_]; 6] =
-            [&[Item("b", 1)], &[Item("a", 1), Item("b", 1)], &[Item("a", 1), Item("b", 2)], &[Item("b", 2)], &[Item("b", 2)], &[Item("c", 1)]];
+        let expected: [&[_]; 6] = [
+            &[Item("b", 1)],
+            &[Item("a", 1), Item("b", 1)],
+            &[Item("a", 1), Item("b", 2)],
+            &[Item("b", 2)],
+            &[Item("b", 2)],
+            &[Item("c", 1)],
+        ];
         assert_eq!(*told.lock(), expected);
     }
 

@@ -96,7 +96,7 @@ async fn an_index_function_that_fails_leaves_the_object_out_of_its_index_alone()
     let store = informer.store();
     assert_eq!((store.len(), store.index_values("bad").unwrap().len()), (3, 2));
     assert_eq!(errors.lock().len(), 1);
-    let error = &errors.lock()[0];
+    let error = errors.lock()[0].clone();
     assert!(error.starts_with("computing the values of n/b in the index \"bad\" of configmaps: "), "{error}");
     run.stop().await;
 }
