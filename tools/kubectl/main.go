@@ -1,4 +1,4 @@
-// An older kubectl than that of the control plane: kubectl's own command, in the version that go.mod says.
+// A kubectl of another version than the control plane's: kubectl's own command, the newest by go.mod, an older one by older.mod.
 package main
 
 import (

@@ -95,9 +95,9 @@ enum Task {
         /// The kubectl to use, instead of that of the control plane's version
         #[arg(long, env = "KUBECTL")]
         kubectl: Option<PathBuf>,
-        /// Use the older kubectl of tools/kubectl
-        #[arg(long, conflicts_with = "kubectl")]
-        older: bool,
+        /// Use a kubectl of tools/kubectl instead
+        #[arg(long, value_enum, conflicts_with = "kubectl")]
+        release: Option<upstream::OtherKubectl>,
         /// The windlass to compare with
         windlass: Option<PathBuf>,
     },
@@ -123,16 +123,13 @@ fn main() -> ExitCode {
         Task::Types { check } => derived::from_go(derived::Mode::of(check)),
         Task::Record { check } => record::run(derived::Mode::of(check)),
         Task::Clientset { check } => clientset::run(derived::Mode::of(check)),
-        Task::Upstream { build: true, .. } => upstream::build().and_then(|binaries| {
-            println!("{}\n{}", binaries.display(), upstream::older_kubectl()?.display());
-            Ok(())
-        }),
+        Task::Upstream { build: true, .. } => upstream::build().map(|programs| println!("{}", programs.display())),
         Task::Upstream { profile, .. } => upstream::serve(profile),
         Task::Long { part } => long::run(&part),
         Task::Clients { windlass, upstream } => clients::run(&windlass, upstream),
         Task::Labs { windlass } => labs::run(&windlass),
-        Task::Kubectl { older: true, windlass, .. } => {
-            upstream::older_kubectl().and_then(|older| kubectl::run(Some(&older), windlass.as_deref()))
+        Task::Kubectl { release: Some(other), windlass, .. } => {
+            other.build().and_then(|kubectl| kubectl::run(Some(&kubectl), windlass.as_deref()))
         }
         Task::Kubectl { kubectl, windlass, .. } => kubectl::run(kubectl.as_deref(), windlass.as_deref()),
         Task::Conformance { record: true, rest, .. } => conformance::run(Against::Record, &rest),

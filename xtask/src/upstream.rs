@@ -14,13 +14,9 @@ use clap::ValueEnum;
 
 use crate::Result;
 
-/// What is built: the program's name and its Go package. The versions are those of `tools/go.mod`.
-const PROGRAMS: &[(&str, &str)] = &[
-    ("etcd", "go.etcd.io/etcd/server/v3"),
-    ("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"),
-    ("kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager"),
-    ("kubectl", "k8s.io/kubernetes/cmd/kubectl"),
-];
+mod programs;
+
+pub(crate) use programs::{OtherKubectl, build};
 
 /// How long the control plane may take to be ready.
 const START_TIMEOUT: Duration = Duration::from_mins(1);
@@ -49,59 +45,6 @@ pub(crate) struct Upstream {
 /// The root of the workspace.
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or_else(|| Path::new("."))
-}
-
-/// Builds what is not in the cache yet, and says where it is.
-///
-/// The cache lies outside the clone: `$WINDLASS_CACHE`, else `$XDG_CACHE_HOME/windlass`, else `~/.cache/windlass`.
-pub(crate) fn build() -> Result<PathBuf> {
-    let tools = root().join("tools");
-    let version = version_of("k8s.io/kubernetes", &tools)?;
-    for (program, package) in PROGRAMS {
-        compile(program, package, &tools, &version)?;
-    }
-    binaries(&version)
-}
-
-/// Builds an older kubectl if it is not in the cache yet, and says where it is.
-pub(crate) fn older_kubectl() -> Result<PathBuf> {
-    let module = root().join("tools").join("kubectl");
-    // The modules that Kubernetes is published in carry a 0 for its 1.
-    let version = version_of("k8s.io/kubectl", &module)?.replacen("v0.", "v1.", 1);
-    compile("kubectl", ".", &module, &version)
-}
-
-/// Builds a program of a Go module, unless the cache has it.
-fn compile(program: &str, package: &str, module: &Path, version: &str) -> Result<PathBuf> {
-    let binaries = binaries(version)?;
-    let target = binaries.join(program);
-    if target.exists() {
-        return Ok(target);
-    }
-    eprintln!("building {program} {version}, once; the first takes minutes");
-    let started = Instant::now();
-    // Built beside its place and moved there, so that a build that was cut off leaves nothing that looks whole.
-    let unfinished = binaries.join(format!("{program}.unfinished"));
-    let status = Command::new("go")
-        .args(["build", "-trimpath", "-buildvcs=false", "-ldflags", &linker_flags(version), "-o"])
-        .arg(&unfinished)
-        .arg(package)
-        .current_dir(module)
-        .status()
-        .map_err(|error| format!("running go: {error}"))?;
-    if !status.success() {
-        return Err(format!("go build {package} failed ({status})").into());
-    }
-    fs::rename(&unfinished, &target)?;
-    eprintln!("built {program} in {} s", started.elapsed().as_secs());
-    Ok(target)
-}
-
-/// Where the programs of a version are.
-fn binaries(version: &str) -> Result<PathBuf> {
-    let binaries = cache()?.join("upstream").join(version);
-    fs::create_dir_all(&binaries)?;
-    Ok(binaries)
 }
 
 /// Starts a control plane and keeps it until standard input closes or the process is interrupted.
@@ -240,37 +183,6 @@ impl Drop for Upstream {
     }
 }
 
-fn cache() -> Result<PathBuf> {
-    if let Some(own) = env::var_os("WINDLASS_CACHE") {
-        return Ok(own.into());
-    }
-    let user = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-    let home = || env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
-    Ok(user.or_else(home).ok_or("neither WINDLASS_CACHE nor XDG_CACHE_HOME nor HOME is set")?.join("windlass"))
-}
-
-/// The version that a Go module requires of another.
-fn version_of(required: &str, module: &Path) -> Result<String> {
-    let file = module.join("go.mod");
-    let text = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
-    let version = required_version(required, &text);
-    Ok(version.ok_or_else(|| format!("{} does not require {required}", file.display()))?.to_owned())
-}
-
-fn required_version<'t>(required: &str, go_mod: &'t str) -> Option<&'t str> {
-    // What follows the version is a comment of go's own, `// indirect`.
-    let mut requirements = go_mod.lines().map(|line| line.trim().trim_start_matches("require ").split_whitespace());
-    requirements.find_map(|mut words| (words.next() == Some(required)).then(|| words.next())?)
-}
-
-/// Without these the programs call themselves v0.0.0-master, and clients refuse features by that.
-fn linker_flags(version: &str) -> String {
-    let mut numbers = version.trim_start_matches('v').split('.');
-    let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
-    let set = |name: &str, value: &str| format!(" -X k8s.io/component-base/version.{name}={value}");
-    ["-s -w".to_owned(), set("gitVersion", version), set("gitMajor", major), set("gitMinor", minor)].concat()
-}
-
 /// Ports that are free at this moment.
 fn free_ports<const N: usize>() -> Result<[u16; N]> {
     // All are held at once, so that no port is given twice.
@@ -294,15 +206,6 @@ fn kubeconfig(port: u16) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_version_is_that_of_the_pinned_module() {
-        let go_mod = "module k8s.io/kubernetes\nrequire (\n\tk8s.io/kubernetes v1.36.3 // indirect\n)";
-        assert_eq!(required_version("k8s.io/kubernetes", go_mod), Some("v1.36.3"));
-        assert_eq!(required_version("k8s.io/kubectl", "require k8s.io/kubectl v0.34.1"), Some("v0.34.1"));
-        assert_eq!(required_version("k8s.io/kubectl", go_mod), None);
-        assert!(linker_flags("v1.36.3").contains("gitMinor=36"));
-    }
 
     #[test]
     fn free_ports_differ() {

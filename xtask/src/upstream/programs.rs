@@ -1,0 +1,148 @@
+//! The programs that the pinned Go modules hold, built once into a cache outside the clone.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Instant,
+};
+
+use clap::ValueEnum;
+
+use super::root;
+use crate::Result;
+
+/// What the control plane consists of: the program's name and its Go package. The versions are those of `tools/go.mod`.
+const CONTROL_PLANE: &[(&str, &str)] = &[
+    ("etcd", "go.etcd.io/etcd/server/v3"),
+    ("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"),
+    ("kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager"),
+    ("kubectl", "k8s.io/kubernetes/cmd/kubectl"),
+];
+
+/// A kubectl of another version than the control plane's, pinned in `tools/kubectl`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OtherKubectl {
+    /// The newest that can be had.
+    Newer,
+    /// Two minors older.
+    Older,
+}
+
+/// A Go module of this repository, which pins the versions of others.
+struct Module {
+    directory: PathBuf,
+    /// Its go.mod; a directory may have several, for several versions of the same.
+    file: &'static str,
+}
+
+/// Builds what is not in the cache yet, and says where it is.
+///
+/// The cache lies outside the clone: `$WINDLASS_CACHE`, else `$XDG_CACHE_HOME/windlass`, else `~/.cache/windlass`.
+pub(crate) fn build() -> Result<PathBuf> {
+    let module = Module { directory: root().join("tools"), file: "go.mod" };
+    let version = module.version_of("k8s.io/kubernetes")?;
+    for (program, package) in CONTROL_PLANE {
+        module.compile(program, package, &version)?;
+    }
+    directory(&version)
+}
+
+// === impl OtherKubectl ===
+
+impl OtherKubectl {
+    /// Builds it if it is not in the cache yet, and says where it is.
+    pub(crate) fn build(self) -> Result<PathBuf> {
+        let file = match self {
+            Self::Newer => "go.mod",
+            Self::Older => "older.mod",
+        };
+        let module = Module { directory: root().join("tools").join("kubectl"), file };
+        // The modules that Kubernetes is published in carry a 0 for its 1.
+        let version = module.version_of("k8s.io/kubectl")?.replacen("v0.", "v1.", 1);
+        module.compile("kubectl", ".", &version)
+    }
+}
+
+// === impl Module ===
+
+impl Module {
+    /// The version that it requires of another.
+    fn version_of(&self, required: &str) -> Result<String> {
+        let file = self.directory.join(self.file);
+        let text = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+        let version = required_version(required, &text);
+        Ok(version.ok_or_else(|| format!("{} does not require {required}", file.display()))?.to_owned())
+    }
+
+    /// Builds a program, unless the cache has it.
+    fn compile(&self, program: &str, package: &str, version: &str) -> Result<PathBuf> {
+        let directory = directory(version)?;
+        let target = directory.join(program);
+        if target.exists() {
+            return Ok(target);
+        }
+        eprintln!("building {program} {version}, once; the first takes minutes");
+        let started = Instant::now();
+        // Built beside its place and moved there, so that a build that was cut off leaves nothing that looks whole.
+        let unfinished = directory.join(format!("{program}.unfinished"));
+        let status = Command::new("go")
+            .args(["build", "-trimpath", "-buildvcs=false", "-modfile", self.file])
+            .args(["-ldflags", &linker_flags(version), "-o"])
+            .arg(&unfinished)
+            .arg(package)
+            .current_dir(&self.directory)
+            .status()
+            .map_err(|error| format!("running go: {error}"))?;
+        if !status.success() {
+            return Err(format!("go build {package} failed ({status})").into());
+        }
+        fs::rename(&unfinished, &target)?;
+        eprintln!("built {program} in {} s", started.elapsed().as_secs());
+        Ok(target)
+    }
+}
+
+/// Where the programs of a version are.
+fn directory(version: &str) -> Result<PathBuf> {
+    let directory = cache()?.join("upstream").join(version);
+    fs::create_dir_all(&directory)?;
+    Ok(directory)
+}
+
+fn cache() -> Result<PathBuf> {
+    if let Some(own) = env::var_os("WINDLASS_CACHE") {
+        return Ok(own.into());
+    }
+    let user = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let home = || env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
+    Ok(user.or_else(home).ok_or("neither WINDLASS_CACHE nor XDG_CACHE_HOME nor HOME is set")?.join("windlass"))
+}
+
+fn required_version<'t>(required: &str, go_mod: &'t str) -> Option<&'t str> {
+    // What follows the version is a comment of go's own, `// indirect`.
+    let mut requirements = go_mod.lines().map(|line| line.trim().trim_start_matches("require ").split_whitespace());
+    requirements.find_map(|mut words| (words.next() == Some(required)).then(|| words.next())?)
+}
+
+/// Without these the programs call themselves v0.0.0-master, and clients refuse features by that.
+fn linker_flags(version: &str) -> String {
+    let mut numbers = version.trim_start_matches('v').split('.');
+    let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
+    let set = |name: &str, value: &str| format!(" -X k8s.io/component-base/version.{name}={value}");
+    ["-s -w".to_owned(), set("gitVersion", version), set("gitMajor", major), set("gitMinor", minor)].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_is_that_of_the_pinned_module() {
+        let go_mod = "module k8s.io/kubernetes\nrequire (\n\tk8s.io/kubernetes v1.36.3 // indirect\n)";
+        assert_eq!(required_version("k8s.io/kubernetes", go_mod), Some("v1.36.3"));
+        assert_eq!(required_version("k8s.io/kubectl", "require k8s.io/kubectl v0.34.1"), Some("v0.34.1"));
+        assert_eq!(required_version("k8s.io/kubectl", go_mod), None);
+        assert!(linker_flags("v1.36.3").contains("gitMinor=36"));
+    }
+}
