@@ -4,7 +4,7 @@ expect "run with everything" 'pod/task created' run task --image=busybox --resta
 expect "as it was said" '^OnFailure sleep,1 X 80' get pod task -o 'jsonpath={.spec.restartPolicy} {.spec.containers[0].command[0]},{.spec.containers[0].command[1]} {.spec.containers[0].env[0].name} {.spec.containers[0].ports[0].containerPort}'
 expect "run on paper" '^apiVersion: v1\nkind: Pod\n(.*\n)*  name: paper\n' run paper --image=busybox --dry-run=client -o yaml
 expect "run on the server's paper" 'uid: ' run paper --image=busybox --dry-run=server -o yaml
-expect "run and expose" 'service/shop created\npod/shop created' run shop --image=nginx --port=80 --expose
+expect "run and expose" 'service/shop created\npod/shop created|pod/shop created\nservice/shop created' run shop --image=nginx --port=80 --expose
 expect "run with overrides" 'pod/over created' run over --image=nginx --overrides='{"spec":{"hostname":"h"}}'
 refuse "run without an image" 'required flag\(s\) .?"image.?" not set' run none
 refuse "run under a bad name" 'The Pod "Bad_Name" is invalid|Invalid pod name' run Bad_Name --image=nginx

@@ -65,5 +65,5 @@ expect "a pod that fits nowhere" 'created' run lost --image=nginx --overrides='{
 settles 'FailedScheduling' events --for pod/lost
 expect "is told of" 'Warning +FailedScheduling +Pod/lost +0/3 nodes are available: 3 node\(s\) didn.t match Pod.s node affinity/selector' events --for pod/lost --types=Warning
 expect "delete the lost" 'deleted' delete pod lost
-expect "and the told" 'deleted' delete deployment told
+expect "and the told, with its pods" 'deleted' delete deployment told --cascade=foreground
 expect "a node is told of" 'Normal +RegisteredNode +\S+ +node-controller +Node node-0 event: Registered Node node-0 in Controller' describe node node-0
