@@ -6,12 +6,14 @@
 
 mod autoscaling;
 mod cells;
+mod core;
 mod custom;
 mod duration;
 mod extensions;
 mod networking;
 mod pods;
 mod storage;
+mod workloads;
 
 use std::{
     collections::HashMap,

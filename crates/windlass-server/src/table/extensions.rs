@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
-    cells::{Printer, age, items, name, none_if_empty, text},
+    cells::{Printer, age, int, items, name, none_if_empty, text},
     duration,
 };
 
@@ -182,5 +182,37 @@ fn slice(slice: &Value, now: Timestamp) -> Vec<Value> {
         text(&spec["driver"]).into(),
         text(&spec["pool"]["name"]).into(),
         age(slice, now),
+    ]
+}
+
+pub(super) fn role_binding(binding: &Value, now: Timestamp) -> Vec<Value> {
+    let (mut users, mut groups, mut accounts) = (Vec::new(), Vec::new(), Vec::new());
+    for subject in items(&binding["subjects"]) {
+        let name = text(&subject["name"]);
+        match text(&subject["kind"]) {
+            "User" => users.push(name.to_owned()),
+            "Group" => groups.push(name.to_owned()),
+            "ServiceAccount" => accounts.push(format!("{}/{name}", text(&subject["namespace"]))),
+            _ => {}
+        }
+    }
+    let role = &binding["roleRef"];
+    vec![
+        name(binding),
+        format!("{}/{}", text(&role["kind"]), text(&role["name"])).into(),
+        age(binding, now),
+        users.join(", ").into(),
+        groups.join(", ").into(),
+        accounts.join(", ").into(),
+    ]
+}
+
+pub(super) fn priority_class(class: &Value, now: Timestamp) -> Vec<Value> {
+    vec![
+        name(class),
+        int(&class["value"]),
+        (class["globalDefault"] == true).into(),
+        age(class, now),
+        text(&class["preemptionPolicy"]).into(),
     ]
 }

@@ -1,4 +1,4 @@
-//! The cells of the group `networking.k8s.io`.
+//! The cells of the group `networking.k8s.io`, and of slices of endpoints.
 
 use std::collections::BTreeSet;
 
@@ -67,4 +67,16 @@ pub(super) fn address(address: &Value, now: Timestamp) -> Vec<Value> {
 pub(super) fn service_range(range: &Value, now: Timestamp) -> Vec<Value> {
     let ranges = items(&range["spec"]["cidrs"]).iter().map(text).collect::<Vec<_>>();
     vec![name(range), ranges.join(",").into(), age(range, now)]
+}
+
+pub(super) fn endpoint_slice(slice: &Value, now: Timestamp) -> Vec<Value> {
+    let ports = items(&slice["ports"]).iter().map(|port| match &port["port"] {
+        Value::Number(number) => number.to_string(),
+        _ => port["name"].as_str().unwrap_or("*").to_owned(),
+    });
+    let ports = ports.collect::<Vec<_>>();
+    let addresses = items(&slice["endpoints"]).iter().flat_map(|endpoint| items(&endpoint["addresses"]));
+    let addresses = addresses.map(|address| text(address).to_owned()).collect::<Vec<_>>();
+    let unset = |all: &[String]| if all.is_empty() { "<unset>".into() } else { Value::from(first_three(all)) };
+    vec![name(slice), text(&slice["addressType"]).into(), unset(&ports), unset(&addresses), age(slice, now)]
 }

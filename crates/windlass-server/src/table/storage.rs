@@ -1,4 +1,4 @@
-//! The cells of the group `storage.k8s.io`.
+//! The cells of volumes and of the group `storage.k8s.io`.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -57,4 +57,62 @@ pub(super) fn attachment(attachment: &Value, now: Timestamp) -> Vec<Value> {
 
 pub(super) fn attributes_class(class: &Value, now: Timestamp) -> Vec<Value> {
     vec![name(class), text(&class["driverName"]).into(), age(class, now)]
+}
+
+fn access_modes(modes: &Value) -> String {
+    let short = |mode: &Value| match text(mode) {
+        "ReadWriteOnce" => Some("RWO"),
+        "ReadOnlyMany" => Some("ROX"),
+        "ReadWriteMany" => Some("RWX"),
+        "ReadWriteOncePod" => Some("RWOP"),
+        _ => None,
+    };
+    items(modes).iter().filter_map(short).collect::<Vec<_>>().join(",")
+}
+
+/// The class of a volume or claim: that of the annotation of old, if there is one.
+fn volume_class(object: &Value) -> Value {
+    let annotation = &object["metadata"]["annotations"]["volume.beta.kubernetes.io/storage-class"];
+    annotation.as_str().unwrap_or_else(|| text(&object["spec"]["storageClassName"])).into()
+}
+
+pub(super) fn persistent_volume_claim(claim: &Value, now: Timestamp) -> Vec<Value> {
+    let (spec, status) = (&claim["spec"], &claim["status"]);
+    let phase =
+        if claim["metadata"].get("deletionTimestamp").is_some() { "Terminating" } else { text(&status["phase"]) };
+    let bound = !text(&spec["volumeName"]).is_empty();
+    vec![
+        name(claim),
+        phase.into(),
+        text(&spec["volumeName"]).into(),
+        if bound { text(&status["capacity"]["storage"]).into() } else { "".into() },
+        if bound { access_modes(&status["accessModes"]).into() } else { "".into() },
+        volume_class(claim),
+        spec["volumeAttributesClassName"].as_str().unwrap_or("<unset>").into(),
+        age(claim, now),
+        spec["volumeMode"].as_str().unwrap_or("<unset>").into(),
+    ]
+}
+
+pub(super) fn persistent_volume(volume: &Value, now: Timestamp) -> Vec<Value> {
+    let (spec, status) = (&volume["spec"], &volume["status"]);
+    let phase =
+        if volume["metadata"].get("deletionTimestamp").is_some() { "Terminating" } else { text(&status["phase"]) };
+    let claim = match &spec["claimRef"] {
+        Value::Object(claim) => format!("{}/{}", text(&claim["namespace"]), text(&claim["name"])),
+        _ => String::new(),
+    };
+    vec![
+        name(volume),
+        text(&spec["capacity"]["storage"]).into(),
+        access_modes(&spec["accessModes"]).into(),
+        text(&spec["persistentVolumeReclaimPolicy"]).into(),
+        phase.into(),
+        claim.into(),
+        volume_class(volume),
+        spec["volumeAttributesClassName"].as_str().unwrap_or("<unset>").into(),
+        text(&status["reason"]).into(),
+        age(volume, now),
+        spec["volumeMode"].as_str().unwrap_or("<unset>").into(),
+    ]
 }

@@ -1,0 +1,347 @@
+//! The addresses and ports that services are given, and the range that they come from.
+
+use std::{collections::BTreeSet, fmt, net::Ipv4Addr, str::FromStr, sync::Arc};
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use windlass_api::{Entropy, GroupKind, Status};
+
+use super::{HEADLESS, SPEC, checks_health};
+use crate::{
+    kinds::strategy::Allocator,
+    registry::{Effect, Errors, Item, Tree, as_object, default_pointer, object_mut},
+};
+
+const NODE_PORTS: std::ops::RangeInclusive<u16> = 30_000..=32_767;
+
+/// The range of IPv4 addresses that services get theirs from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServiceCidr {
+    network: u32,
+    /// Of the prefix, from 8 to 30.
+    bits: u8,
+}
+
+/// A text that is no range for services.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no IPv4 range for services, such as 10.0.0.0/24")]
+pub struct InvalidServiceCidr(String);
+
+/// The addresses and ports that are taken. Filled from the stored services when the server starts.
+#[derive(Debug)]
+pub(super) struct Addresses {
+    cidr: ServiceCidr,
+    entropy: Entropy,
+    taken: Mutex<Taken>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    addresses: BTreeSet<u32>,
+    ports: BTreeSet<u16>,
+}
+
+/// What a service has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Claim {
+    Address(u32),
+    Port(u16),
+}
+
+/// What a write takes and gives up. Dropped, it gives back what it took.
+struct Allocation {
+    addresses: Arc<Addresses>,
+    took: Vec<Claim>,
+    gives_up: Vec<Claim>,
+}
+
+// === impl ServiceCidr ===
+
+impl ServiceCidr {
+    /// The address of the service `kubernetes`: the first of the range.
+    #[must_use]
+    pub fn first(self) -> Ipv4Addr {
+        Ipv4Addr::from(self.network + 1)
+    }
+
+    /// How many services can have an address: not the network's own, not the last one.
+    fn size(self) -> u32 {
+        (1 << (32 - u32::from(self.bits))) - 2
+    }
+
+    fn contains(self, address: u32) -> bool {
+        (1..=self.size()).contains(&address.wrapping_sub(self.network))
+    }
+}
+
+impl Default for ServiceCidr {
+    /// `10.0.0.0/24`
+    fn default() -> Self {
+        Self { network: u32::from(Ipv4Addr::new(10, 0, 0, 0)), bits: 24 }
+    }
+}
+
+impl FromStr for ServiceCidr {
+    type Err = InvalidServiceCidr;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let invalid = || InvalidServiceCidr(text.to_owned());
+        let (address, bits) = text.split_once('/').ok_or_else(invalid)?;
+        let address: Ipv4Addr = address.parse().map_err(|_| invalid())?;
+        let bits: u8 = bits.parse().ok().filter(|bits| (8..=30).contains(bits)).ok_or_else(invalid)?;
+        Ok(Self { network: u32::from(address) & (u32::MAX << (32 - u32::from(bits))), bits })
+    }
+}
+
+impl fmt::Display for ServiceCidr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", Ipv4Addr::from(self.network), self.bits)
+    }
+}
+
+// === impl Addresses ===
+
+impl Addresses {
+    pub(super) fn new(cidr: ServiceCidr, entropy: Entropy) -> Self {
+        Self { cidr, entropy, taken: Mutex::default() }
+    }
+
+    fn give_back(&self, claims: &[Claim]) {
+        let mut taken = self.taken.lock();
+        for claim in claims {
+            match claim {
+                Claim::Address(address) => taken.addresses.remove(address),
+                Claim::Port(port) => taken.ports.remove(port),
+            };
+        }
+    }
+
+    /// A free address: of the upper part of the range, so that the lower one is left to those who choose their own.
+    fn take_any_address(&self) -> Option<u32> {
+        let size = self.cidr.size();
+        let reserved = (size / 16).clamp(16, 256).min(size.saturating_sub(1));
+        let offset = u32::try_from(self.entropy.below(u64::from(size - reserved))).unwrap_or_default();
+        let upper = (0..size - reserved).map(|step| reserved + (offset + step) % (size - reserved));
+        let mut taken = self.taken.lock();
+        // The first address is that of the service `kubernetes`, which asks for it by name.
+        let mut all = upper.chain(1..reserved).map(|at| self.cidr.network + 1 + at);
+        let address = all.find(|address| !taken.addresses.contains(address))?;
+        taken.addresses.insert(address);
+        Some(address)
+    }
+
+    fn take_any_port(&self) -> Option<u16> {
+        let (first, count) = (*NODE_PORTS.start(), NODE_PORTS.end() - NODE_PORTS.start() + 1);
+        let offset = u16::try_from(self.entropy.below(u64::from(count))).unwrap_or_default();
+        let mut taken = self.taken.lock();
+        let port = (0..count).map(|step| first + (offset + step) % count).find(|port| !taken.ports.contains(port))?;
+        taken.ports.insert(port);
+        Some(port)
+    }
+}
+
+impl Allocator for Addresses {
+    fn allocate(self: Arc<Self>, new: &mut Value, old: Option<&Value>) -> Result<Option<Box<dyn Effect>>, Status> {
+        let before = old.map(claims).unwrap_or_default();
+        let mut allocation = Allocation { addresses: self, took: Vec::new(), gives_up: Vec::new() };
+        let name = new.text(&["metadata", "name"]).to_owned();
+        if new.text(&["spec", "type"]) == "ExternalName" {
+            let spec = object_mut(new, "spec");
+            if old.is_some_and(|old| old.text(&["spec", "type"]) != "ExternalName") {
+                for key in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+                    spec.shift_remove(key);
+                }
+            }
+        } else {
+            allocate_address(&mut allocation, new, &before, &name)?;
+        }
+        allocate_ports(&mut allocation, new, &before, &name)?;
+        allocate_health_check(&mut allocation, new)?;
+        let after = claims(new);
+        allocation.gives_up = before.into_iter().filter(|claim| !after.contains(claim)).collect();
+        Ok(Some(Box::new(allocation)))
+    }
+
+    fn restore(&self, service: &Value) {
+        let mut taken = self.taken.lock();
+        for claim in claims(service) {
+            taken.insert(claim);
+        }
+    }
+
+    fn release(&self, service: &Value) {
+        self.give_back(&claims(service));
+    }
+}
+
+impl Taken {
+    fn insert(&mut self, claim: Claim) -> bool {
+        match claim {
+            Claim::Address(address) => self.addresses.insert(address),
+            Claim::Port(port) => self.ports.insert(port),
+        }
+    }
+}
+
+/// What a service has.
+fn claims(service: &Value) -> Vec<Claim> {
+    let addresses =
+        service.items(&["spec", "clusterIPs"]).iter().filter_map(|ip| ip.as_str()?.parse::<Ipv4Addr>().ok());
+    let mut claims: Vec<Claim> = addresses.map(|ip| Claim::Address(ip.into())).collect();
+    let ports = service.items(&["spec", "ports"]).iter().filter_map(|port| port.int(&["nodePort"]));
+    let ports = ports.chain(service.int(&["spec", "healthCheckNodePort"]));
+    claims.extend(ports.filter_map(|port| u16::try_from(port).ok()).filter(|port| *port != 0).map(Claim::Port));
+    claims.dedup();
+    claims
+}
+
+// === allocation ===
+
+impl Effect for Allocation {
+    fn committed(mut self: Box<Self>, _item: &Item) {
+        self.took.clear();
+        let gives_up = std::mem::take(&mut self.gives_up);
+        self.addresses.give_back(&gives_up);
+    }
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        self.addresses.give_back(&self.took);
+    }
+}
+
+fn allocate_address(allocation: &mut Allocation, new: &mut Value, before: &[Claim], name: &str) -> Result<(), Status> {
+    let spec = object_mut(new, "spec");
+    check_families(spec, name)?;
+    let asked = match spec.text(&["clusterIP"]) {
+        "" => spec.items(&["clusterIPs"]).first().and_then(Value::as_str).unwrap_or_default().to_owned(),
+        asked => asked.to_owned(),
+    };
+    let path = SPEC.child("clusterIPs");
+    let refuse = |value: &str, why: &str| {
+        let mut errors = Errors::default();
+        errors.invalid(&path, &json!([value]), why);
+        errors.check(&GroupKind::new("", "Service"), name)
+    };
+    let address = if asked.is_empty() {
+        let Some(address) = allocation.addresses.take_any_address() else {
+            return Err(Status::internal("failed to allocate a serviceIP: range is full"));
+        };
+        allocation.took.push(Claim::Address(address));
+        Ipv4Addr::from(address).to_string()
+    } else if let Ok(ip) = asked.parse::<Ipv4Addr>() {
+        let claim = Claim::Address(ip.into());
+        // Who has an address keeps it for life: validation will say so.
+        if !before.iter().any(|claim| matches!(claim, Claim::Address(_))) {
+            let cidr = allocation.addresses.cidr;
+            if !cidr.contains(ip.into()) {
+                let why = "the provided network does not match the current range";
+                return refuse(&asked, &format!("failed to allocate IP {asked}: {why}"));
+            }
+            if !allocation.addresses.taken.lock().insert(claim) {
+                return refuse(&asked, &format!("failed to allocate IP {asked}: provided IP is already allocated"));
+            }
+            allocation.took.push(claim);
+        }
+        asked
+    } else if asked == HEADLESS {
+        asked
+    } else {
+        // Validation will say what is wrong with it.
+        return Ok(());
+    };
+    spec.insert("clusterIP".to_owned(), address.clone().into());
+    spec.insert("clusterIPs".to_owned(), json!([address]));
+    let selects = spec.entries(&["selector"]).next().is_some();
+    let families = spec.items(&["ipFamilies"]).is_empty();
+    if families {
+        let both = address == HEADLESS && !selects;
+        spec.insert("ipFamilies".to_owned(), if both { json!(["IPv4", "IPv6"]) } else { json!(["IPv4"]) });
+        default_pointer(spec, "ipFamilyPolicy", if both { "RequireDualStack" } else { "SingleStack" });
+    }
+    default_pointer(spec, "ipFamilyPolicy", "SingleStack");
+    Ok(())
+}
+
+fn allocate_ports(allocation: &mut Allocation, new: &mut Value, before: &[Claim], name: &str) -> Result<(), Status> {
+    let spec = object_mut(new, "spec");
+    let wanted = match spec.text(&["type"]) {
+        "NodePort" => true,
+        "LoadBalancer" => spec.at(&["allocateLoadBalancerNodePorts"]).and_then(Value::as_bool).unwrap_or(true),
+        _ => false,
+    };
+    let Some(Value::Array(ports)) = spec.get_mut("ports") else { return Ok(()) };
+    for (index, port) in ports.iter_mut().enumerate() {
+        let asked = port.int(&["nodePort"]).filter(|port| *port != 0);
+        match asked.map(u16::try_from) {
+            None if wanted => {
+                let Some(number) = allocation.addresses.take_any_port() else {
+                    return Err(Status::internal("failed to allocate a nodePort: range is full"));
+                };
+                allocation.took.push(Claim::Port(number));
+                as_object(port).insert("nodePort".to_owned(), number.into());
+            }
+            Some(Ok(number)) if !before.contains(&Claim::Port(number)) => {
+                let list = SPEC.child("ports");
+                let path = list.index(index);
+                let mut errors = Errors::default();
+                if !NODE_PORTS.contains(&number) {
+                    let (low, high) = (NODE_PORTS.start(), NODE_PORTS.end());
+                    let why =
+                        format!("provided port is not in the valid range. The range of valid ports is {low}-{high}");
+                    errors.invalid(&path.child("nodePort"), &i64::from(number), &why);
+                } else if !allocation.took.contains(&Claim::Port(number)) {
+                    // The same port may serve two protocols of one service.
+                    if allocation.addresses.taken.lock().insert(Claim::Port(number)) {
+                        allocation.took.push(Claim::Port(number));
+                    } else {
+                        errors.invalid(
+                            &path.child("nodePort"),
+                            &i64::from(number),
+                            "provided port is already allocated",
+                        );
+                    }
+                }
+                errors.check(&GroupKind::new("", "Service"), name)?;
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Balancers that keep clients' addresses ask each node whether it has a pod; the service says on which port.
+fn allocate_health_check(allocation: &mut Allocation, new: &mut Value) -> Result<(), Status> {
+    let spec = object_mut(new, "spec");
+    if !checks_health(spec) || spec.int(&["healthCheckNodePort"]).is_some_and(|port| port != 0) {
+        return Ok(());
+    }
+    let Some(port) = allocation.addresses.take_any_port() else {
+        return Err(Status::internal("failed to allocate a HealthCheck NodePort: range is full"));
+    };
+    allocation.took.push(Claim::Port(port));
+    spec.insert("healthCheckNodePort".to_owned(), port.into());
+    Ok(())
+}
+
+/// What the addresses that are asked for need and this cluster has not: it has IPv4 only.
+fn check_families(spec: &impl Tree, name: &str) -> Result<(), Status> {
+    if spec.text(&["clusterIP"]) == HEADLESS && spec.entries(&["selector"]).next().is_none() {
+        return Ok(());
+    }
+    let mut errors = Errors::default();
+    let list = SPEC.child("ipFamilies");
+    for (index, family) in spec.items(&["ipFamilies"]).iter().enumerate() {
+        if family != "IPv4" {
+            errors.invalid(&list.index(index), family, "not configured on this cluster");
+        }
+    }
+    if spec.text(&["ipFamilyPolicy"]) == "RequireDualStack" {
+        let text = "this cluster is not configured for dual-stack services";
+        errors.invalid(&SPEC.child("ipFamilyPolicy"), "RequireDualStack", text);
+    }
+    errors.check(&GroupKind::new("", "Service"), name)
+}
+
+// === defaults, changes, rules ===

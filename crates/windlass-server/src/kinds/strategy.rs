@@ -1,0 +1,148 @@
+//! What the registry asks of a built-in kind, answered by its row.
+
+use std::{borrow::Cow, sync::Arc};
+
+use serde_json::Value;
+use windlass_api::{Clock, Status};
+
+use super::{Kind, KindOptions};
+use crate::{
+    authn::User,
+    registry::{Effect, Errors, Part, Rules, ScaleRule, Strategy},
+};
+
+/// The strategy of a built-in kind.
+pub(super) struct BuiltIn {
+    kind: &'static Kind,
+    rules: Rules,
+    clock: Clock,
+    allocator: Option<Arc<dyn Allocator>>,
+}
+
+/// Gives out what the objects of a kind need beside themselves, each to one of them: addresses, ports.
+pub(super) trait Allocator: Send + Sync {
+    /// Gives an object what it needs, and takes back what it no longer does once the write has happened.
+    fn allocate(self: Arc<Self>, new: &mut Value, old: Option<&Value>) -> Result<Option<Box<dyn Effect>>, Status>;
+
+    /// Takes note of what a stored object has.
+    fn restore(&self, object: &Value);
+
+    /// Takes note that an object is gone.
+    fn release(&self, object: &Value);
+}
+
+impl BuiltIn {
+    pub(super) fn new(kind: &'static Kind, options: &KindOptions) -> Self {
+        let scale = kind.scales.then(|| {
+            let path = |text: &str| text.split('.').map(str::to_owned).collect::<Vec<_>>();
+            ScaleRule {
+                spec_replicas: path("spec.replicas"),
+                status_replicas: path("status.replicas"),
+                selector: Some(path("spec.selector")),
+            }
+        });
+        Self {
+            kind,
+            rules: Rules { scale, ..kind.rules.clone() },
+            clock: options.clock.clone(),
+            allocator: kind.allocator.map(|allocator| allocator(options)),
+        }
+    }
+
+    fn stamp(&self, new: &mut Value, old: Option<&Value>) {
+        if let Some(stamp) = self.kind.stamp {
+            stamp(new, old, &windlass_api::format_time(self.clock.now()));
+        }
+    }
+}
+
+impl Strategy for BuiltIn {
+    fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    fn default(&self, object: &mut Value) {
+        (self.kind.default)(object);
+    }
+
+    fn prepare_create(&self, object: &mut Value) {
+        (self.kind.prepare_create)(object);
+        self.stamp(object, None);
+    }
+
+    fn prepare_update(&self, new: &mut Value, old: &Value) {
+        (self.kind.prepare_update)(new, old);
+    }
+
+    fn prepare_status(&self, new: &mut Value, old: &Value) {
+        (self.kind.prepare_status)(new, old);
+        self.stamp(new, Some(old));
+    }
+
+    fn sign(&self, object: &mut Value, user: &User) {
+        (self.kind.sign)(object, user);
+    }
+
+    fn prepare_part(&self, part: Part, new: &mut Value, old: &Value) {
+        (self.kind.prepare_part)(part, new, old);
+        self.stamp(new, Some(old));
+    }
+
+    fn validate(&self, object: &Value, errors: &mut Errors) {
+        (self.kind.validate)(object, errors);
+    }
+
+    fn validate_part(&self, part: Part, new: &Value, old: &Value, errors: &mut Errors) {
+        (self.kind.validate_part)(part, new, old, errors);
+    }
+
+    fn validate_create(&self, object: &Value, errors: &mut Errors) {
+        (self.kind.validate_create)(object, errors);
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
+        (self.kind.validate_update)(new, old, errors);
+    }
+
+    fn validate_status(&self, new: &Value, old: &Value, errors: &mut Errors) {
+        (self.kind.validate_status)(new, old, errors);
+    }
+
+    fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
+        (self.kind.warnings)(new, old)
+    }
+
+    fn begin(&self, new: &mut Value, old: Option<&Value>) -> Result<Option<Box<dyn Effect>>, Status> {
+        self.allocator.as_ref().map_or(Ok(None), |allocator| Arc::clone(allocator).allocate(new, old))
+    }
+
+    fn restore(&self, object: &Value) {
+        if let Some(allocator) = &self.allocator {
+            allocator.restore(object);
+        }
+    }
+
+    fn deleted(&self, object: &Value) {
+        if let Some(allocator) = &self.allocator {
+            allocator.release(object);
+        }
+    }
+
+    fn fixed(&self) -> Option<Vec<Value>> {
+        self.kind.fixed.map(|fixed| fixed())
+    }
+
+    fn field<'v>(&self, object: &'v Value, label: &str) -> Cow<'v, str> {
+        if let Some(text) = (self.kind.field)(object, label) {
+            return Cow::Owned(text);
+        }
+        let path = self.rules.fields.iter().find(|field| field.label == label).map_or("", |field| field.path);
+        crate::registry::field_text(object, path)
+    }
+}
+
+impl std::fmt::Debug for BuiltIn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "BuiltIn({})", self.kind.name)
+    }
+}
