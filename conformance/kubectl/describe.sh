@@ -7,7 +7,7 @@ expect "describe endpoints" 'Name: +web\n(.*\n)*Subsets:\n  Addresses: +10\.' de
 expect "describe a slice" 'AddressType: +IPv4\n(.*\n)*Endpoints:\n  - Addresses: +10\.' describe endpointslices -l kubernetes.io/service-name=web
 TRANSCRIPT= expect "describe the service of the server" 'Name: +kubernetes\n(.*\n)*Port: +https +443/TCP' describe service kubernetes
 expect "describe by label" 'Name: +web\n' describe deployment -l app=web --show-events=false
-expect "describe by the beginning of a name" 'Name: +settings\n' describe configmap sett
+TRANSCRIPT= expect "describe by the beginning of a name" 'Name: +settings\n' describe configmap sett
 refuse "describe nothing" 'configmaps "none" not found' describe configmap none
 expect "describe without events" 'Name: +web\n(.*\n)*NewReplicaSet: ' describe deployment web --show-events=false
 expect "a claim" 'persistentvolumeclaim/store created' create -f - < <(printf 'apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: store}\nspec: {accessModes: [ReadWriteOnce], storageClassName: none, resources: {requests: {storage: 1Gi}}}\n')
