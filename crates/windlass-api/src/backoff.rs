@@ -16,6 +16,8 @@ pub struct Backoff {
     /// `None` when delays may grow for ever.
     limit: Option<Duration>,
     tries: u32,
+    /// `None` when they never start over by themselves.
+    reset_after: Option<Duration>,
 }
 
 /// The delays of a [`Backoff`], one after another, without end.
@@ -35,7 +37,7 @@ impl Backoff {
 
     /// The same delay each time, without end.
     pub const fn new(initial: Duration) -> Self {
-        Self { initial, factor: 1.0, jitter: 0.0, limit: None, tries: u32::MAX }
+        Self { initial, factor: 1.0, jitter: 0.0, limit: None, tries: u32::MAX, reset_after: None }
     }
 
     /// How much longer each delay is than the one before; not below 1.
@@ -59,6 +61,13 @@ impl Backoff {
     /// How often to try in all, the first try included; at least once.
     pub const fn tries(mut self, tries: u32) -> Self {
         self.tries = tries;
+        self
+    }
+
+    /// After so long without a delay the next one is the first again. For whoever tries without end, and has a clock: see
+    /// [`Delays::is_over`].
+    pub const fn reset_after(mut self, quiet: Duration) -> Self {
+        self.reset_after = Some(quiet);
         self
     }
 
@@ -88,6 +97,12 @@ impl Delays {
         let grown = Duration::try_from_secs_f64(delay.as_secs_f64() * self.backoff.factor.max(1.0)).unwrap_or(delay);
         self.next = self.backoff.bounded(grown);
         self.entropy.jitter(delay, self.backoff.jitter)
+    }
+
+    /// Whether all was well for so long, `quiet`, that it is time to [start over](Self::reset).
+    #[must_use]
+    pub fn is_over(&self, quiet: Duration) -> bool {
+        self.backoff.reset_after.is_some_and(|reset_after| quiet > reset_after)
     }
 
     /// Starts over.
@@ -135,6 +150,15 @@ mod tests {
     fn a_delay_that_no_duration_can_express_grows_no_more() {
         let mut delays = Backoff::new(Duration::MAX).factor(2.0).delays(&Entropy::seeded(1));
         assert_eq!([delays.next_delay(), delays.next_delay()], [Duration::MAX; 2]);
+    }
+
+    #[test]
+    fn trouble_is_over_after_a_good_while_if_it_ever_is() {
+        let backoff = Backoff::new(Duration::from_secs(1));
+        let is_over = |backoff: Backoff, secs| backoff.delays(&Entropy::seeded(1)).is_over(Duration::from_secs(secs));
+        assert!(!is_over(backoff, 1_000_000));
+        let backoff = backoff.reset_after(Duration::from_mins(2));
+        assert_eq!((is_over(backoff, 120), is_over(backoff, 121)), (false, true));
     }
 
     #[test]

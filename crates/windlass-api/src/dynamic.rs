@@ -1,7 +1,8 @@
 //! Objects of kinds that are known only at run time.
 
 use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::ObjectMeta};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser::SerializeMap as _};
+use serde_ignored::Path;
 use serde_json::{Map, Value};
 
 use crate::{ApiResource, Content, GroupVersionKind, Object, Resource, object::reference_of};
@@ -18,17 +19,17 @@ pub struct TypeMeta {
 
 /// Any object: its metadata typed, all the rest as it came. Go's `Unstructured`.
 ///
-/// Unknown fields survive a read-modify-write.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+/// Unknown fields survive a read-modify-write, those of the metadata too. (Not within the entries of metadata that are
+/// objects themselves, such as owner references.)
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct DynamicObject {
     /// Absent in list items of built-in kinds, where the list says it once.
-    #[serde(flatten, default)]
     pub types: Option<TypeMeta>,
     /// The object's metadata.
-    #[serde(default)]
     pub metadata: ObjectMeta,
+    /// The fields of the metadata that [`ObjectMeta`] does not know: those of a later Kubernetes.
+    pub unknown_metadata: Map<String, Value>,
     /// Every other field of the object.
-    #[serde(flatten)]
     pub data: Map<String, Value>,
 }
 
@@ -63,7 +64,7 @@ impl DynamicObject {
     #[must_use]
     pub fn new(resource: &ApiResource, name: impl Into<String>) -> Self {
         let metadata = ObjectMeta { name: Some(name.into()), ..ObjectMeta::default() };
-        Self { types: Some(TypeMeta::of(resource)), metadata, data: Map::new() }
+        Self { types: Some(TypeMeta::of(resource)), metadata, ..Self::default() }
     }
 
     /// The same object in a namespace.
@@ -92,6 +93,65 @@ impl DynamicObject {
         dynamic.types.get_or_insert_with(|| TypeMeta::of(&K::api_resource()));
         Ok(dynamic)
     }
+}
+
+/// Metadata on the wire: what is known of it, and the rest.
+#[derive(Serialize)]
+struct WholeMetadata<'o> {
+    #[serde(flatten)]
+    known: &'o ObjectMeta,
+    #[serde(flatten)]
+    unknown: &'o Map<String, Value>,
+}
+
+impl Serialize for DynamicObject {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        if let Some(TypeMeta { api_version, kind }) = &self.types {
+            map.serialize_entry("apiVersion", api_version)?;
+            map.serialize_entry("kind", kind)?;
+        }
+        if self.unknown_metadata.is_empty() {
+            map.serialize_entry("metadata", &self.metadata)?;
+        } else {
+            let whole = WholeMetadata { known: &self.metadata, unknown: &self.unknown_metadata };
+            map.serialize_entry("metadata", &whole)?;
+        }
+        for (field, value) in &self.data {
+            map.serialize_entry(field, value)?;
+        }
+        map.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for DynamicObject {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut data = Map::deserialize(deserializer)?;
+        let mut text = |field: &'static str| match data.shift_remove(field) {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(other) => Err(de::Error::custom(format_args!("{field} is {other}, expected a string"))),
+        };
+        let types = text("apiVersion")?.zip(text("kind")?).map(|(api_version, kind)| TypeMeta { api_version, kind });
+        let (metadata, unknown_metadata) = match data.shift_remove("metadata") {
+            None | Some(Value::Null) => Default::default(),
+            Some(metadata) => split(metadata).map_err(de::Error::custom)?,
+        };
+        Ok(Self { types, metadata, unknown_metadata, data })
+    }
+}
+
+/// What is known of the metadata, and the rest.
+fn split(metadata: Value) -> serde_json::Result<(ObjectMeta, Map<String, Value>)> {
+    let mut unknown = Vec::new();
+    let known = serde_ignored::deserialize(&metadata, |path| {
+        if let Path::Map { parent: Path::Root, key } = path {
+            unknown.push(key);
+        }
+    })?;
+    let Value::Object(mut fields) = metadata else { return Ok((known, Map::new())) };
+    let unknown = unknown.into_iter().filter_map(|name| fields.shift_remove_entry(&name)).collect();
+    Ok((known, unknown))
 }
 
 impl Object for DynamicObject {
@@ -126,6 +186,24 @@ mod tests {
         let object: DynamicObject = serde_json::from_str(json).unwrap();
         assert_eq!(object.types.as_ref().unwrap().gvk().to_string(), "x.io/v1, Kind=Foo");
         assert_eq!(serde_json::to_value(&object).unwrap(), serde_json::from_str::<Value>(json).unwrap());
+    }
+
+    #[test]
+    fn metadata_of_a_later_kubernetes_survives_a_read_modify_write() {
+        let json = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","later":{"x":[1]},"uid":"u"},"spec":{}}"#;
+        let mut object: DynamicObject = serde_json::from_str(json).unwrap();
+        object.metadata.labels = Some([("l".to_owned(), "v".to_owned())].into());
+        let written = serde_json::to_value(&object).unwrap();
+        let expected = serde_json::json!({"name": "a", "labels": {"l": "v"}, "later": {"x": [1]}, "uid": "u"});
+        assert_eq!(written["metadata"], expected);
+    }
+
+    #[test]
+    fn what_is_no_object_says_why() {
+        let error = |json: &str| serde_json::from_str::<DynamicObject>(json).unwrap_err().to_string();
+        assert_eq!(error(r#"{"kind":3,"metadata":{}}"#), "kind is 3, expected a string");
+        assert!(error(r#"{"metadata":{"name":[]}}"#).contains("invalid type"));
+        assert!(error("[]").contains("expected a map"));
     }
 
     #[test]

@@ -8,6 +8,8 @@ mod template;
 
 use serde_json::Value;
 
+use crate::Found;
+
 pub use template::JsonPathTemplate;
 
 /// A parsed path.
@@ -50,7 +52,14 @@ enum Comparison {
     GreaterOrEqual,
 }
 
-/// Why a path cannot be read.
+/// Whether a path may lead nowhere.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Missing {
+    Allowed,
+    Refused,
+}
+
+/// Why a path cannot be read, or that it leads nowhere.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct JsonPathError(String);
@@ -66,19 +75,54 @@ impl JsonPath {
     }
 
     /// All values at the path, in document order. Fields that are not there give nothing.
+    #[must_use]
     pub fn find<'v>(&self, root: &'v Value) -> Vec<&'v Value> {
-        self.0.iter().fold(vec![root], |values, step| {
-            let mut found = Vec::new();
-            for value in values {
-                step.apply(value, &mut found);
-            }
-            found
-        })
+        self.follow(root, Missing::Allowed).unwrap_or_default()
+    }
+
+    /// All values at the path, in document order. A field that no value on the way has, and an index that a list does not
+    /// have, are errors, as in kubectl with `--allow-missing-template-keys=false`.
+    ///
+    /// ```
+    /// use serde_json::json;
+    /// use windlass_api::JsonPath;
+    ///
+    /// let path = JsonPath::parse(".spec.replicas")?;
+    /// assert_eq!(path.find_strictly(&json!({"spec": {"replicas": 3}}))?, [3]);
+    /// let error = path.find_strictly(&json!({"spec": {}})).unwrap_err();
+    /// assert_eq!(error.to_string(), "replicas is not found");
+    /// # Ok::<_, windlass_api::JsonPathError>(())
+    /// ```
+    pub fn find_strictly<'v>(&self, root: &'v Value) -> Result<Vec<&'v Value>, JsonPathError> {
+        self.follow(root, Missing::Refused)
+    }
+
+    fn follow<'v>(&self, root: &'v Value, missing: Missing) -> Result<Vec<&'v Value>, JsonPathError> {
+        self.0.iter().try_fold(vec![root], |values, step| step.apply_to_all(&values, missing))
     }
 }
 
 impl Step {
-    fn apply<'v>(&self, value: &'v Value, found: &mut Vec<&'v Value>) {
+    fn apply_to_all<'v>(&self, values: &[&'v Value], missing: Missing) -> Result<Vec<&'v Value>, JsonPathError> {
+        let mut found = Vec::new();
+        for value in values {
+            self.apply(value, missing, &mut found)?;
+        }
+        match self {
+            // One of the values has to have it: `.items[*].metadata.labels` is no error where some items have none.
+            Self::Field(name) if missing == Missing::Refused && found.is_empty() && !values.is_empty() => {
+                Err(JsonPathError(format!("{name} is not found")))
+            }
+            _ => Ok(found),
+        }
+    }
+
+    fn apply<'v>(
+        &self,
+        value: &'v Value,
+        missing: Missing,
+        found: &mut Vec<&'v Value>,
+    ) -> Result<(), JsonPathError> {
         match self {
             Self::Field(name) => found.extend(value.get(name)),
             Self::Wildcard => children(value, found),
@@ -87,30 +131,60 @@ impl Step {
                 let mut below = Vec::new();
                 children(value, &mut below);
                 for child in below {
-                    self.apply(child, found);
+                    self.apply(child, missing, found)?;
                 }
             }
             Self::Index(index) => {
-                if let Value::Array(items) = value {
-                    found.extend(position(*index, items.len()).and_then(|at| items.get(at)));
+                if let Some(items) = list(value, missing)? {
+                    match position(*index, items.len()).and_then(|at| items.get(at)) {
+                        None if missing == Missing::Refused => return Err(out_of_bounds(*index, items.len())),
+                        item => found.extend(item),
+                    }
                 }
             }
             Self::Slice { start, end, step } => {
-                if let Value::Array(items) = value {
+                if let Some(items) = list(value, missing)? {
+                    if missing == Missing::Refused {
+                        let beyond = |index: &i64| position(*index, items.len()).is_none_or(|at| at > items.len());
+                        if let Some(index) = [start, end].into_iter().flatten().find(|index| beyond(index)) {
+                            return Err(out_of_bounds(*index, items.len()));
+                        }
+                    }
                     let bound = |index: i64| position(index, items.len()).unwrap_or(0).min(items.len());
                     let (start, end) = (start.map_or(0, bound), end.map_or(items.len(), bound));
                     let step = usize::try_from(*step).unwrap_or(1).max(1);
                     found.extend(items.iter().take(end).skip(start).step_by(step));
                 }
             }
-            Self::Union(steps) => steps.iter().for_each(|step| step.apply(value, found)),
+            Self::Union(steps) => {
+                for step in steps {
+                    found.extend(step.apply_to_all(&[value], missing)?);
+                }
+            }
             Self::Filter { left, comparison } => {
-                if let Value::Array(items) = value {
-                    found.extend(items.iter().filter(|item| holds(item, left, comparison.as_ref())));
+                for item in list(value, missing)?.into_iter().flatten() {
+                    if holds(item, left, comparison.as_ref(), missing)? {
+                        found.push(item);
+                    }
                 }
             }
         }
+        Ok(())
     }
+}
+
+/// The items of a list.
+fn list(value: &Value, missing: Missing) -> Result<Option<&Vec<Value>>, JsonPathError> {
+    match value {
+        Value::Array(items) => Ok(Some(items)),
+        Value::Null => Ok(None),
+        _ if missing == Missing::Allowed => Ok(None),
+        other => Err(JsonPathError(format!("{} is not an array", Found::of(other)))),
+    }
+}
+
+fn out_of_bounds(index: i64, length: usize) -> JsonPathError {
+    JsonPathError(format!("array index out of bounds: index {index}, length {length}"))
 }
 
 fn children<'v>(value: &'v Value, found: &mut Vec<&'v Value>) {
@@ -127,11 +201,19 @@ fn position(index: i64, length: usize) -> Option<usize> {
     if index < 0 { length.checked_sub(at) } else { Some(at) }
 }
 
-fn holds(item: &Value, left: &Operand, comparison: Option<&(Comparison, Operand)>) -> bool {
+fn holds(
+    item: &Value,
+    left: &Operand,
+    comparison: Option<&(Comparison, Operand)>,
+    missing: Missing,
+) -> Result<bool, JsonPathError> {
+    // Alone, it asks whether something is there: then nothing is missing.
     let Some((comparison, right)) = comparison else {
-        return left.value(item).is_some();
+        return Ok(left.value(item, Missing::Allowed)?.is_some());
     };
-    let (Some(left), Some(right)) = (left.value(item), right.value(item)) else { return false };
+    let (Some(left), Some(right)) = (left.value(item, missing)?, right.value(item, missing)?) else {
+        return Ok(false);
+    };
     let order = match (left, right) {
         (Value::String(left), Value::String(right)) => Some(left.cmp(right)),
         (Value::Bool(left), Value::Bool(right)) => Some(left.cmp(right)),
@@ -141,21 +223,21 @@ fn holds(item: &Value, left: &Operand, comparison: Option<&(Comparison, Operand)
         },
         _ => None,
     };
-    order.is_some_and(|order| match comparison {
+    Ok(order.is_some_and(|order| match comparison {
         Comparison::Equal => order.is_eq(),
         Comparison::NotEqual => order.is_ne(),
         Comparison::Less => order.is_lt(),
         Comparison::LessOrEqual => order.is_le(),
         Comparison::Greater => order.is_gt(),
         Comparison::GreaterOrEqual => order.is_ge(),
-    })
+    }))
 }
 
 impl Operand {
-    fn value<'v>(&'v self, item: &'v Value) -> Option<&'v Value> {
+    fn value<'v>(&'v self, item: &'v Value, missing: Missing) -> Result<Option<&'v Value>, JsonPathError> {
         match self {
-            Self::Path(path) => path.find(item).first().copied(),
-            Self::Literal(value) => Some(value),
+            Self::Path(path) => path.follow(item, missing).map(|values| values.first().copied()),
+            Self::Literal(value) => Ok(Some(value)),
         }
     }
 }
@@ -387,6 +469,29 @@ mod tests {
             ("..status", json!(["True", "False"])),
         ] {
             assert_eq!(Value::Array(found(path, &value)), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn strictly_what_is_missing_is_an_error() {
+        let value = json!({"items": [{"name": "a", "n": 1}, {"name": "b"}], "none": null, "text": "t"});
+        let strictly = |path: &str| {
+            let found = JsonPath::parse(path).unwrap().find_strictly(&value);
+            found.map(|values| values.len()).map_err(|error| error.to_string())
+        };
+        assert_eq!((strictly(".items[*].n"), strictly(".items[1:]"), strictly(".none[0]")), (Ok(1), Ok(1), Ok(0)));
+        assert_eq!((strictly(".items[?(@.n)].name"), strictly(".items[*]['name','n']").is_err()), (Ok(1), true));
+        for (path, message) in [
+            (".spec", "spec is not found"),
+            (".items[*].spec", "spec is not found"),
+            (".text.more", "more is not found"),
+            (".items[?(@.n==1)].name", "n is not found"),
+            (".items[2]", "array index out of bounds: index 2, length 2"),
+            (".items[-3]", "array index out of bounds: index -3, length 2"),
+            (".items[0:3]", "array index out of bounds: index 3, length 2"),
+            (".text[0]", "string is not an array"),
+        ] {
+            assert_eq!(strictly(path), Err(message.to_owned()), "{path}");
         }
     }
 

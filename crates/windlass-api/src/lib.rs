@@ -99,7 +99,7 @@ pub use options::{
 pub use patch::{Patch, PatchKind};
 pub use selector::{FieldRequirement, FieldSelector, LabelSelector, Operator, Requirement, SelectorError};
 
-pub use list_watch::{BoxError, EventType, ListItem, ListMeta, ListWatch, ListWatchError, RawEvent};
+pub use list_watch::{BoxError, EventType, ListItem, ListMeta, ListWatch, ListWatchError, RawEvent, ShardInfo};
 pub use status::{Cause, Status, StatusDetails, reason};
 
 /// k8s-openapi, in the version whose types the traits of this crate are implemented for.

@@ -77,6 +77,17 @@ pub struct ListMeta {
     /// How many objects follow this page, when the server counts them.
     #[serde(rename = "remainingItemCount", skip_serializing_if = "Option::is_none")]
     pub remaining: Option<i64>,
+    /// Which shard the list is; `None` when it holds all, as from servers that do not know shards.
+    #[serde(rename = "shardInfo", skip_serializing_if = "Option::is_none")]
+    pub shard: Option<ShardInfo>,
+}
+
+/// A list that is a part of a larger one says by this that it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShardInfo {
+    /// The selector of the request: see [`ListOptions::shard`](crate::ListOptions::shard).
+    #[serde(default)]
+    pub selector: String,
 }
 
 /// Why a list or a watch failed.

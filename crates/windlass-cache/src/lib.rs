@@ -81,7 +81,6 @@ mod options;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
-pub use backoff::Backoff;
 pub use cached::Cached;
 pub use error::{AddIndexError, DecodeError, InformerError, UnknownIndex, UnreadableObject};
 pub use event_queue::{Change, Delta, EventQueue, InOrder, Order};

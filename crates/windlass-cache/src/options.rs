@@ -2,10 +2,10 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use windlass_api::{Content, Entropy};
+use windlass_api::{Backoff, Content, Entropy};
 
 use crate::{
-    backoff::Backoff,
+    backoff,
     error::InformerError,
     ingest::ManagedFields,
     metrics::{CacheMetrics, NoMetrics},
@@ -142,7 +142,7 @@ impl Default for InformerOptions {
             initial_sync: InitialSync::default(),
             page_size: None,
             min_watch_timeout: MIN_WATCH_TIMEOUT,
-            backoff: Backoff::default(),
+            backoff: backoff::DEFAULT,
             managed_fields: ManagedFields::default(),
             transform: None,
             resync: None,

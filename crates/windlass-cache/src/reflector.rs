@@ -139,7 +139,7 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
             sink,
             asks: Asks::from(&options),
             min_watch_timeout: options.min_watch_timeout,
-            delays: Delays::new(options.backoff),
+            delays: Delays::new(options.backoff, &options.entropy),
             entropy: options.entropy.clone(),
             reporter: Reporter::new(&options),
             watch: None,
@@ -166,7 +166,7 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
                 self.close_watch();
                 self.arrived = None;
                 self.aside = IndexMap::new();
-                let delay = self.delays.next(Instant::now(), &self.entropy);
+                let delay = self.delays.next(Instant::now());
                 sleep(delay.max(at_least.unwrap_or_default())).await;
                 return Input::Elapsed;
             }

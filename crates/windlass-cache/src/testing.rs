@@ -330,6 +330,7 @@ impl Server {
             resource_version: version.into(),
             continue_token: (left > 0).then(|| format!("{version}:{end}")),
             remaining: (left > 0).then(|| i64::try_from(left).unwrap_or(i64::MAX)),
+            ..ListMeta::default()
         }));
         Ok(items)
     }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::{JsonPath, JsonPathError};
+use super::{JsonPath, JsonPathError, Missing};
 
 /// A text in which what stands in braces is replaced, as in kubectl's `-o jsonpath=`.
 ///
@@ -64,26 +64,39 @@ impl JsonPathTemplate {
     #[must_use]
     pub fn render(&self, value: &Value) -> String {
         let mut text = String::new();
-        render(&self.0, value, &mut text);
+        // Nothing can be missing, so nothing can fail.
+        let _ = render(&self.0, value, Missing::Allowed, &mut text);
         text
+    }
+
+    /// The text for a value, in which all paths must lead to something: see [`JsonPath::find_strictly`].
+    pub fn render_strictly(&self, value: &Value) -> Result<String, JsonPathError> {
+        let mut text = String::new();
+        render(&self.0, value, Missing::Refused, &mut text)?;
+        Ok(text)
     }
 }
 
-fn render(pieces: &[Piece], value: &Value, text: &mut String) {
+fn render(pieces: &[Piece], value: &Value, missing: Missing, text: &mut String) -> Result<(), JsonPathError> {
     for piece in pieces {
         match piece {
             Piece::Text(literal) => text.push_str(literal),
             Piece::Path(path) => {
-                for (index, found) in path.find(value).into_iter().enumerate() {
+                for (index, found) in path.follow(value, missing)?.into_iter().enumerate() {
                     if index > 0 {
                         text.push(' ');
                     }
                     push(found, text);
                 }
             }
-            Piece::Range(path, inner) => path.find(value).into_iter().for_each(|found| render(inner, found, text)),
+            Piece::Range(path, inner) => {
+                for found in path.follow(value, missing)? {
+                    render(inner, found, missing, text)?;
+                }
+            }
         }
     }
+    Ok(())
 }
 
 /// Texts as they are, everything else as JSON, its fields in order.
@@ -178,6 +191,15 @@ mod tests {
         ] {
             assert_eq!(JsonPathTemplate::parse(template).unwrap().render(&value), expected, "{template}");
         }
+    }
+
+    #[test]
+    fn strictly_every_path_of_a_template_leads_to_something() {
+        let value = json!({"items": [{"name": "a"}, {}]});
+        let strictly = |text: &str| JsonPathTemplate::parse(text).unwrap().render_strictly(&value);
+        assert_eq!(strictly("{.items[*].name}").unwrap(), "a");
+        assert_eq!(strictly("{range .items[*]}{.name}{end}").unwrap_err().to_string(), "name is not found");
+        assert_eq!(strictly("{range .nothing[*]}x{end}").unwrap_err().to_string(), "nothing is not found");
     }
 
     #[test]

@@ -256,7 +256,7 @@ mod tests {
         r#"{"metadata":{"name":"a","annotations":{"items":"[{\"items\":[1,2]}]"}},"items":[{"x":"}]\\"}]}"#;
 
     fn lists() -> Vec<String> {
-        let meta = r#""metadata":{"resourceVersion":"42","continue":"c]}","remainingItemCount":7,"items":[0]}"#;
+        let meta = r#""metadata":{"resourceVersion":"42","continue":"c]}","remainingItemCount":7,"items":[0],"shardInfo":{"selector":"s"}}"#;
         let items = format!("\"items\":[{ITEM},\n {{}} ,{ITEM}]");
         vec![
             format!(r#"{{"kind":"PodList","apiVersion":"v1",{meta},{items}}}"#),
@@ -284,6 +284,7 @@ mod tests {
             assert_eq!(items, [ITEM, "{}", ITEM], "{list}");
             assert_eq!((meta.resource_version.as_u64(), meta.remaining), (Some(42), Some(7)));
             assert_eq!(meta.continue_token.as_deref(), Some("c]}"));
+            assert_eq!(meta.shard.unwrap().selector, "s");
         }
     }
 

@@ -17,7 +17,7 @@ fn watching(version: u64) -> Machine {
 
 fn page(version: u64, token: Option<&str>) -> Input {
     let continue_token = token.map(str::to_owned);
-    Input::PageEnded(ListMeta { resource_version: version.into(), continue_token, remaining: None })
+    Input::PageEnded(ListMeta { resource_version: version.into(), continue_token, ..ListMeta::default() })
 }
 
 fn event(event_type: EventType, version: u64) -> Input {
