@@ -60,6 +60,8 @@ struct Group<'t> {
     name: &'t str,
     version: &'t str,
     resources: Vec<Resource<'t>>,
+    /// Kinds of this group and version that are only parts of objects elsewhere: `Scale`.
+    parts: Vec<&'t str>,
 }
 
 #[derive(Debug, PartialEq)]
@@ -81,16 +83,21 @@ pub(crate) fn run(mode: Mode) -> Result {
 
 fn parse(table: &str) -> Result<Vec<Group<'_>>> {
     let mut groups: Vec<Group<'_>> = Vec::new();
+    // Their group may come later in the table.
+    let mut parts: Vec<(&str, &str)> = Vec::new();
     for line in table.lines().filter(|line| !line.starts_with('#')) {
         if let Some(name) = line.strip_prefix('@') {
             let (name, version) = name.split_once('/').ok_or_else(|| format!("no version in {line:?}"))?;
-            groups.push(Group { name, version, resources: Vec::new() });
+            groups.push(Group { name, version, resources: Vec::new(), parts: Vec::new() });
             continue;
         }
         let group = groups.last_mut().ok_or("a resource before any group")?;
         let cells: Vec<&str> = line.split('\t').collect();
         match cells[..] {
-            ["", subresource, ..] => {
+            ["", subresource, elsewhere, kind, ..] => {
+                if !elsewhere.is_empty() {
+                    parts.push((elsewhere, kind));
+                }
                 let resource = group.resources.last_mut().ok_or("a subresource before any resource")?;
                 let known = SUBRESOURCES.iter().find(|(name, _)| *name == subresource);
                 let (_, ability) =
@@ -102,6 +109,13 @@ fn parse(table: &str) -> Result<Vec<Group<'_>>> {
                 group.resources.push(Resource { plural, kind, is_namespaced: scope == "N", abilities });
             }
             _ => return Err(format!("{line:?}: too few cells").into()),
+        }
+    }
+    for (api_version, kind) in parts {
+        let group = groups.iter_mut().find(|group| group.api_version() == api_version);
+        let group = group.ok_or_else(|| format!("{kind}: {api_version} is not served"))?;
+        if !group.parts.contains(&kind) {
+            group.parts.push(kind);
         }
     }
     Ok(groups)
@@ -131,7 +145,7 @@ fn render(groups: &[Group<'_>]) -> String {
     for group in groups {
         out += &format!("    {} as {},\n", group.module(), group.method());
     }
-    out += "};\n\nuse super::Clientset;\nuse crate::{Client, accessor::{Accessor, served}};\n\nimpl Clientset {\n";
+    out += "};\nuse windlass_api::{GroupVersionKind, Scheme, SchemeError};\n\nuse super::Clientset;\nuse crate::{Client, accessor::{Accessor, served}};\n\nimpl Clientset {\n";
     for (index, group) in groups.iter().enumerate() {
         let gap = if index == 0 { "" } else { "\n" };
         out += &format!(
@@ -146,7 +160,20 @@ fn render(groups: &[Group<'_>]) -> String {
     for group in groups {
         out += &group.render();
     }
-    out
+    out += "\n/// Makes all of these kinds known to a scheme.\n\
+            pub(super) fn register(scheme: &mut Scheme) -> Result<(), SchemeError> {\n    scheme";
+    for group in groups {
+        let (module, name, version) = (group.method(), group.name, group.version);
+        for Resource { kind, .. } in &group.resources {
+            out += &format!("\n        .register::<{module}::{kind}>()?");
+        }
+        // They have no URL of their own, so that their types do not tell all that those of resources do.
+        for kind in &group.parts {
+            let kind_of = format!("GroupVersionKind::new(\"{name}\", \"{version}\", \"{kind}\")");
+            out += &format!("\n        .register_as::<{module}::{kind}>({kind_of})?");
+        }
+    }
+    out + ";\n    Ok(())\n}\n"
 }
 
 impl Group<'_> {
@@ -264,6 +291,17 @@ mod tests {
         assert!(source.contains("pub fn core_v1(&self) -> CoreV1"), "{source}");
         assert!(source.contains("pub fn pods(&self, namespace: impl Into<String>) -> Accessor<core_v1::Pod>"));
         assert!(source.contains("pub fn component_statuses(&self) -> Accessor<core_v1::ComponentStatus>"));
+    }
+
+    #[test]
+    fn kinds_that_are_parts_of_others_are_known_once() {
+        let table = "@/v1\npods\tPod\tpod\tN\tget\n\tscale\tautoscaling/v1\tScale\tget\n\
+                     nodes\tNode\tnode\tC\tget\n\tscale\tautoscaling/v1\tScale\tget\n@autoscaling/v1\n";
+        let source = render(&parse(table).unwrap());
+        assert_eq!(source.matches(".register_as::<autoscaling_v1::Scale>(").count(), 1, "{source}");
+        assert!(source.contains(".register::<core_v1::Node>()?"), "{source}");
+        let error = parse(table.strip_suffix("@autoscaling/v1\n").unwrap()).unwrap_err().to_string();
+        assert_eq!(error, "Scale: autoscaling/v1 is not served");
     }
 
     #[test]

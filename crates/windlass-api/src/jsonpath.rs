@@ -117,12 +117,7 @@ impl Step {
         }
     }
 
-    fn apply<'v>(
-        &self,
-        value: &'v Value,
-        missing: Missing,
-        found: &mut Vec<&'v Value>,
-    ) -> Result<(), JsonPathError> {
+    fn apply<'v>(&self, value: &'v Value, missing: Missing, found: &mut Vec<&'v Value>) -> Result<(), JsonPathError> {
         match self {
             Self::Field(name) => found.extend(value.get(name)),
             Self::Wildcard => children(value, found),

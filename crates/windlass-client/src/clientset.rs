@@ -32,7 +32,7 @@
 
 mod groups;
 
-use windlass_api::Resource;
+use windlass_api::{Resource, Scheme};
 
 pub use groups::*;
 
@@ -64,6 +64,25 @@ impl Clientset {
     pub fn custom<K: Resource>(&self, namespace: impl Into<String>) -> Accessor<Custom<K>> {
         self.client.custom(namespace)
     }
+}
+
+/// A scheme that knows every built-in kind, for objects whose kind is known only at run time.
+///
+/// It fills in no defaults and converts nothing: those are the server's. What a program adds is its own.
+///
+/// ```
+/// use windlass_api::{Strictness, k8s_openapi::api::apps::v1::Deployment};
+///
+/// let scheme = windlass_client::clientset::scheme();
+/// let decoded = scheme.decode(br#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{}}"#, Strictness::Strict)?;
+/// assert!(decoded.object.is::<Deployment>());
+/// # Ok::<_, windlass_api::SchemeError>(())
+/// ```
+#[must_use]
+pub fn scheme() -> Scheme {
+    let mut scheme = Scheme::new();
+    groups::register(&mut scheme).expect("each built-in kind is one type");
+    scheme
 }
 
 impl From<Client> for Clientset {

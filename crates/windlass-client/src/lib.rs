@@ -18,7 +18,8 @@
 //!    arrives.
 //!
 //! Beside the verbs stand what is behind an object ([`Client::logs`], [`Client::exec`], [`Client::attach`],
-//! [`Client::port_forward`]), what a server serves ([`Discovery`], [`RestMapper`], [`OpenApi`]) and
+//! [`Client::port_forward`]), what is decided of certificates ([`Client::approve`]), the scale of anything ([`Scales`]),
+//! what a server serves ([`Discovery`], [`RestMapper`], [`OpenApi`]) and
 //! [`ResourceListWatch`], the seam to the caches.
 //!
 //! # What is not guaranteed
@@ -68,6 +69,7 @@ mod list_stream;
 mod response;
 mod watch_stream;
 
+mod approval;
 mod behind;
 mod logs;
 mod port_forward;
@@ -80,6 +82,7 @@ mod discovery;
 mod list_watch;
 mod openapi;
 mod rest_mapper;
+mod scale;
 mod table;
 
 mod error;
@@ -89,6 +92,7 @@ mod user_agent;
 mod testing;
 
 pub use accessor::{Accessor, Custom, Served, can};
+pub use approval::Decide;
 pub use auth::{Auth, AuthError, Impersonation, Secret};
 pub use client::Client;
 #[cfg(feature = "clientset")]
@@ -111,6 +115,7 @@ pub use proxy::Proxied;
 pub use remote_command::{CommandOutput, Exec, ExitStatus, RemoteCommand, Stdin, Stdout, TerminalSize};
 pub use resources::Resources;
 pub use rest_mapper::{DeferredRestMapper, MappingError, RestMapper, guess_plural};
+pub use scale::{Scalable, Scales};
 pub use table::{Columns, GetTable, Headers, Table, TableColumn, TableEvent, TableRow, TableWriter, TextLayout};
 pub use transport::{Body, Closing, Transport, Upgraded};
 pub use upkeep::Restart;

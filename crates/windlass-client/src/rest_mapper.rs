@@ -55,6 +55,14 @@ pub enum MappingError {
         /// Which.
         matching: Vec<GroupVersionResource>,
     },
+    /// The objects of the resource have no such part.
+    #[error("{resource} has no {subresource}")]
+    NoSubresource {
+        /// Of what.
+        resource: GroupResource,
+        /// Which part.
+        subresource: &'static str,
+    },
     /// What the server serves is not known.
     #[error(transparent)]
     Discovery(#[from] crate::Error),

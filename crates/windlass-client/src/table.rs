@@ -5,14 +5,14 @@
 
 mod text;
 
-use std::{fmt, future::IntoFuture};
+use std::{borrow::Cow, fmt, future::IntoFuture};
 
 use futures::{Stream, TryStreamExt, future::BoxFuture};
 use http::Request;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use windlass_api::{
-    ApiResource, Content, EventType, ListMeta, ListOptions, ListWatchError, PartialObject, RawEvent, Status,
+    ApiResource, Content, DynamicObject, EventType, ListMeta, ListOptions, ListWatchError, RawEvent, Status,
     WatchOptions,
 };
 
@@ -21,7 +21,7 @@ pub use text::{Columns, Headers, TableWriter, TextLayout};
 use crate::{
     Client, Error, Result,
     error::{Operation, Verb},
-    request::Target,
+    request::{RequestError, Target},
     response,
     watch_stream::RawWatchStream,
 };
@@ -69,9 +69,9 @@ pub struct TableRow {
     /// As many as there are columns.
     #[serde(default)]
     pub cells: Vec<Value>,
-    /// The object's metadata.
+    /// The object: its metadata, or all of it [if that was asked for](GetTable::with_objects).
     #[serde(default)]
-    pub object: PartialObject,
+    pub object: DynamicObject,
 }
 
 /// Reads objects as a table. `.await` sends.
@@ -81,6 +81,15 @@ pub struct GetTable {
     client: Client,
     target: Target,
     options: ListOptions,
+    rows: Rows,
+}
+
+/// What comes beside the cells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rows {
+    /// What a server gives when nobody says.
+    Metadata,
+    Objects,
 }
 
 /// What happened to an object that is watched as a table.
@@ -95,7 +104,8 @@ pub struct TableEvent {
 impl Client {
     /// Reads objects as a table: all of a resource, or [one](GetTable::named).
     pub fn table(&self, resource: &ApiResource) -> GetTable {
-        GetTable { client: self.clone(), target: Target::new(resource.clone()), options: ListOptions::default() }
+        let target = Target::new(resource.clone());
+        GetTable { client: self.clone(), target, options: ListOptions::default(), rows: Rows::Metadata }
     }
 }
 
@@ -109,6 +119,18 @@ impl GetTable {
     /// Only the object with this name.
     pub fn named(mut self, name: impl Into<String>) -> Self {
         self.target = self.target.named(name);
+        self
+    }
+
+    /// A part of the object, `status`.
+    pub fn subresource(mut self, subresource: impl Into<Cow<'static, str>>) -> Self {
+        self.target = self.target.subresource(subresource);
+        self
+    }
+
+    /// Each row with its object whole, not with its metadata only.
+    pub fn with_objects(mut self) -> Self {
+        self.rows = Rows::Objects;
         self
     }
 
@@ -155,7 +177,7 @@ impl GetTable {
         };
         let operation = target.operation(Verb::Watch);
         let request = target.watch(&options, Content::Table);
-        let response = execute(&self.client, request, &operation).await?;
+        let response = execute(&self.client, self.rows, request, &operation).await?;
         let events = RawWatchStream::new(response.into_body());
         Ok(events
             .and_then(|event| std::future::ready(read_event(&event)))
@@ -169,7 +191,7 @@ impl GetTable {
             Verb::Get => self.target.get(None, Content::Table),
             _ => self.target.list(&self.options, Content::Table),
         };
-        let response = execute(&self.client, request, &operation).await?;
+        let response = execute(&self.client, self.rows, request, &operation).await?;
         let decoded = response::decode::<Table>(response, self.client.response_limit()).await;
         decoded.map_err(|error| Error::new(operation, error))
     }
@@ -177,11 +199,24 @@ impl GetTable {
 
 async fn execute(
     client: &Client,
-    request: Result<Request<bytes::Bytes>, crate::request::RequestError>,
+    rows: Rows,
+    request: Result<Request<bytes::Bytes>, RequestError>,
     operation: &Operation,
 ) -> Result<http::Response<crate::Body>> {
-    let request = request.map_err(|source| Error::Request { operation: Box::new(operation.clone()), source })?;
+    let refused = |source| Error::Request { operation: Box::new(operation.clone()), source };
+    let request = request.and_then(|request| rows.asked_for(request)).map_err(refused)?;
     client.execute(request, operation).await.map_err(|error| Error::new(operation.clone(), error))
+}
+
+impl Rows {
+    fn asked_for(self, mut request: Request<bytes::Bytes>) -> Result<Request<bytes::Bytes>, RequestError> {
+        if self == Self::Objects {
+            let joint = if request.uri().query().is_some() { '&' } else { '?' };
+            let path = format!("{}{joint}includeObject=Object", request.uri());
+            *request.uri_mut() = path.parse().map_err(|_| RequestError::Uri { path })?;
+        }
+        Ok(request)
+    }
 }
 
 fn read_event(event: &RawEvent) -> Result<TableEvent, ListWatchError> {

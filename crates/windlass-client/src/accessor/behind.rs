@@ -1,11 +1,14 @@
-//! What stands behind pods, services and nodes: logs, commands, ports, proxies.
+//! What stands behind pods, services and nodes: logs, commands, ports, proxies. And what is decided of certificates.
 
 use std::sync::Arc;
 
-use windlass_api::k8s_openapi::api::core::v1::{Node, Pod, Service};
+use windlass_api::k8s_openapi::api::{
+    certificates::v1::CertificateSigningRequest,
+    core::v1::{Node, Pod, Service},
+};
 
 use super::Accessor;
-use crate::{Exec, Logs, PortForward, Proxied, verbs::PatchOne};
+use crate::{Decide, Exec, Logs, PortForward, Proxied, verbs::PatchOne};
 
 impl Accessor<Pod> {
     /// Reads the log of a container, as [`Client::logs`](crate::Client::logs).
@@ -55,5 +58,17 @@ impl Accessor<Node> {
     /// Lets pods onto a node again.
     pub fn uncordon(&self, name: impl Into<Arc<str>>) -> PatchOne<Node> {
         self.resources.client.uncordon(self.key(name))
+    }
+}
+
+impl Accessor<CertificateSigningRequest> {
+    /// Approves a request for a certificate, as [`Client::approve`](crate::Client::approve).
+    pub fn approve(&self, name: impl Into<Arc<str>>) -> Decide {
+        self.resources.client.approve(self.key(name))
+    }
+
+    /// Denies a request for a certificate.
+    pub fn deny(&self, name: impl Into<Arc<str>>) -> Decide {
+        self.resources.client.deny(self.key(name))
     }
 }

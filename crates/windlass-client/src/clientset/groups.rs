@@ -11,6 +11,7 @@ use windlass_api::k8s_openapi::{
     api::storage::v1 as storage_v1, apiextensions_apiserver::pkg::apis::apiextensions::v1 as apiextensions_v1,
     kube_aggregator::pkg::apis::apiregistration::v1 as apiregistration_v1,
 };
+use windlass_api::{GroupVersionKind, Scheme, SchemeError};
 
 use super::Clientset;
 use crate::{
@@ -774,4 +775,85 @@ impl FlowcontrolV1 {
 served! {
     flowcontrol_v1::FlowSchema: All Status;
     flowcontrol_v1::PriorityLevelConfiguration: All Status;
+}
+
+/// Makes all of these kinds known to a scheme.
+pub(super) fn register(scheme: &mut Scheme) -> Result<(), SchemeError> {
+    scheme
+        .register::<core_v1::Binding>()?
+        .register::<core_v1::ComponentStatus>()?
+        .register::<core_v1::ConfigMap>()?
+        .register::<core_v1::Endpoints>()?
+        .register::<core_v1::Event>()?
+        .register::<core_v1::LimitRange>()?
+        .register::<core_v1::Namespace>()?
+        .register::<core_v1::Node>()?
+        .register::<core_v1::PersistentVolumeClaim>()?
+        .register::<core_v1::PersistentVolume>()?
+        .register::<core_v1::Pod>()?
+        .register::<core_v1::PodTemplate>()?
+        .register::<core_v1::ReplicationController>()?
+        .register::<core_v1::ResourceQuota>()?
+        .register::<core_v1::Secret>()?
+        .register::<core_v1::ServiceAccount>()?
+        .register::<core_v1::Service>()?
+        .register::<apiregistration_v1::APIService>()?
+        .register::<apps_v1::ControllerRevision>()?
+        .register::<apps_v1::DaemonSet>()?
+        .register::<apps_v1::Deployment>()?
+        .register::<apps_v1::ReplicaSet>()?
+        .register::<apps_v1::StatefulSet>()?
+        .register::<events_v1::Event>()?
+        .register::<authentication_v1::SelfSubjectReview>()?
+        .register::<authentication_v1::TokenReview>()?
+        .register_as::<authentication_v1::TokenRequest>(GroupVersionKind::new(
+            "authentication.k8s.io",
+            "v1",
+            "TokenRequest",
+        ))?
+        .register::<authorization_v1::LocalSubjectAccessReview>()?
+        .register::<authorization_v1::SelfSubjectAccessReview>()?
+        .register::<authorization_v1::SelfSubjectRulesReview>()?
+        .register::<authorization_v1::SubjectAccessReview>()?
+        .register::<autoscaling_v2::HorizontalPodAutoscaler>()?
+        .register::<autoscaling_v1::HorizontalPodAutoscaler>()?
+        .register_as::<autoscaling_v1::Scale>(GroupVersionKind::new("autoscaling", "v1", "Scale"))?
+        .register::<batch_v1::CronJob>()?
+        .register::<batch_v1::Job>()?
+        .register::<certificates_v1::CertificateSigningRequest>()?
+        .register::<networking_v1::IngressClass>()?
+        .register::<networking_v1::Ingress>()?
+        .register::<networking_v1::IPAddress>()?
+        .register::<networking_v1::NetworkPolicy>()?
+        .register::<networking_v1::ServiceCIDR>()?
+        .register::<policy_v1::PodDisruptionBudget>()?
+        .register_as::<policy_v1::Eviction>(GroupVersionKind::new("policy", "v1", "Eviction"))?
+        .register::<rbac_v1::ClusterRoleBinding>()?
+        .register::<rbac_v1::ClusterRole>()?
+        .register::<rbac_v1::RoleBinding>()?
+        .register::<rbac_v1::Role>()?
+        .register::<storage_v1::CSIDriver>()?
+        .register::<storage_v1::CSINode>()?
+        .register::<storage_v1::CSIStorageCapacity>()?
+        .register::<storage_v1::StorageClass>()?
+        .register::<storage_v1::VolumeAttachment>()?
+        .register::<storage_v1::VolumeAttributesClass>()?
+        .register::<admissionregistration_v1::MutatingAdmissionPolicy>()?
+        .register::<admissionregistration_v1::MutatingAdmissionPolicyBinding>()?
+        .register::<admissionregistration_v1::MutatingWebhookConfiguration>()?
+        .register::<admissionregistration_v1::ValidatingAdmissionPolicy>()?
+        .register::<admissionregistration_v1::ValidatingAdmissionPolicyBinding>()?
+        .register::<admissionregistration_v1::ValidatingWebhookConfiguration>()?
+        .register::<apiextensions_v1::CustomResourceDefinition>()?
+        .register::<scheduling_v1::PriorityClass>()?
+        .register::<coordination_v1::Lease>()?
+        .register::<node_v1::RuntimeClass>()?
+        .register::<discovery_v1::EndpointSlice>()?
+        .register::<resource_v1::DeviceClass>()?
+        .register::<resource_v1::ResourceClaim>()?
+        .register::<resource_v1::ResourceClaimTemplate>()?
+        .register::<resource_v1::ResourceSlice>()?
+        .register::<flowcontrol_v1::FlowSchema>()?
+        .register::<flowcontrol_v1::PriorityLevelConfiguration>()?;
+    Ok(())
 }

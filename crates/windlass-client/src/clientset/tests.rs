@@ -74,3 +74,74 @@ async fn what_stands_behind_an_object_is_reached_from_its_accessor() {
         ]
     );
 }
+
+#[test]
+fn the_scheme_knows_every_built_in_kind_as_its_type() {
+    use windlass_api::{
+        GroupVersionKind, Strictness,
+        k8s_openapi::api::{autoscaling::v1::Scale, events::v1::Event},
+    };
+    let scheme = scheme();
+    let kinds: Vec<_> = scheme.kinds().collect();
+    assert!(kinds.len() > 70, "{}", kinds.len());
+    for (group, version, kind) in
+        [("", "v1", "Pod"), ("policy", "v1", "Eviction"), ("apiextensions.k8s.io", "v1", "CustomResourceDefinition")]
+    {
+        assert!(scheme.recognizes(&GroupVersionKind::new(group, version, kind)), "{kind}");
+    }
+    assert_eq!(scheme.kinds_of::<Scale>().count(), 1);
+    for kind in kinds {
+        let object =
+            format!(r#"{{"apiVersion":"{}","kind":"{}","metadata":{{"name":"a"}}}}"#, kind.api_version(), kind.kind);
+        let decoded = scheme.decode(object.as_bytes(), Strictness::Strict);
+        // Some types have parts that must be there.
+        match decoded {
+            Ok(decoded) => assert_eq!((&decoded.kind, decoded.object.meta().name.as_deref()), (kind, Some("a"))),
+            Err(error) => {
+                assert!(windlass_api::ErrorChain(&error).to_string().contains("missing field"), "{kind}: {error}")
+            }
+        }
+    }
+    let event = br#"{"apiVersion":"events.k8s.io/v1","kind":"Event","metadata":{},"odd":1}"#;
+    assert!(scheme.decode(event, Strictness::Lenient).unwrap().object.is::<Event>());
+    assert!(scheme.decode(event, Strictness::Strict).unwrap_err().to_string().contains("unknown field \"odd\""));
+}
+
+#[tokio::test]
+async fn a_certificate_is_approved_once_and_by_whoever_was_not_too_late() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    let writes = AtomicUsize::new(0);
+    let fake = Fake::new(move |request| {
+        let conflict = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","code":409}"#;
+        if request.method() == http::Method::GET {
+            let csr = r#"{"kind":"CertificateSigningRequest","apiVersion":"certificates.k8s.io/v1","metadata":{"name":"c","resourceVersion":"7"},"spec":{"request":"","signerName":"x.io/y"}}"#;
+            return http::Response::new(csr.into());
+        }
+        if writes.fetch_add(1, Ordering::Relaxed) == 0 {
+            return http::Response::builder().status(409).body(conflict.into()).unwrap();
+        }
+        http::Response::new(request.body().clone().into())
+    });
+    let requests = Clientset::new(fake.client()).certificates_v1().certificate_signing_requests();
+    let approved = requests.approve("c").reason("Checked").message("all is well").await.unwrap();
+    let conditions = approved.status.unwrap().conditions.unwrap();
+    assert_eq!((conditions[0].type_.as_str(), conditions[0].status.as_str()), ("Approved", "True"));
+    assert_eq!(
+        (conditions[0].reason.as_deref(), conditions[0].message.as_deref()),
+        (Some("Checked"), Some("all is well"))
+    );
+    let path = "/apis/certificates.k8s.io/v1/certificatesigningrequests/c";
+    let (read, write) = (format!("GET {path}"), format!("PUT {path}/approval"));
+    assert_eq!(fake.seen(), [read.clone(), write.clone(), read, write]);
+    assert!(String::from_utf8_lossy(fake.last().body()).contains(r#""resourceVersion":"7""#));
+}
+
+#[tokio::test]
+async fn a_certificate_that_is_denied_already_is_not_written_again() {
+    let fake = Fake::json(
+        r#"{"kind":"CertificateSigningRequest","apiVersion":"certificates.k8s.io/v1","metadata":{"name":"c"},"spec":{"request":"","signerName":"x.io/y"},"status":{"conditions":[{"type":"Denied","status":"True","reason":"No"}]}}"#,
+    );
+    let denied = fake.client().deny("c").await.unwrap();
+    assert_eq!(denied.status.unwrap().conditions.unwrap()[0].reason.as_deref(), Some("No"));
+    assert_eq!(fake.seen().len(), 1);
+}

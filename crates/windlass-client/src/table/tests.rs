@@ -43,6 +43,24 @@ async fn a_table_is_asked_for_as_such() {
     );
 }
 
+#[tokio::test]
+async fn rows_can_come_with_whole_objects_and_tables_of_a_part() {
+    let fake = Fake::json(
+        r#"{"columnDefinitions":[],"rows":[{"cells":[],"object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a"},"spec":{"n":1}}}]}"#,
+    );
+    let client = fake.client();
+    let table = client.table(&pods()).limit(1).with_objects().await.unwrap();
+    assert_eq!(table.rows[0].object.data["spec"]["n"], 1);
+    client.table(&pods()).within("a").named("p").subresource("status").with_objects().await.unwrap();
+    assert_eq!(
+        fake.seen(),
+        [
+            "GET /api/v1/pods?limit=1&includeObject=Object",
+            "GET /api/v1/namespaces/a/pods/p/status?includeObject=Object",
+        ]
+    );
+}
+
 #[test]
 fn text_is_laid_out_as_kubectl_does_it() {
     assert_eq!(

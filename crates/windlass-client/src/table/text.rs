@@ -1,7 +1,7 @@
 //! A table as text, laid out as kubectl does it: columns three spaces apart, none narrower than six.
 
 use serde_json::Value;
-use windlass_api::PartialObject;
+use windlass_api::DynamicObject;
 
 use super::{Table, TableColumn};
 
@@ -138,7 +138,7 @@ impl TableWriter {
         line
     }
 
-    fn line(&self, shown: &[usize], cells: &[Value], object: &PartialObject) -> Vec<String> {
+    fn line(&self, shown: &[usize], cells: &[Value], object: &DynamicObject) -> Vec<String> {
         let mut line = Vec::new();
         if self.namespaces {
             line.push(object.metadata.namespace.clone().unwrap_or_default());
