@@ -1,33 +1,51 @@
 //! `windlass get`: objects as a table, or as they are, as `kubectl get` shows them.
 
 mod documents;
+mod files;
 mod format;
+mod sorted;
 mod tables;
 mod wanted;
 
 use std::{
     error::Error,
     io::{self, Write},
+    path::PathBuf,
 };
 
-use clap::Args;
+use clap::{ArgAction, Args};
 use http::{Request, Uri};
 use http_body_util::BodyExt;
 use windlass_client::{CachedDiscovery, Client, DiscoveredResource};
 
 use crate::connection::Connection;
-use format::Format;
+use format::{Absent, Format};
+use sorted::SortBy;
+use wanted::{Named, Wanted};
 
 /// The flags of `windlass get`.
 #[derive(Args, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of kubectl's")]
 pub(crate) struct Options {
     /// What to show: TYPE[,TYPE] [NAME ...], or TYPE/NAME ...; types as in `deploy`, `deployments.apps`, `all`
-    #[arg(value_name = "TYPE", required_unless_present = "raw")]
+    #[arg(value_name = "TYPE", required_unless_present_any = ["raw", "filename"])]
     what: Vec<String>,
     /// wide, name, json, yaml, jsonpath=TEMPLATE or custom-columns=NAME:PATH,...
     #[arg(long, short, value_name = "FORMAT", default_value = "")]
     output: Format,
+    /// What these files are about, as they are in the cluster: manifests, folders of them, or - for the input
+    #[arg(long, short = 'f', value_name = "FILE,...", value_delimiter = ',', conflicts_with_all = ["what", "all_namespaces"])]
+    filename: Vec<PathBuf>,
+    /// This part of each object: status, scale or resize
+    #[arg(long, value_name = "NAME", value_parser = ["status", "scale", "resize"])]
+    subresource: Option<String>,
+    /// In the order of this field: .metadata.creationTimestamp
+    #[arg(long, value_name = "PATH")]
+    sort_by: Option<SortBy>,
+    /// Whether a field that a template names may be missing
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set,
+          num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    allow_missing_template_keys: bool,
     /// Of all namespaces
     #[arg(long, short = 'A')]
     all_namespaces: bool,
@@ -94,16 +112,36 @@ impl Get<'_> {
         if let Some(path) = &self.options.raw {
             return self.raw(path).await;
         }
-        let wanted = wanted::parse(&self.options.what, discovery).await?;
+        let wanted = if self.options.filename.is_empty() {
+            wanted::parse(&self.options.what, discovery).await?
+        } else {
+            wanted::of_manifests(files::read(&self.options.filename)?, discovery).await?
+        };
+        self.check(&wanted)?;
         let watches = self.options.watch || self.options.watch_only;
         if watches && (wanted.len() > 1 || wanted[0].names.len() > 1) {
             return Err("only one object, or one type of objects, can be watched at once".into());
+        }
+        if watches && self.options.sort_by.is_some() {
+            writeln!(self.told, "warning: what is watched comes as it happens: --sort-by is ignored")?;
         }
         match (&self.options.output, watches) {
             (Format::Table(columns), false) => self.tables(&wanted, *columns).await,
             (Format::Table(columns), true) => self.watch_table(&wanted[0], *columns).await,
             (Format::Document(document), false) => self.documents(&wanted, document).await,
             (Format::Document(document), true) => self.watch_documents(&wanted[0], document).await,
+        }
+    }
+
+    fn check(&self, wanted: &[Wanted]) -> Outcome {
+        if wanted.is_empty() {
+            return Err("the files hold no objects".into());
+        }
+        match &self.options.subresource {
+            Some(part) if wanted.iter().any(|wanted| wanted.names.is_empty()) => {
+                Err(format!("the {part} of which objects? Name them: TYPE NAME, or TYPE/NAME").into())
+            }
+            _ => Ok(()),
         }
     }
 
@@ -124,6 +162,18 @@ impl Get<'_> {
     /// `None` for all, and for what lives in none.
     fn namespace(&self, resource: &DiscoveredResource) -> Option<&str> {
         (resource.is_namespaced() && !self.options.all_namespaces).then(|| self.client.default_namespace())
+    }
+
+    /// The namespace of an object that is named; empty for one that lives in none.
+    fn namespace_of<'n>(&'n self, resource: &DiscoveredResource, named: &'n Named) -> &'n str {
+        match &named.namespace {
+            Some(namespace) if resource.is_namespaced() => namespace,
+            _ => self.namespace(resource).unwrap_or_default(),
+        }
+    }
+
+    const fn absent(&self) -> Absent {
+        if self.options.allow_missing_template_keys { Absent::Allowed } else { Absent::Refused }
     }
 }
 

@@ -18,19 +18,25 @@ impl Get<'_> {
         for wanted in wanted {
             objects.extend(self.read_objects(wanted).await?);
         }
+        if let Some(sort_by) = &self.options.sort_by {
+            objects = sort_by.sort(objects, |object| serde_json::to_value(object).unwrap_or_default())?;
+        }
         let single = matches!(wanted, [Wanted { names, .. }] if names.len() == 1);
         let managed_fields = self.options.show_managed_fields;
         let objects = objects.iter().map(|object| format::value(object, managed_fields)).collect::<Result<_, _>>()?;
-        self.out.write_all(document.print(objects, single, self.options.no_headers)?.as_bytes())?;
+        self.out.write_all(document.print(objects, single, self.options.no_headers, self.absent())?.as_bytes())?;
         Ok(())
     }
 
     async fn read_objects(&self, wanted: &Wanted) -> Result<Vec<DynamicObject>, Box<dyn Error>> {
         let resources = self.client.dynamic(&wanted.resource.resource);
         let mut objects = Vec::new();
-        for name in &wanted.names {
-            let namespace = self.namespace(&wanted.resource).unwrap_or_default();
-            match resources.get(name.as_str()).within(namespace).await {
+        for named in &wanted.names {
+            let mut get = resources.get(named.name.as_str()).within(self.namespace_of(&wanted.resource, named));
+            if let Some(part) = &self.options.subresource {
+                get = get.subresource(part.clone());
+            }
+            match get.await {
                 Ok(object) => objects.push(object),
                 Err(error) if error.is_not_found() && self.options.ignore_not_found => {}
                 Err(error) => return Err(error.into()),
@@ -68,8 +74,10 @@ impl Get<'_> {
 
     pub(super) async fn watch_documents(&mut self, wanted: &Wanted, document: &Document) -> Outcome {
         let resources = self.client.dynamic(&wanted.resource.resource);
-        let namespace = self.namespace(&wanted.resource).unwrap_or_default().to_owned();
-        let name = wanted.names.first().map(|name| format!("metadata.name={name}"));
+        let named = wanted.names.first();
+        let all = self.namespace(&wanted.resource).unwrap_or_default();
+        let namespace = named.map_or(all, |named| self.namespace_of(&wanted.resource, named)).to_owned();
+        let name = named.map(|named| format!("metadata.name={}", named.name));
         let fields: Vec<String> = self.options.field_selector.iter().cloned().chain(name).collect();
         let mut list = resources.list().within(&namespace);
         let mut watch = resources.watch().within(&namespace);
@@ -101,7 +109,7 @@ impl Get<'_> {
 
     fn print_one(&mut self, object: &DynamicObject, document: &Document) -> Outcome {
         let value = format::value(object, self.options.show_managed_fields)?;
-        self.out.write_all(document.print(vec![value], true, true)?.as_bytes())?;
+        self.out.write_all(document.print(vec![value], true, true, self.absent())?.as_bytes())?;
         Ok(self.out.flush()?)
     }
 }

@@ -27,6 +27,13 @@ pub(super) enum Document {
     Columns(Vec<(String, JsonPathTemplate)>),
 }
 
+/// Whether a template may name what an object does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Absent {
+    Allowed,
+    Refused,
+}
+
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 impl FromStr for Format {
@@ -60,7 +67,7 @@ impl FromStr for Format {
 }
 
 /// A path may stand without braces, and without its first dot.
-fn relaxed(path: &str) -> String {
+pub(super) fn relaxed(path: &str) -> String {
     if path.contains('{') {
         path.to_owned()
     } else if path.starts_with(['.', '[', '$']) {
@@ -82,7 +89,7 @@ pub(super) fn value(object: &DynamicObject, managed_fields: bool) -> Result<Valu
 
 impl Document {
     /// The text of some objects, with its last line's end. One that was asked for by name is no list.
-    pub(super) fn print(&self, objects: Vec<Value>, single: bool, no_headers: bool) -> Result<String> {
+    pub(super) fn print(&self, objects: Vec<Value>, single: bool, no_headers: bool, absent: Absent) -> Result<String> {
         Ok(match self {
             Self::Name => objects.iter().map(|object| name(object) + "\n").collect(),
             Self::Columns(columns) => {
@@ -99,7 +106,10 @@ impl Document {
             }
             Self::Json => as_json(&document(objects, single))?,
             Self::Yaml => serde_saphyr::to_string(&document(objects, single))?,
-            Self::JsonPath(template) => template.render(&document(objects, single)),
+            Self::JsonPath(template) => match absent {
+                Absent::Allowed => template.render(&document(objects, single)),
+                Absent::Refused => template.render_strictly(&document(objects, single))?,
+            },
         })
     }
 }

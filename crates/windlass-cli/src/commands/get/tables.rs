@@ -8,7 +8,7 @@ use windlass_client::{Columns, DiscoveredResource, GetTable, Headers, Table, Tab
 
 use super::{
     Get, Outcome,
-    wanted::{self, Wanted},
+    wanted::{self, Named, Wanted},
 };
 
 impl Get<'_> {
@@ -36,11 +36,11 @@ impl Get<'_> {
         Ok(())
     }
 
-    /// Lists page by page; named objects one by one.
+    /// Lists page by page; named objects one by one. What is to be sorted is one table.
     async fn read_tables(&self, wanted: &Wanted) -> Result<Vec<Table>, Box<dyn Error>> {
         let mut tables = Vec::new();
-        for name in &wanted.names {
-            match self.request(&wanted.resource).named(name).await {
+        for named in &wanted.names {
+            match self.request_one(&wanted.resource, named).await {
                 Ok(table) => tables.push(table),
                 Err(error) if error.is_not_found() && self.options.ignore_not_found => {}
                 Err(error) => return Err(error.into()),
@@ -64,15 +64,21 @@ impl Get<'_> {
                 }
             }
         }
+        if let Some(sort_by) = &self.options.sort_by {
+            let rows = tables.iter_mut().flat_map(|table| std::mem::take(&mut table.rows)).collect();
+            let rows = sort_by.sort(rows, |row| serde_json::to_value(&row.object).unwrap_or_default())?;
+            tables.truncate(1);
+            tables.iter_mut().for_each(|table| table.rows.clone_from(&rows));
+        }
         Ok(tables)
     }
 
     pub(super) async fn watch_table(&mut self, wanted: &Wanted, columns: Columns) -> Outcome {
         let mut writer = self.writer(&wanted.resource, columns, wanted.among_others);
-        let mut request = self.request(&wanted.resource);
-        if let [name] = &wanted.names[..] {
-            request = request.named(name);
-        }
+        let request = match wanted.names.first() {
+            Some(named) => self.request_one(&wanted.resource, named),
+            None => self.request(&wanted.resource),
+        };
         let now = request.clone().await?;
         if !self.options.watch_only {
             self.out.write_all(writer.write(&now).as_bytes())?;
@@ -99,7 +105,18 @@ impl Get<'_> {
         if let Some(fields) = &self.options.field_selector {
             request = request.fields(fields);
         }
+        if self.options.sort_by.is_some() {
+            request = request.with_objects();
+        }
         request
+    }
+
+    fn request_one(&self, resource: &DiscoveredResource, named: &Named) -> GetTable {
+        let request = self.request(resource).within(self.namespace_of(resource, named)).named(&named.name);
+        match &self.options.subresource {
+            Some(part) => request.subresource(part.clone()),
+            None => request,
+        }
     }
 
     fn writer(&self, resource: &DiscoveredResource, columns: Columns, among_others: bool) -> TableWriter {

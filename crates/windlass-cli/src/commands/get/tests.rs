@@ -117,6 +117,67 @@ async fn objects_are_shown_as_they_are() {
 }
 
 #[tokio::test]
+async fn objects_are_sorted_by_a_field() {
+    let client = server().await;
+    assert_eq!(
+        without_ages(&printed(&client, "cm -A --sort-by .data.k --no-headers").await),
+        ["default one 1", "other three 1", "default two 1"]
+    );
+    let pages = printed(&client, "cm -A --sort-by=metadata.labels.app --chunk-size 1").await;
+    assert_eq!(without_ages(&pages)[1..], ["default one 1", "other three 1", "default two 1"]);
+    assert_eq!(
+        printed(&client, "cm -A --sort-by {.metadata.namespace} -o name").await,
+        "configmap/one\nconfigmap/two\nconfigmap/three\n"
+    );
+    let error = get(&client, "cm --sort-by .data.none").await.unwrap_err();
+    assert_eq!(error, "couldn't find any field with path \"{.data.none}\" in the list of objects");
+    assert!(get(&client, "cm --sort-by .data").await.unwrap_err().contains("object"));
+}
+
+#[tokio::test]
+async fn a_part_of_an_object_is_shown_by_its_name() {
+    let client = server().await;
+    let deployment = json!({"metadata": {"name": "web", "namespace": "default"}, "spec": {"replicas": 2,
+        "selector": {"matchLabels": {"a": "b"}},
+        "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}});
+    let deployments = ApiResource::namespaced(GroupVersionKind::new("apps", "v1", "Deployment"), "deployments");
+    client.dynamic(&deployments).create(&serde_json::from_value(deployment).unwrap()).await.unwrap();
+    let scale = printed(&client, "deploy/web --subresource scale -o yaml").await;
+    assert!(scale.contains("kind: Scale\n") && scale.contains("replicas: 2\n"), "{scale}");
+    let table = printed(&client, "deploy web --subresource=scale").await;
+    assert!(table.starts_with("NAME") && table.contains("web"), "{table}");
+    assert!(printed(&client, "deploy web --subresource=status").await.contains("0/2"));
+    assert!(get(&client, "deploy --subresource scale").await.unwrap_err().contains("Name them"));
+    assert!(get(&client, "deploy web --subresource soul").await.unwrap_err().contains("[possible values: status"));
+}
+
+#[tokio::test]
+async fn what_files_are_about_is_shown_as_it_is_in_the_cluster() {
+    let client = server().await;
+    let path = std::env::temp_dir().join(format!("windlass-get-{}.yaml", std::process::id()));
+    let map =
+        |name: &str, rest: &str| format!("---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}{rest}}}\n");
+    std::fs::write(&path, map("three", ", namespace: other") + &map("one", "")).unwrap();
+    let file = path.to_str().unwrap();
+    assert_eq!(without_ages(&printed(&client, &format!("-f {file}")).await), ["NAME DATA AGE", "three 1", "one 1"]);
+    std::fs::write(&path, map("two", "")).unwrap();
+    assert_eq!(printed(&client, &format!("--filename={file} -o jsonpath={{.data.k}}")).await, "two");
+    std::fs::write(&path, "").unwrap();
+    assert_eq!(get(&client, &format!("-f {file}")).await.unwrap_err(), "the files hold no objects");
+    assert!(get(&client, &format!("cm -f {file}")).await.unwrap_err().contains("cannot be used with"));
+    std::fs::remove_file(path).unwrap();
+}
+
+#[tokio::test]
+async fn what_a_template_may_miss_is_said_by_a_flag() {
+    let client = server().await;
+    assert_eq!(printed(&client, "cm one -o jsonpath={.data.none}").await, "");
+    let strict = "cm one --allow-missing-template-keys=false -o jsonpath=";
+    assert_eq!(get(&client, &format!("{strict}{{.data.none}}")).await.unwrap_err(), "none is not found");
+    assert_eq!(printed(&client, &format!("{strict}{{.data.k}}")).await, "one");
+}
+
+#[tokio::test]
 async fn what_is_not_there_is_told() {
     let client = server().await;
     assert_eq!(

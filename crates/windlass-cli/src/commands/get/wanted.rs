@@ -2,23 +2,39 @@
 
 use std::error::Error;
 
-use windlass_client::{CachedDiscovery, DeferredRestMapper, DiscoveredResource};
+use windlass_client::{CachedDiscovery, DeferredRestMapper, DiscoveredResource, MappingError};
+
+use super::files::Identity;
 
 /// A type, and which of its objects.
 #[derive(Debug)]
 pub(super) struct Wanted {
     pub(super) resource: DiscoveredResource,
     /// None for all.
-    pub(super) names: Vec<String>,
+    pub(super) names: Vec<Named>,
     /// Whether other types are asked for, too.
     pub(super) among_others: bool,
+}
+
+/// One object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Named {
+    pub(super) name: String,
+    /// If it is said with the object.
+    pub(super) namespace: Option<String>,
+}
+
+impl From<&str> for Named {
+    fn from(name: &str) -> Self {
+        Self { name: name.to_owned(), namespace: None }
+    }
 }
 
 /// Reads `TYPE[,TYPE] [NAME ...]` or `TYPE/NAME ...`. A type may be a category: `all`.
 pub(super) async fn parse(arguments: &[String], discovery: &CachedDiscovery) -> Result<Vec<Wanted>, Box<dyn Error>> {
     let mapper = DeferredRestMapper::new(discovery.clone());
     let mut wanted: Vec<Wanted> = Vec::new();
-    let mut add = |resource: DiscoveredResource, names: Vec<String>| match wanted
+    let mut add = |resource: DiscoveredResource, names: Vec<Named>| match wanted
         .iter_mut()
         .find(|known| known.resource.resource == resource.resource && !names.is_empty())
     {
@@ -29,34 +45,56 @@ pub(super) async fn parse(arguments: &[String], discovery: &CachedDiscovery) -> 
         for argument in arguments {
             match argument.split_once('/') {
                 Some((kind, name)) if !kind.is_empty() && !name.is_empty() && !name.contains('/') => {
-                    add(find(&mapper, kind).await?, vec![name.to_owned()]);
+                    add(find(&mapper, kind).await?, vec![name.into()]);
                 }
                 _ => return Err(format!("{argument:?} is not TYPE/NAME, as the other arguments are").into()),
             }
         }
     } else if let Some((types, names)) = arguments.split_first() {
+        let names: Vec<Named> = names.iter().map(|name| name.as_str().into()).collect();
         for kind in types.split(',') {
             let category = category(&mapper, kind).await?;
             if category.is_empty() {
-                add(find(&mapper, kind).await?, names.to_vec());
+                add(find(&mapper, kind).await?, names.clone());
             }
             for resource in category {
-                add(resource, names.to_vec());
+                add(resource, names.clone());
             }
         }
     }
+    Ok(together(wanted))
+}
+
+/// The resources of the objects that manifests are about, each in the version that its manifest says.
+pub(super) async fn of_manifests(
+    identities: Vec<Identity>,
+    discovery: &CachedDiscovery,
+) -> Result<Vec<Wanted>, Box<dyn Error>> {
+    let mapper = DeferredRestMapper::new(discovery.clone());
+    let mut wanted: Vec<Wanted> = Vec::new();
+    for Identity { types, namespace, name } in identities {
+        let kind = types.gvk();
+        let resource = mapper.mapping(&kind.group_kind(), &[&kind.version]).await?;
+        let named = Named { name, namespace };
+        match wanted.iter_mut().find(|known| known.resource.resource == resource.resource) {
+            Some(known) => known.names.push(named),
+            None => wanted.push(Wanted { resource, names: vec![named], among_others: false }),
+        }
+    }
+    Ok(together(wanted))
+}
+
+fn together(mut wanted: Vec<Wanted>) -> Vec<Wanted> {
     let among_others = wanted.len() > 1;
     for wanted in &mut wanted {
         wanted.among_others = among_others;
     }
-    Ok(wanted)
+    wanted
 }
 
 async fn find(mapper: &DeferredRestMapper, text: &str) -> Result<DiscoveredResource, Box<dyn Error>> {
     match mapper.resolve(text).await {
-        Err(windlass_client::MappingError::NoResource(_)) => {
-            Err(format!("the server has no resource type {text:?}").into())
-        }
+        Err(MappingError::NoResource(_)) => Err(format!("the server has no resource type {text:?}").into()),
         found => Ok(found?),
     }
 }
