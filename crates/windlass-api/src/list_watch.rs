@@ -79,7 +79,7 @@ pub struct ListMeta {
     pub remaining: Option<i64>,
     /// Which shard the list is; `None` when it holds all, as from servers that do not know shards.
     #[serde(rename = "shardInfo", skip_serializing_if = "Option::is_none")]
-    pub shard: Option<ShardInfo>,
+    pub shard: Option<Box<ShardInfo>>,
 }
 
 /// A list that is a part of a larger one says by this that it is.

@@ -6,3 +6,13 @@ pub(crate) mod demo;
 pub(crate) mod get;
 pub(crate) mod proxy;
 pub(crate) mod up;
+
+use std::io::{self, Write as _};
+
+/// Says that others can come. Whoever waits for it gets it at once, also through a pipe, and need not read to the end.
+fn announce(text: &str) {
+    let mut output = io::stdout().lock();
+    if let Err(error) = output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
+        tracing::debug!(%error, "nobody reads what is announced");
+    }
+}

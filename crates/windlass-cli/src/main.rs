@@ -7,7 +7,9 @@ mod recorder;
 mod testing;
 
 use std::{
-    io::{self, Write as _},
+    env,
+    error::Error,
+    io::{self, IsTerminal as _, Write as _},
     process::ExitCode,
 };
 
@@ -21,6 +23,9 @@ use commands::{api_resources, api_versions, demo, get, proxy, up};
 #[derive(Debug, Parser)]
 #[command(name = "windlass", version, propagate_version = true)]
 struct Arguments {
+    /// How much to tell of what is done: from 6 on each request, from 8 on its headers, from 9 on as a curl command
+    #[arg(short, long = "v", global = true, value_name = "LEVEL")]
+    verbosity: Option<u8>,
     #[command(subcommand)]
     command: Command,
 }
@@ -44,12 +49,12 @@ enum Command {
 #[tokio::main]
 async fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    tracing_subscriber::fmt()
-        .with_env_filter(
-            EnvFilter::try_from_env("WINDLASS_LOG").unwrap_or_else(|_| EnvFilter::new(default_log(&arguments))),
-        )
-        .with_writer(io::stderr)
-        .init();
+    let filter = match arguments.verbosity {
+        Some(level) => EnvFilter::new(log_of(level)),
+        None => EnvFilter::try_from_env("WINDLASS_LOG").unwrap_or_else(|_| EnvFilter::new(default_log(&arguments))),
+    };
+    let colours = io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(io::stderr).init();
     let outcome = match arguments.command {
         Command::Demo(options) => demo::run(options).await,
         Command::Up(options) => up::run(options).await,
@@ -60,11 +65,32 @@ async fn main() -> ExitCode {
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
+        Err(error) if is_unread(&*error) => ExitCode::from(UNREAD),
         Err(error) => {
             // Whoever has closed our output is not there to be told.
             let _ = writeln!(io::stderr(), "windlass: {}", ErrorChain(&*error));
             ExitCode::FAILURE
         }
+    }
+}
+
+/// As a program ends that SIGPIPE ends: what others print into `head` ends so.
+const UNREAD: u8 = 128 + 13;
+
+/// Whether what was printed could not be, because whoever read it had enough. (A connection to a server that broke is another
+/// error, which has this one inside.)
+fn is_unread(error: &(dyn Error + 'static)) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// What kubectl's levels are here.
+const fn log_of(level: u8) -> &'static str {
+    match level {
+        0..=3 => "warn",
+        4 | 5 => "info",
+        6 | 7 => "info,windlass_client=debug,windlass_client::curl=off",
+        8 => "info,windlass_client=trace,windlass_client::curl=off",
+        _ => "debug,windlass_client=trace",
     }
 }
 

@@ -1,4 +1,4 @@
-//! Counts the requests that reach an API server in this process.
+//! Counts the requests that reach an API server in this process, and tells what they changed.
 
 use std::{
     collections::BTreeMap,
@@ -7,10 +7,15 @@ use std::{
     task::{Context, Poll},
 };
 
+use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
 use http::{Method, Request, Response};
+use http_body_util::BodyExt;
 use parking_lot::Mutex;
+use serde::Deserialize;
 use tower::Service;
+use windlass_api::BoxError;
+use windlass_client::Body;
 
 /// A service that counts what passes through it.
 #[derive(Clone, Debug)]
@@ -33,10 +38,26 @@ struct Inner {
 pub(crate) struct Write<'w> {
     /// How.
     pub(crate) method: &'w Method,
-    /// What, from the resource's name on: `pods/web-1/status`.
+    /// What, from the resource's name on: `pods/web-1/status`. Of an object that was created, by the name that it got.
     pub(crate) target: &'w str,
     /// The answer.
     pub(crate) status: u16,
+    /// Why it was refused, in the API's word; empty for what was not.
+    pub(crate) reason: &'w str,
+}
+
+/// What is read of an answer.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Answer {
+    metadata: Named,
+    reason: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Named {
+    name: String,
 }
 
 impl RequestLog {
@@ -66,15 +87,15 @@ impl<S, B, R> Service<Request<B>> for Recorded<S>
 where
     S: Service<Request<B>, Response = Response<R>>,
     S::Future: Send + 'static,
-    S::Error: 'static,
-    R: 'static,
+    S::Error: Into<BoxError> + 'static,
+    R: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
-    type Response = Response<R>;
-    type Error = S::Error;
-    type Future = BoxFuture<'static, Result<Response<R>, S::Error>>;
+    type Response = Response<Body>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Response<Body>, BoxError>>;
 
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(cx)
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(cx).map_err(Into::into)
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
@@ -83,13 +104,24 @@ where
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let answer = self.inner.call(request);
         if method == Method::GET {
-            return answer.boxed();
+            return async move { Ok(answer.await.map_err(Into::into)?.map(Body::wrap)) }.boxed();
         }
         let log = self.log.clone();
         async move {
-            let answer = answer.await?;
-            (log.0.on_write)(&Write { method: &method, target: target(&path), status: answer.status().as_u16() });
-            Ok(answer)
+            // What is answered to a write is one object, and at hand.
+            let (head, body) = answer.await.map_err(Into::into)?.into_parts();
+            let body = body.collect().await.map_err(Into::into)?.to_bytes();
+            let Answer { metadata, reason } = serde_json::from_slice(&body).unwrap_or_default();
+            let created = |collection: &str| format!("{collection}/{}", metadata.name);
+            let target = match target(&path) {
+                collection if method == Method::POST && !metadata.name.is_empty() && !collection.contains('/') => {
+                    created(collection)
+                }
+                target => target.to_owned(),
+            };
+            let status = head.status.as_u16();
+            (log.0.on_write)(&Write { method: &method, target: &target, status, reason: &reason });
+            Ok(Response::from_parts(head, Body::from(body)))
         }
         .boxed()
     }
@@ -130,6 +162,34 @@ mod tests {
         assert_eq!(target("/api/v1/namespaces/team"), "namespaces/team");
         assert_eq!(target("/api/v1/namespaces/team/finalize"), "namespaces/team/finalize");
         assert_eq!(target("/version"), "/version");
+    }
+
+    #[tokio::test]
+    async fn what_is_created_is_told_by_its_name_and_a_refusal_by_its_reason() {
+        use windlass_api::k8s_openapi::api::core::v1::ConfigMap;
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let log = RequestLog::new({
+            let told = Arc::clone(&told);
+            move |write| {
+                told.lock().push(format!("{} {} {} {}", write.method, write.target, write.status, write.reason))
+            }
+        });
+        let server = windlass_server::Server::builder().build();
+        let client = windlass_client::Client::from_service(log.record(server.service()), "default");
+        let mut map = ConfigMap::default();
+        map.metadata.generate_name = Some("m-".to_owned());
+        let made = client.create(&map).await.unwrap();
+        let name = made.metadata.name.clone().unwrap();
+        map.metadata.name = Some(name.clone());
+        client.create(&map).await.unwrap_err();
+        client.delete::<ConfigMap>(name.as_str()).await.unwrap();
+        let expected = [
+            format!("POST configmaps/{name} 201 "),
+            "POST configmaps 409 AlreadyExists".to_owned(),
+            format!("DELETE configmaps/{name} 200 "),
+        ];
+        assert_eq!(*told.lock(), expected);
+        assert_eq!(log.counts(), BTreeMap::from([("create", 2), ("delete", 1)]));
     }
 
     #[test]

@@ -49,12 +49,22 @@ pub struct Controllers {
     root_ca: Option<Arc<str>>,
 }
 
-/// A name that is no built-in controller's.
+/// Why a choice of controllers cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("there is no controller {name:?}; there are: {}, or none", names())]
-pub struct UnknownController {
-    /// The name as it was given.
-    pub name: String,
+#[non_exhaustive]
+pub enum ControllersError {
+    /// A name that is no built-in controller's.
+    #[error("there is no controller {name:?}; there are: {}, or none", names())]
+    Unknown {
+        /// The name as it was given.
+        name: String,
+    },
+    /// Nothing stands where a name should.
+    #[error("a name is empty; there are: {}, or none", names())]
+    Empty,
+    /// No controllers, and some.
+    #[error("none stands alone: it cannot be chosen together with controllers")]
+    NoneOfSome,
 }
 
 impl BuiltIn {
@@ -158,7 +168,7 @@ impl Controllers {
 }
 
 impl FromStr for Controllers {
-    type Err = UnknownController;
+    type Err = ControllersError;
 
     /// Names separated by commas, `*` for all, or `none`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -167,12 +177,15 @@ impl FromStr for Controllers {
         }
         let mut chosen = BTreeSet::new();
         for name in text.split(',').map(str::trim) {
-            if name == "*" {
-                chosen.extend(BuiltIn::ALL);
-                continue;
+            match name {
+                "*" => chosen.extend(BuiltIn::ALL),
+                "" => return Err(ControllersError::Empty),
+                "none" => return Err(ControllersError::NoneOfSome),
+                name => {
+                    let known = BuiltIn::ALL.iter().find(|controller| controller.name() == name);
+                    chosen.insert(*known.ok_or_else(|| ControllersError::Unknown { name: name.to_owned() })?);
+                }
             }
-            let known = BuiltIn::ALL.iter().find(|controller| controller.name() == name);
-            chosen.insert(*known.ok_or_else(|| UnknownController { name: name.to_owned() })?);
         }
         Ok(Self::of(chosen))
     }
@@ -194,5 +207,9 @@ mod tests {
         assert_eq!("*".parse::<Controllers>().unwrap().chosen.len(), BuiltIn::ALL.len());
         let error = "deployment,cronjobs".parse::<Controllers>().unwrap_err().to_string();
         assert!(error.contains("\"cronjobs\"") && error.contains("replicaset"), "{error}");
+        assert_eq!("none,deployment".parse::<Controllers>().unwrap_err(), ControllersError::NoneOfSome);
+        for empty in ["", "deployment,", "deployment, ,nodes"] {
+            assert_eq!(empty.parse::<Controllers>().unwrap_err(), ControllersError::Empty);
+        }
     }
 }

@@ -22,6 +22,6 @@ mod storage_protection;
 
 mod catalog;
 
-pub use catalog::{BuiltIn, Controllers, UnknownController};
+pub use catalog::{BuiltIn, Controllers, ControllersError};
 pub use error::ReconcileError;
 pub use nodes::Pace;

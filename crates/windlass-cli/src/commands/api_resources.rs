@@ -1,6 +1,9 @@
 //! `windlass api-resources`: which resources a server serves, as `kubectl api-resources` prints them.
 
-use std::{error::Error, io::Write};
+use std::{
+    error::Error,
+    io::{self, Write},
+};
 
 use clap::{Args, ValueEnum};
 use windlass_client::{CachedDiscovery, DiscoveredResource, TextLayout};
@@ -89,7 +92,7 @@ async fn print(
         write!(out, "{}", TextLayout::default().write(&lines))?;
     }
     for failed in &discovery.failed {
-        eprintln!("windlass: what {} serves could not be asked", failed.group_version);
+        writeln!(io::stderr(), "windlass: what {} serves could not be asked", failed.group_version)?;
     }
     Ok(())
 }

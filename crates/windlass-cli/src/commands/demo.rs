@@ -74,6 +74,8 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
             ended??;
             return Err("the control plane ended by itself".into());
         }
+        // What cannot be written any more is the error in the end.
+        () = story.unread() => Ok(()),
         _ = tokio::signal::ctrl_c() => Err("interrupted".into()),
     };
     drop(stop);

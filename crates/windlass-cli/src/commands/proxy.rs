@@ -9,7 +9,6 @@ mod forward;
 
 use std::{
     error::Error,
-    io::Write as _,
     net::{IpAddr, SocketAddr},
 };
 
@@ -61,9 +60,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
     let client = options.connection.client()?;
     let address = SocketAddr::new(options.address, options.port);
     let listener = TcpListener::bind(address).await.map_err(|error| format!("listening on {address}: {error}"))?;
-    println!("Starting to serve on {}", listener.local_addr()?);
-    // Whoever waits for the line gets it now, also through a pipe.
-    std::io::stdout().flush()?;
+    super::announce(&format!("Starting to serve on {}\n", listener.local_addr()?));
     serve(listener, options.forward(client), shutdown::signal()).await;
     Ok(())
 }

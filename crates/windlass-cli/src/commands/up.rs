@@ -3,7 +3,6 @@
 use std::{
     error::Error,
     fs,
-    io::{self, Write as _},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     path::{Path, PathBuf},
 };
@@ -17,10 +16,13 @@ use windlass_client::{
         KubeconfigFiles,
         kubeconfig::{Cluster, Context, User},
     },
+    warnings::IgnoreWarnings,
 };
 use windlass_controllers::{BuiltIn, Controllers};
 use windlass_runtime::{Manager, shutdown};
 use windlass_server::{PodAccounts, Server, TlsIdentity};
+
+use super::announce;
 
 /// The name of cluster, user and context in the kubeconfig.
 const NAME: &str = "windlass";
@@ -29,17 +31,41 @@ const NAME: &str = "windlass";
 #[derive(Args, Debug)]
 pub(crate) struct Options {
     /// Where to listen; port 0 takes a free one
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:6443")]
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:6443", value_parser = address)]
     bind: SocketAddr,
     /// The kubeconfig to write; other entries of an existing file are kept
     #[arg(long, value_name = "PATH", default_value = "windlass.kubeconfig")]
     kubeconfig: PathBuf,
     /// How many nodes to simulate
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = nodes)]
     nodes: usize,
-    /// Which controllers to run, separated by commas, or none
-    #[arg(long, value_name = "a,b|none", default_value = "*")]
+    #[arg(long, value_name = "a,b|none", default_value = "*", help = controllers())]
     controllers: Controllers,
+}
+
+/// More than the largest cluster that Kubernetes is made for.
+const MOST_NODES: usize = 10_000;
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let example = "an address and a port, such as 127.0.0.1:6443, 0.0.0.0:6443 or [::1]:6443";
+    text.parse().map_err(|_| match text.rsplit_once(':') {
+        Some((host, port)) if port.parse::<u16>().is_ok() && host.parse::<IpAddr>().is_err() => {
+            format!("{host:?} is the name of a host: expected {example}")
+        }
+        _ => format!("expected {example}"),
+    })
+}
+
+fn nodes(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(nodes) if nodes <= MOST_NODES => Ok(nodes),
+        _ => Err(format!("expected a number from 0 to {MOST_NODES}")),
+    }
+}
+
+fn controllers() -> String {
+    let names: Vec<_> = BuiltIn::ALL.iter().map(|controller| controller.name()).collect();
+    format!("Which controllers to run, separated by commas; * for all, or none: {}", names.join(", "))
 }
 
 pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
@@ -63,7 +89,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
     };
     let managing = tokio::spawn(manage(&server, &options, tls.ca_pem().to_owned(), wait(stopped)));
 
-    announce(&kubeconfig);
+    announce(&format!("ready\nKUBECONFIG={}\n", kubeconfig.display()));
 
     // Server and manager stop together: what the controllers still write is in process, and needs no socket.
     let mut managing = managing;
@@ -88,7 +114,8 @@ fn manage(
     ca: String,
     stopped: impl Future<Output = ()> + Send + 'static,
 ) -> impl Future<Output = windlass_runtime::Result<()>> + Send + 'static {
-    let client = Client::from_service(server.service(), "default");
+    // What the server warns of, Endpoints, the controllers do on purpose.
+    let client = Client::from_service(server.service(), "default").with_warnings(IgnoreWarnings);
     let controllers = options.controllers.clone().nodes(options.nodes).root_ca(ca);
     async move {
         let mut manager = Manager::new(client);
@@ -100,15 +127,6 @@ fn manage(
 async fn wait(mut stopped: watch::Receiver<bool>) {
     // A sender that is gone means the same as one that says so.
     let _ = stopped.wait_for(|stopped| *stopped).await;
-}
-
-/// Says that clients can come. Whoever waits for it gets it at once, also through a pipe, and need not read to the end.
-fn announce(kubeconfig: &Path) {
-    let text = format!("ready\nKUBECONFIG={}\n", kubeconfig.display());
-    let mut output = io::stdout().lock();
-    if let Err(error) = output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
-        tracing::debug!(%error, "nobody reads that the server is ready");
-    }
 }
 
 /// What the certificate is for: whatever a client on this machine or in the cluster may call the server.
@@ -149,6 +167,38 @@ mod tests {
     use windlass_client::Kubeconfig;
 
     use super::*;
+
+    #[derive(clap::Parser)]
+    struct Command {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn refused(flags: &[&str]) -> String {
+        let flags = std::iter::once("up").chain(flags.iter().copied());
+        match <Command as clap::Parser>::try_parse_from(flags) {
+            Ok(Command { options }) => panic!("taken: {options:?}"),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn flags_that_make_no_sense_are_refused_with_what_would() {
+        for (flags, message) in [
+            (["--bind", "localhost:6443"], "\"localhost\" is the name of a host: expected an address and a port"),
+            (["--bind", "127.0.0.1"], "expected an address and a port, such as 127.0.0.1:6443"),
+            (["--nodes", "100000000"], "expected a number from 0 to 10000"),
+            (["--nodes", "-1"], "unexpected argument"),
+            (["--controllers", "none,deployment"], "none stands alone"),
+            (["--controllers", "deployment,,nodes"], "a name is empty"),
+            (["--controllers", "deploy"], "there is no controller \"deploy\"; there are: deployment, replicaset"),
+        ] {
+            let error = refused(&flags);
+            assert!(error.contains(message), "{flags:?}: {error}");
+        }
+        let help = refused(&["--help", "--nodes=3"]);
+        assert!(help.contains("replicaset, endpointslice") && help.contains("nodelifecycle"), "{help}");
+    }
 
     #[test]
     fn other_clusters_in_the_kubeconfig_survive() {

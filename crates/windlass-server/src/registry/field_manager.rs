@@ -23,7 +23,7 @@ pub(crate) struct Application {
     /// Whether fields are taken from others.
     pub(super) force: bool,
     /// Why it is refused even if it could be applied: it is not written strictly.
-    pub(super) refusal: Option<Status>,
+    pub(super) refusal: Option<Box<Status>>,
 }
 
 const SCALE: &str = "autoscaling/v1";
@@ -74,7 +74,7 @@ impl Registry {
             ))
         })?;
         if let Some(refusal) = &application.refusal {
-            return Err(refusal.clone());
+            return Err(Status::clone(refusal));
         }
         let mut object = resource.convert_to_stored(object);
         let (uid, name) = (object.text(&["metadata", "uid"]), target.name());

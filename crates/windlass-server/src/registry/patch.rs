@@ -65,7 +65,7 @@ impl Registry {
         if params.field_validation == FieldValidation::Warn {
             params.warnings.extend(duplicates);
         }
-        let application = Application { patch, force, refusal: strict };
+        let application = Application { patch, force, refusal: strict.map(Box::new) };
         self.edit(target, &Edit::Apply(application), &params, warnings).await
     }
 }

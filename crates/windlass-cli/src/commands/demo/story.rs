@@ -8,7 +8,7 @@ use std::{
 
 use k8s_openapi::api::core::v1::Pod;
 use parking_lot::Mutex;
-use tokio::time::Instant;
+use tokio::{sync::Notify, time::Instant};
 use windlass_api::{ApiResource, ObjectKey};
 use windlass_cache::{Cached, Notification};
 use windlass_runtime::{Change, Outcome, ReconcileEvent};
@@ -23,6 +23,8 @@ pub(super) struct Story(Arc<Inner>);
 struct Inner {
     began: Instant,
     told: Mutex<Told>,
+    /// Told when nobody reads any more.
+    unread: Notify,
 }
 
 struct Told {
@@ -43,7 +45,12 @@ const CAST: &[&str] = &["Deployment", "ReplicaSet", "Pod"];
 impl Story {
     pub(super) fn new(view: View<Out>) -> Self {
         let told = Told { view, broken: None, events: 0, reconciles: 0, seen: Vec::new() };
-        Self(Arc::new(Inner { began: Instant::now(), told: Mutex::new(told) }))
+        Self(Arc::new(Inner { began: Instant::now(), told: Mutex::new(told), unread: Notify::new() }))
+    }
+
+    /// Waits until what is told cannot be written: whoever read it has gone.
+    pub(super) async fn unread(&self) {
+        self.0.unread.notified().await;
     }
 
     /// Tells a line.
@@ -54,7 +61,7 @@ impl Story {
             told.seen.push(text.clone());
         }
         let written = told.view.line(at, line);
-        told.note(written);
+        self.note(told, written);
     }
 
     /// A step of a controller.
@@ -95,7 +102,7 @@ impl Story {
         let resource = write.target.split('/').next().unwrap_or_default();
         if matches!(resource, "pods" | "replicasets" | "deployments") {
             let request = format!("{} {}", write.method, write.target);
-            self.tell(&Line::Write { request, status: write.status });
+            self.tell(&Line::Write { request, status: write.status, meaning: meaning(write.status, write.reason) });
         }
     }
 
@@ -108,7 +115,7 @@ impl Story {
         let state = if gone { None } else { state(object) };
         let told = &mut *self.0.told.lock();
         let painted = told.view.pod(&object.meta().name, state);
-        told.note(painted);
+        self.note(told, painted);
     }
 
     /// Says in the end what was seen, how many requests it took and how long.
@@ -117,7 +124,7 @@ impl Story {
         let (seen, events, reconciles) = {
             let told = &mut *self.0.told.lock();
             let closed = told.view.close();
-            told.note(closed);
+            self.note(told, closed);
             (told.seen.clone(), told.events, told.reconciles)
         };
         self.tell(&Line::Act(
@@ -139,13 +146,22 @@ impl Story {
             None => Ok(()),
         }
     }
+
+    fn note(&self, told: &mut Told, outcome: io::Result<()>) {
+        if let Err(error) = outcome {
+            told.broken.get_or_insert(error);
+            self.0.unread.notify_one();
+        }
+    }
 }
 
-impl Told {
-    fn note(&mut self, outcome: io::Result<()>) {
-        if let Err(error) = outcome {
-            self.broken.get_or_insert(error);
-        }
+/// What the loop makes of an answer that looks like trouble and is none.
+fn meaning(status: u16, reason: &str) -> &'static str {
+    match (status, reason) {
+        (409, "AlreadyExists") => " (it is there already)",
+        (409, _) => " (somebody else wrote first: it is read anew and tried again)",
+        (404, _) => " (it is gone already)",
+        _ => "",
     }
 }
 
@@ -193,6 +209,13 @@ fn key(controller: &str, key: &ObjectKey) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_conflict_is_explained_to_those_who_meet_it_first() {
+        assert!(meaning(409, "Conflict").contains("tried again"));
+        assert!(meaning(409, "AlreadyExists").contains("there already"));
+        assert_eq!((meaning(404, "NotFound"), meaning(201, "")), (" (it is gone already)", ""));
+    }
 
     #[test]
     fn a_failure_is_told_in_one_short_line() {

@@ -6,8 +6,13 @@ use std::{
     time::Duration,
 };
 
-/// How long a pod's name is shown at most, so that three pods fit a narrow terminal.
+/// How long a pod's name is shown at most.
 const NAME_WIDTH: usize = 24;
+/// A line that is longer than the terminal is wide is cut off from here on, and not continued in the next: lines are counted
+/// to take the panel away.
+const NO_WRAP: &str = "\x1b[?7l";
+/// Long lines are continued again.
+const WRAP: &str = "\x1b[?7h";
 /// Pods side by side in the panel.
 const COLUMNS: usize = 3;
 
@@ -38,8 +43,8 @@ pub(crate) enum Line {
     Event { change: &'static str, object: String, key: String },
     /// A worker is done with a key.
     Reconciled { key: String, took: Duration, outcome: String },
-    /// A request that changed something.
-    Write { request: String, status: u16 },
+    /// A request that was to change something, and what to make of the answer, for those who do not know its number.
+    Write { request: String, status: u16, meaning: &'static str },
     /// Something that had to happen did.
     Seen(String),
     /// Something that had to happen did not.
@@ -112,8 +117,8 @@ impl<W: Write> View<W> {
                 let label = self.paint_in(Ink::Magenta, "reconcile");
                 format!("{time}  {label} {key}: {outcome} in {:.1} ms", took.as_secs_f64() * 1_000.0)
             }
-            Line::Write { request, status } => {
-                format!("{time}  {} {request} → {status}", self.paint_in(Ink::Yellow, "write    "))
+            Line::Write { request, status, meaning } => {
+                format!("{time}  {} {request} → {status}{meaning}", self.paint_in(Ink::Yellow, "write    "))
             }
             Line::Seen(text) => format!("{time}  {} {text}", self.paint_in(Ink::Green, "seen     ")),
             Line::Missed(text) => format!("{time}  {} {text}", self.paint_in(Ink::Red, "MISSED   ")),
@@ -135,18 +140,21 @@ impl<W: Write> View<W> {
             return self.out.flush();
         }
         let ready = self.pods.values().filter(|state| **state == PodState::Ready).count();
-        writeln!(self.out, "\n  pods: {ready} ready of {}", self.pods.len())?;
+        writeln!(self.out, "{NO_WRAP}\n  pods: {ready} ready of {}", self.pods.len())?;
         let names: Vec<_> = self.pods.iter().collect();
         let rows = names.chunks(COLUMNS);
+        // No wider than it has to be: three pods of a deployment fit the usual 80 columns.
+        let width = names.iter().map(|(name, _)| name.chars().count()).max().unwrap_or_default().min(NAME_WIDTH);
         self.painted = 2 + rows.len();
         for row in rows {
             for (name, state) in row {
                 let (dot, ink) = state.dot();
-                let short: String = name.chars().take(NAME_WIDTH).collect();
-                write!(self.out, "  {} {short:<NAME_WIDTH$}", self.paint_in(ink, dot))?;
+                let short: String = name.chars().take(width).collect();
+                write!(self.out, "  {} {short:<width$}", self.paint_in(ink, dot))?;
             }
             writeln!(self.out)?;
         }
+        write!(self.out, "{WRAP}")?;
         self.out.flush()
     }
 
@@ -207,11 +215,11 @@ mod tests {
     #[test]
     fn a_pipe_gets_plain_lines() {
         let text = shown(Mode::Plain, Colour::No, |view| {
-            let line = Line::Write { request: "POST pods".to_owned(), status: 201 };
+            let line = Line::Write { request: "POST pods/web-1".to_owned(), status: 409, meaning: " (why)" };
             view.pod("web-1", Some(PodState::Ready)).unwrap();
             view.line(Duration::from_millis(1_500), &line).unwrap();
         });
-        assert_eq!(text, "  1.500  write     POST pods → 201\n");
+        assert_eq!(text, "  1.500  write     POST pods/web-1 → 409 (why)\n");
     }
 
     #[test]
@@ -229,6 +237,20 @@ mod tests {
             "each change takes the panel of three lines away first: {text:?}"
         );
         assert!(text.ends_with("\x1b[3A\r\x1b[J"));
+    }
+
+    #[test]
+    fn the_panel_fits_eighty_columns_and_is_cut_off_where_there_are_fewer() {
+        let text = shown(Mode::Live, Colour::No, |view| {
+            for pod in ["web-5d9c7f6b8d-2x7kq", "web-5d9c7f6b8d-9fjzl", "web-5d9c7f6b8d-wq4mt"] {
+                view.pod(pod, Some(PodState::Ready)).unwrap();
+            }
+        });
+        let panel = text.rsplit(NO_WRAP).next().unwrap();
+        let (panel, rest) = panel.split_once(WRAP).unwrap();
+        assert_eq!(rest, "", "the terminal is left as it was");
+        assert!(panel.contains("-2x7kq") && panel.contains("-wq4mt"), "{panel}");
+        assert!(panel.lines().all(|line| line.chars().count() <= 80), "{panel}");
     }
 
     #[test]
