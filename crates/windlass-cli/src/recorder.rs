@@ -171,7 +171,8 @@ mod tests {
         let log = RequestLog::new({
             let told = Arc::clone(&told);
             move |write| {
-                told.lock().push(format!("{} {} {} {}", write.method, write.target, write.status, write.reason))
+                let Write { method, target, status, reason } = write;
+                told.lock().push(format!("{method} {target} {status} {reason}"));
             }
         });
         let server = windlass_server::Server::builder().build();

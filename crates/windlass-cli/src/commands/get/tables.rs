@@ -68,7 +68,9 @@ impl Get<'_> {
             let rows = tables.iter_mut().flat_map(|table| std::mem::take(&mut table.rows)).collect();
             let rows = sort_by.sort(rows, |row| serde_json::to_value(&row.object).unwrap_or_default())?;
             tables.truncate(1);
-            tables.iter_mut().for_each(|table| table.rows.clone_from(&rows));
+            if let Some(table) = tables.first_mut() {
+                table.rows = rows;
+            }
         }
         Ok(tables)
     }
