@@ -3,8 +3,6 @@
 
 mod cases;
 mod client;
-mod clientset;
 mod compaction;
 mod errors;
 mod loops;
-mod rest;

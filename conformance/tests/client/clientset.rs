@@ -1,5 +1,4 @@
-//! The Clientset, custom kinds and the tools around patches, against each server. Everything happens in a namespace of the
-//! test's own.
+//! The Clientset, custom kinds and the tools around patches.
 
 use conformance::{Target, eventually, on_each_target, unique};
 use k8s_openapi::{

@@ -1,4 +1,4 @@
-//! The REST layer against each server: requests built part by part, pages, watches that go on, waiting, warnings.
+//! The REST layer: requests built part by part, pages, watches that go on, waiting, warnings.
 
 use std::time::Duration;
 
