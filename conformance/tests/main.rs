@@ -5,4 +5,5 @@ mod cases;
 mod client;
 mod compaction;
 mod errors;
+mod informers;
 mod loops;

@@ -10,7 +10,7 @@ use std::{
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::{sync::watch, task::JoinSet};
-use windlass_api::{ApiResource, ListWatch, Object, Resource};
+use windlass_api::{ApiResource, DynamicObject, ListWatch, Object, PartialObject, Resource, Scope};
 
 use crate::{
     informer::SharedInformer,
@@ -26,6 +26,8 @@ use crate::{
 #[derive(Clone)]
 pub struct InformerFactory {
     shared: Arc<Shared>,
+    /// That of selections which name none.
+    namespace: Option<String>,
 }
 
 /// Which objects of a resource an informer holds. The default is all of them.
@@ -102,7 +104,16 @@ impl InformerFactory {
     ) -> Self {
         let (stop, _) = watch::channel(false);
         let state = Mutex::new(State::default());
-        Self { shared: Arc::new(Shared { list_watch: Box::new(list_watch), options, state, stop }) }
+        let shared = Shared { list_watch: Box::new(list_watch), options, state, stop };
+        Self { shared: Arc::new(shared), namespace: None }
+    }
+
+    /// The same factory for whoever wants one namespace: selections that name none mean this one. Of resources without
+    /// namespaces all objects are meant, as ever.
+    #[must_use]
+    pub fn within(&self, namespace: impl Into<String>) -> Self {
+        let namespace = Some(namespace.into()).filter(|namespace| !namespace.is_empty());
+        Self { shared: Arc::clone(&self.shared), namespace }
     }
 
     /// The informer of all objects of a kind. Shorthand for [`Self::select`] with the default selection.
@@ -117,10 +128,26 @@ impl InformerFactory {
         self.for_resource(K::api_resource(), selection)
     }
 
+    /// The informer of all objects of a resource that is known only now, whole. Shorthand for [`Self::for_resource`].
+    #[must_use]
+    pub fn dynamic(&self, resource: ApiResource) -> SharedInformer<DynamicObject> {
+        self.for_resource(resource, Selection::default())
+    }
+
+    /// The informer of the metadata of all objects of a resource; no more is asked of the server. Shorthand for
+    /// [`Self::for_resource`].
+    #[must_use]
+    pub fn metadata(&self, resource: ApiResource) -> SharedInformer<PartialObject> {
+        self.for_resource(resource, Selection::default())
+    }
+
     /// The informer of some objects of a resource that is known only now; `K` is usually `DynamicObject` or
     /// `PartialObject`.
     #[must_use]
-    pub fn for_resource<K: Object>(&self, resource: ApiResource, selection: Selection) -> SharedInformer<K> {
+    pub fn for_resource<K: Object>(&self, resource: ApiResource, mut selection: Selection) -> SharedInformer<K> {
+        if resource.scope == Scope::Namespaced && selection.namespace.is_none() {
+            selection.namespace.clone_from(&self.namespace);
+        }
         let key = (TypeId::of::<K>(), resource, selection);
         if let Some(informer) = self.find(&key) {
             return informer;
@@ -231,9 +258,8 @@ impl Selection {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret};
     use serde_json::json;
-    use windlass_api::{DynamicObject, PartialObject};
 
     use super::*;
     use crate::testing::{FakeListWatch, Request};
@@ -256,8 +282,8 @@ mod tests {
         fake.apply(&json!({"metadata": {"name": "a", "namespace": "n"}}));
         let first = factory.informer::<ConfigMap>();
         let second = factory.clone().informer::<ConfigMap>();
-        let dynamic = factory.for_resource::<DynamicObject>(ConfigMap::api_resource(), Selection::default());
-        let partial = factory.for_resource::<PartialObject>(ConfigMap::api_resource(), Selection::default());
+        let dynamic = factory.dynamic(ConfigMap::api_resource());
+        let partial = factory.metadata(ConfigMap::api_resource());
         let narrow = factory.select::<ConfigMap>(Selection::default().within("n").labels("a=b").fields("c=d"));
         assert_eq!(factory.synced().len(), 4);
         factory.start();
@@ -296,6 +322,26 @@ mod tests {
         tokio::time::sleep(std::time::Duration::from_mins(1)).await;
         assert!(!late.has_synced().is_synced());
         assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_handle_on_one_namespace_shares_the_factory() {
+        let (factory, _, asked) = factory();
+        let team = factory.within("team");
+        let _maps = team.informer::<ConfigMap>();
+        let _same = factory.select::<ConfigMap>(Selection::default().within("team"));
+        let _other = team.metadata(Secret::api_resource());
+        let _elsewhere = team.select::<ConfigMap>(Selection::default().within("elsewhere"));
+        let _nodes = team.informer::<Node>();
+        let namespaced = |namespace, plural| format!("/api/v1/namespaces/{namespace}/{plural}");
+        let expected = [
+            namespaced("team", "configmaps"),
+            namespaced("team", "secrets"),
+            namespaced("elsewhere", "configmaps"),
+            "/api/v1/nodes".to_owned(),
+        ];
+        assert_eq!(*asked.lock(), expected);
+        assert_eq!(factory.synced().len(), 4, "one factory, whatever the handle");
     }
 
     #[tokio::test(start_paused = true)]

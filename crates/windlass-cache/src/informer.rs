@@ -266,7 +266,12 @@ impl<K: Object> SharedInformer<K> {
     /// # }
     /// ```
     pub async fn wait_for(&self, version: &ResourceVersion) -> Result<(), WaitError> {
-        self.shared.progress.reach(version.clone(), || self.shared.store.version()).await
+        self.shared.progress.reach(version, &self.shared.store).await
+    }
+
+    /// Waits until a condition of the store holds.
+    pub(crate) async fn until(&self, is_over: impl Fn() -> bool + Send + 'static) -> Result<(), Stopped> {
+        self.shared.progress.until(is_over).await
     }
 
     /// Everything that happens, as a stream.

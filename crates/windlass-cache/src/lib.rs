@@ -73,6 +73,7 @@ mod synced;
 
 mod factory;
 mod lister;
+mod own_writes;
 
 mod error;
 mod metrics;
@@ -95,6 +96,7 @@ pub use ingest::ManagedFields;
 pub use lister::Lister;
 pub use metrics::CacheMetrics;
 pub use options::{InformerOptions, InitialSync};
+pub use own_writes::OwnWrites;
 pub use progress::WaitError;
 pub use reflector::{Mirror, Reflector, Sink};
 pub use store::Store;

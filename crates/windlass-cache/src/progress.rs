@@ -1,42 +1,36 @@
-//! Waiting until an informer is as fresh as a version.
+//! Waiting until an informer is as fresh as somebody needs it.
 
-use std::cmp::Ordering;
+use std::{cmp::Ordering, fmt};
 
 use parking_lot::Mutex;
 use thiserror::Error;
 use tokio::sync::oneshot;
 use windlass_api::{ResourceVersion, ResourceVersionError};
 
-use crate::synced::Stopped;
+use crate::{store::Store, synced::Stopped};
 
 /// Why an informer cannot be waited for.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum WaitError {
     /// It stopped, and has not got there.
-    #[error("waiting for version {version}")]
-    Stopped {
-        /// The version that was waited for.
-        version: ResourceVersion,
-        /// That it stopped.
-        source: Stopped,
-    },
+    #[error("waiting for what was written")]
+    Stopped(#[from] Stopped),
     /// No other version can be compared with this one.
     #[error("waiting for a version")]
-    Version(#[source] ResourceVersionError),
+    Version(#[from] ResourceVersionError),
 }
 
-/// Who waits for which version.
-#[derive(Debug)]
+/// Who waits for what.
 pub(crate) struct Progress {
     /// `None` once the informer has stopped.
     waiting: Mutex<Option<Vec<Waiting>>>,
 }
 
-#[derive(Debug)]
 struct Waiting {
-    version: ResourceVersion,
-    reached: oneshot::Sender<()>,
+    /// Looks at the store, and at nothing that locks `waiting`.
+    is_over: Box<dyn Fn() -> bool + Send>,
+    over: oneshot::Sender<()>,
 }
 
 impl Progress {
@@ -44,51 +38,58 @@ impl Progress {
         Self { waiting: Mutex::new(Some(Vec::new())) }
     }
 
-    /// The informer's version may have changed to what `current` gives; it is only asked for if somebody waits.
-    pub(crate) fn advanced(&self, current: impl FnOnce() -> ResourceVersion) {
+    /// The store may have changed.
+    pub(crate) fn changed(&self) {
         let mut waiting = self.waiting.lock();
         let Some(waiting) = waiting.as_mut().filter(|waiting| !waiting.is_empty()) else { return };
-        let current = current();
         for at in (0..waiting.len()).rev() {
-            if is_at(&current, &waiting[at].version) {
+            if (waiting[at].is_over)() {
                 // Who has gone away does not mind.
-                let _ = waiting.swap_remove(at).reached.send(());
+                let _ = waiting.swap_remove(at).over.send(());
             }
         }
-        waiting.retain(|waiting| !waiting.reached.is_closed());
+        waiting.retain(|waiting| !waiting.over.is_closed());
     }
 
-    /// Nobody will get anywhere any more.
+    /// Nothing will change any more.
     pub(crate) fn stop(&self) {
         self.waiting.lock().take();
     }
 
-    /// Waits until the informer, whose version is what `current` gives now, is at `version` or later.
-    pub(crate) async fn reach(
+    /// Waits until the store is at `version` or later.
+    pub(crate) async fn reach<K: Send + Sync + 'static>(
         &self,
-        version: ResourceVersion,
-        current: impl Fn() -> ResourceVersion + Send,
+        version: &ResourceVersion,
+        store: &Store<K>,
     ) -> Result<(), WaitError> {
-        version.compare(&version).map_err(WaitError::Version)?;
+        version.compare(version)?;
+        let (version, store) = (version.clone(), store.clone());
+        Ok(self.until(move || store.version().compare(&version).is_ok_and(Ordering::is_ge)).await?)
+    }
+
+    /// Waits until a condition of the store holds.
+    pub(crate) async fn until(&self, is_over: impl Fn() -> bool + Send + 'static) -> Result<(), Stopped> {
         let waits = {
-            // The lock orders this with `advanced`: either the version is seen here, or the waiting there.
+            // The lock orders this with `changed`: either the change is seen here, or the waiting there.
             let mut waiting = self.waiting.lock();
-            if is_at(&current(), &version) {
+            if is_over() {
                 return Ok(());
             }
-            let (reached, waits) = oneshot::channel();
+            let (over, waits) = oneshot::channel();
             if let Some(waiting) = &mut *waiting {
-                waiting.push(Waiting { version: version.clone(), reached });
+                waiting.push(Waiting { is_over: Box::new(is_over), over });
             }
             waits
         };
-        waits.await.map_err(|_| WaitError::Stopped { version, source: Stopped })
+        waits.await.map_err(|_| Stopped)
     }
 }
 
-/// A store that knows no version yet is at none.
-fn is_at(current: &ResourceVersion, version: &ResourceVersion) -> bool {
-    current.compare(version).is_ok_and(Ordering::is_ge)
+impl fmt::Debug for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let waiting = self.waiting.lock().as_ref().map(Vec::len);
+        f.debug_struct("Progress").field("waiting", &waiting).finish()
+    }
 }
 
 #[cfg(test)]
@@ -96,24 +97,32 @@ mod tests {
     use futures::{FutureExt, pin_mut};
 
     use super::*;
+    use crate::store::StoreWriter;
 
     #[test]
     fn each_waits_for_its_version_and_no_longer() {
-        let progress = Progress::new();
-        let (early, late) = (progress.reach(9.into(), || 8.into()), progress.reach(11.into(), || 8.into()));
-        pin_mut!(early, late);
-        assert_eq!(((&mut early).now_or_never(), (&mut late).now_or_never()), (None, None));
-        progress.advanced(|| 10.into());
-        assert_eq!((early.now_or_never(), (&mut late).now_or_never()), (Some(Ok(())), None));
-        progress.stop();
-        assert!(matches!(late.now_or_never(), Some(Err(WaitError::Stopped { .. }))));
-        assert_eq!(progress.reach(10.into(), || 10.into()).now_or_never(), Some(Ok(())), "it is there already");
-        assert!(progress.reach(11.into(), || 10.into()).now_or_never().unwrap().is_err());
+        let (progress, mut writer) = (Progress::new(), StoreWriter::<()>::new(|_, _, _| ()));
+        let store = writer.store().clone();
+        let at = |version: u64| ResourceVersion::from(version);
+        let (nine, ten, eleven) = (at(9), at(10), at(11));
+        {
+            let (early, late) = (progress.reach(&nine, &store), progress.reach(&eleven, &store));
+            pin_mut!(early, late);
+            assert_eq!(((&mut early).now_or_never(), (&mut late).now_or_never()), (None, None));
+            writer.advance(at(10));
+            progress.changed();
+            assert_eq!((early.now_or_never(), (&mut late).now_or_never()), (Some(Ok(())), None));
+            progress.stop();
+            assert_eq!(late.now_or_never(), Some(Err(WaitError::Stopped(Stopped))));
+        }
+        assert_eq!(progress.reach(&ten, &store).now_or_never(), Some(Ok(())), "it is there already");
+        assert!(progress.reach(&eleven, &store).now_or_never().unwrap().is_err());
     }
 
     #[test]
     fn a_version_that_is_no_number_cannot_be_waited_for() {
-        let error = Progress::new().reach("0".into(), || 5.into()).now_or_never().unwrap().unwrap_err();
+        let writer = StoreWriter::<()>::new(|_, _, _| ());
+        let error = Progress::new().reach(&"0".into(), writer.store()).now_or_never().unwrap().unwrap_err();
         assert!(matches!(error, WaitError::Version(_)), "{error}");
     }
 
@@ -121,11 +130,11 @@ mod tests {
     fn who_does_not_wait_any_longer_is_forgotten() {
         let progress = Progress::new();
         {
-            let wait = progress.reach(9.into(), || 8.into());
+            let wait = progress.until(|| false);
             pin_mut!(wait);
             assert_eq!(wait.now_or_never(), None);
         }
-        progress.advanced(|| 8.into());
+        progress.changed();
         assert!(progress.waiting.lock().as_ref().unwrap().is_empty());
     }
 }

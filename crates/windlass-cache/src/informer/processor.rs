@@ -151,7 +151,7 @@ impl<'i, K: Send + Sync + 'static> Processor<'i, K> {
             }
             Delta::Bookmark(version) => self.writer.advance(version),
         }
-        self.progress.advanced(|| self.writer.store().version());
+        self.progress.changed();
         self.reporter.metrics().stored(self.writer.store().len());
         if popped.synced_after && !self.synced.has_fired() {
             self.synced.fire();

@@ -2,8 +2,10 @@
 
 use futures::StreamExt;
 
+use windlass_api::EventType;
+
 use super::*;
-use crate::{Callbacks, Filtered, WaitError};
+use crate::{CacheMetrics, Callbacks, Filtered, WaitError};
 
 fn labelled(name: &str, app: &str) -> Value {
     let mut object = map(name);
@@ -128,8 +130,8 @@ async fn who_waits_for_the_version_of_a_write_reads_the_write() {
         soon(informer.wait_for(&elsewhere)).await.unwrap();
         assert!(matches!(informer.wait_for(&"".into()).await, Err(WaitError::Version(_))));
         run.stop().await;
-        let error = informer.wait_for(&(fake.version() + 1).into()).await.unwrap_err();
-        assert_eq!(error.to_string(), format!("waiting for version {}", fake.version() + 1));
+        let never = informer.wait_for(&(fake.version() + 1).into()).await;
+        assert_eq!(never, Err(WaitError::Stopped(Stopped)));
         assert_eq!(informer.wait_for(&elsewhere).await, Ok(()), "what it has seen it has seen");
     }
 }
@@ -187,5 +189,68 @@ async fn a_list_may_exceed_the_bound_of_a_handler() {
     fake.apply(&map("m1"));
     settle().await;
     assert_eq!(diary.take().len(), 22);
+    run.stop().await;
+}
+
+/// Writes down what it is told.
+#[derive(Debug, Default)]
+struct Counted(Mutex<Vec<String>>);
+
+impl Counted {
+    fn note(&self, what: impl Into<String>) {
+        self.0.lock().push(what.into());
+    }
+}
+
+impl CacheMetrics for Counted {
+    fn listed(&self, objects: usize, _: Duration) {
+        self.note(format!("listed {objects}"));
+    }
+
+    fn watch_opened(&self) {
+        self.note("opened");
+    }
+
+    fn watch_ended(&self, events: u64, _: Duration) {
+        self.note(format!("ended after {events}"));
+    }
+
+    fn event(&self, event_type: EventType) {
+        self.note(format!("{event_type:?}"));
+    }
+
+    fn failed(&self, error: &InformerError) {
+        self.note(error.to_string());
+    }
+
+    fn stored(&self, objects: usize) {
+        self.note(format!("holds {objects}"));
+    }
+
+    fn handler_panicked(&self) {
+        self.note("panicked");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_are_told_what_an_informer_does() {
+    let fake = FakeListWatch::new();
+    fake.apply(&map("a"));
+    let metrics = Arc::new(Counted::default());
+    let options = InformerOptions::default().initial_sync(InitialSync::List).metrics(Arc::clone(&metrics) as _);
+    let informer = Maps::new(Arc::new(fake.clone()), options);
+    let _registration = informer.add_handler(|_: Notification<ConfigMap>| panic!("as the test wants it"));
+    let run = Run::synced(&informer).await;
+    settle().await;
+    assert_eq!(std::mem::take(&mut *metrics.0.lock()), ["listed 1", "opened", "holds 1", "panicked"]);
+    fake.send(EventType::Added, "garbage");
+    fake.delete(&key("a"));
+    settle().await;
+    fake.break_connections();
+    settle().await;
+    let told = std::mem::take(&mut *metrics.0.lock());
+    let expected = ["Added", "reading one of configmaps", "Deleted", "holds 0", "panicked", "watching configmaps"];
+    assert_eq!(told[..6], expected);
+    assert_eq!(told[6..], ["ended after 2", "opened"]);
     run.stop().await;
 }

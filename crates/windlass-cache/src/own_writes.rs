@@ -1,0 +1,209 @@
+//! A program that reads what it has written.
+
+use std::{fmt, sync::Arc};
+
+use parking_lot::Mutex;
+use windlass_api::{Object, ObjectExt, ObjectKey, ResourceVersion};
+
+use crate::{cached::Cached, informer::SharedInformer, lister::Lister, progress::WaitError};
+
+/// An informer's lister for a program that also writes: it never reads less than what it has written itself.
+///
+/// Informers lag behind the server by some milliseconds. A controller that creates an object, is woken by another change
+/// and does not find the object yet creates a second one; every controller has its own trick against that. Here writes go
+/// through [`Self::write`] and [`Self::delete`], whatever client sends them, and [`Self::read`] waits until the informer shows
+/// all of them. Clones share what has been written. To be shown own writes at once, without waiting, see
+/// [`MutationCache`](crate::stores::MutationCache).
+///
+/// # What is not guaranteed
+///
+/// - Writes of others, and those that fail and are carried out all the same, are seen when the informer sees them.
+/// - An object that the informer does not select has no event: reads wait for the next bookmark, about a minute.
+/// - A server that cannot be reached makes reads wait. Set a timeout.
+///
+/// ```
+/// # use windlass_api::{ObjectExt, k8s_openapi::api::core::v1::ConfigMap};
+/// # use windlass_cache::SharedInformer;
+/// use windlass_cache::OwnWrites;
+///
+/// # async fn send(map: &ConfigMap) -> Result<ConfigMap, std::io::Error> { Ok(map.clone()) }
+/// # async fn example(informer: SharedInformer<ConfigMap>, map: ConfigMap) -> Result<(), Box<dyn std::error::Error>> {
+/// let maps = OwnWrites::new(informer);
+/// maps.write(send(&map)).await?; // for example `client.create(&map)`
+/// assert!(maps.read().await?.get(&map.object_ref()).is_some());
+/// # Ok(())
+/// # }
+/// ```
+pub struct OwnWrites<K> {
+    informer: SharedInformer<K>,
+    pending: Arc<Mutex<Pending>>,
+}
+
+/// What has been written and may not have been seen.
+#[derive(Debug, Default)]
+struct Pending {
+    /// The last version that a write was answered with.
+    version: Option<ResourceVersion>,
+    deletions: Vec<Deletion>,
+}
+
+/// An object that must be gone, or on its way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Deletion {
+    key: ObjectKey,
+    /// Another object of that name is not meant.
+    uid: String,
+}
+
+impl<K: Object> OwnWrites<K> {
+    /// Nothing has been written yet.
+    #[must_use]
+    pub fn new(informer: SharedInformer<K>) -> Self {
+        Self { informer, pending: Arc::default() }
+    }
+
+    /// Sends a write that is answered with the object, and remembers what must be seen.
+    pub async fn write<E>(&self, request: impl IntoFuture<Output = Result<K, E>>) -> Result<K, E> {
+        let written = request.await?;
+        self.wrote(&written);
+        Ok(written)
+    }
+
+    /// Sends the deletion of `object`, and remembers that it must be gone or show that it is being deleted.
+    pub async fn delete<T, E>(&self, object: &K, request: impl IntoFuture<Output = Result<T, E>>) -> Result<T, E> {
+        let answer = request.await?;
+        let uid = object.uid().unwrap_or_default().to_owned();
+        self.pending.lock().deletions.push(Deletion { key: object.object_ref().into_key(), uid });
+        Ok(answer)
+    }
+
+    /// This is what a server has answered to a write that went another way.
+    pub fn wrote(&self, written: &K) {
+        let version = ResourceVersion::from(written.resource_version().unwrap_or_default());
+        let mut pending = self.pending.lock();
+        let is_later =
+            pending.version.as_ref().is_none_or(|last| version.compare(last).is_ok_and(|order| order.is_gt()));
+        if is_later {
+            pending.version = Some(version);
+        }
+    }
+
+    /// The lister, once it shows everything that has been written up to now.
+    pub async fn read(&self) -> Result<Lister<K>, WaitError> {
+        let (version, deletions) = {
+            let pending = self.pending.lock();
+            (pending.version.clone(), pending.deletions.clone())
+        };
+        if let Some(version) = version {
+            self.informer.wait_for(&version).await?;
+        }
+        for deletion in deletions {
+            let store = self.informer.store();
+            let awaited = deletion.clone();
+            self.informer
+                .until(move || {
+                    let seen: Option<Cached<K>> = store.get(&awaited.key.clone().into());
+                    seen.is_none_or(|seen| *seen.meta().uid != *awaited.uid || seen.meta().is_deleting())
+                })
+                .await?;
+            self.pending.lock().deletions.retain(|other| *other != deletion);
+        }
+        Ok(self.informer.store())
+    }
+
+    /// The informer.
+    #[must_use]
+    pub fn informer(&self) -> &SharedInformer<K> {
+        &self.informer
+    }
+}
+
+impl<K> Clone for OwnWrites<K> {
+    fn clone(&self) -> Self {
+        Self { informer: self.informer.clone(), pending: Arc::clone(&self.pending) }
+    }
+}
+
+impl<K> fmt::Debug for OwnWrites<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OwnWrites").field("informer", &self.informer).field("pending", &self.pending.lock()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use serde_json::json;
+    use tokio::time::timeout;
+    use windlass_api::ObjectRef;
+
+    use super::*;
+    use crate::{InformerOptions, WaitError, testing::FakeListWatch};
+
+    type Answer = Result<ConfigMap, &'static str>;
+
+    fn map(name: &str, version: u64) -> ConfigMap {
+        serde_json::from_value(json!({"metadata": {"name": name, "uid": name, "resourceVersion": version.to_string()}}))
+            .unwrap()
+    }
+
+    fn rig(fake: &FakeListWatch) -> (OwnWrites<ConfigMap>, tokio::task::JoinHandle<()>) {
+        let informer = SharedInformer::new(Arc::new(fake.clone()), InformerOptions::default());
+        (OwnWrites::new(informer.clone()), tokio::spawn(informer.run(std::future::pending())))
+    }
+
+    async fn is_ready(maps: &OwnWrites<ConfigMap>) -> bool {
+        timeout(Duration::from_secs(1), maps.read()).await.is_ok_and(|read| read.is_ok())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_has_been_written_is_read_and_nothing_older() {
+        let fake = FakeListWatch::new();
+        let (maps, run) = rig(&fake);
+        assert!(is_ready(&maps).await, "nothing to wait for");
+        // The server has stored it; its event is still to come.
+        maps.write(async { Answer::Ok(map("a", fake.version() + 1)) }).await.unwrap();
+        assert!(!is_ready(&maps).await);
+        maps.write(async { Answer::Err("refused") }).await.unwrap_err();
+        maps.wrote(&map("old", 1));
+        fake.apply(&map("a", 0));
+        assert!(maps.clone().read().await.unwrap().get(&ObjectRef::new("a")).is_some());
+        run.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_has_been_deleted_is_not_read_or_shows_it() {
+        let fake = FakeListWatch::new();
+        for name in ["gone", "going", "again"] {
+            fake.apply(&map(name, 0));
+        }
+        let (maps, run) = rig(&fake);
+        for (name, happens) in [
+            ("gone", (|fake| fake.delete(&ObjectKey::new("gone"))) as fn(&FakeListWatch)),
+            ("going", |fake| {
+                _ = fake.apply(&json!({"metadata": {"name": "going", "uid": "going", "deletionTimestamp": "2026-01-01T00:00:00Z"}}));
+            }),
+            ("again", |fake| _ = fake.apply(&json!({"metadata": {"name": "again", "uid": "another"}}))),
+        ] {
+            maps.informer().has_synced().await.unwrap();
+            maps.delete(&map(name, 0), async { Ok::<_, &str>(()) }).await.unwrap();
+            assert!(!is_ready(&maps).await, "{name}");
+            happens(&fake);
+            assert!(is_ready(&maps).await, "{name}");
+        }
+        assert!(maps.pending.lock().deletions.is_empty());
+        run.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_informer_that_stops_cannot_show_what_was_written() {
+        let fake = FakeListWatch::new();
+        let (maps, run) = rig(&fake);
+        maps.informer().has_synced().await.unwrap();
+        maps.write(async { Answer::Ok(map("a", 99)) }).await.unwrap();
+        run.abort();
+        assert!(matches!(maps.read().await, Err(WaitError::Stopped(_))));
+    }
+}
