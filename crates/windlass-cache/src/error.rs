@@ -3,7 +3,7 @@
 use std::{borrow::Cow, sync::Arc};
 
 use thiserror::Error;
-use windlass_api::{BoxError, GroupResource, ListWatchError, MetaError, ObjectKey};
+use windlass_api::{BoxError, GroupResource, ListWatchError, MetaError, ObjectKey, ResourceVersion};
 
 /// A cached object whose body is not what its type expects. The informer goes on; whoever asked for the object decides.
 #[derive(Debug, Clone, Error)]
@@ -44,6 +44,16 @@ pub enum InformerError {
         resource: GroupResource,
         /// Why.
         source: UnreadableObject,
+    },
+    /// A watch did not begin with what a list of the same version has; see [`Verification`](crate::Verification).
+    #[error("the watch of {resource} began otherwise than a list at version {version} ends, first at {}", .keys[0])]
+    Inconsistent {
+        /// `deployments.apps`
+        resource: GroupResource,
+        /// Of both.
+        version: ResourceVersion,
+        /// The objects that one has and the other not, or in another version; there is at least one.
+        keys: Vec<ObjectKey>,
     },
     /// An object is missing from an index, because its values could not be computed.
     #[error("computing the values of {key} in the index {index:?} of {resource}")]

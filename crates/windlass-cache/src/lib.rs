@@ -95,7 +95,7 @@ pub use informer::SharedInformer;
 pub use ingest::ManagedFields;
 pub use lister::Lister;
 pub use metrics::CacheMetrics;
-pub use options::{InformerOptions, InitialSync};
+pub use options::{InformerOptions, InitialSync, Verification};
 pub use own_writes::OwnWrites;
 pub use progress::WaitError;
 pub use reflector::{Mirror, Reflector, Sink};

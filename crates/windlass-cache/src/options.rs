@@ -21,6 +21,7 @@ pub struct InformerOptions {
     /// That of the informer's type.
     pub(crate) content: Content,
     pub(crate) initial_sync: InitialSync,
+    pub(crate) verification: Verification,
     pub(crate) page_size: Option<u32>,
     pub(crate) min_watch_timeout: Duration,
     pub(crate) backoff: Backoff,
@@ -43,6 +44,17 @@ pub enum InitialSync {
     Watch,
     /// By LIST, then a watch.
     List,
+}
+
+/// Whether a server is believed that a watch began with the whole present state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Verification {
+    /// It is.
+    #[default]
+    Trust,
+    /// It is listed too, at the same version; a difference is told to the error hook. For tests of servers: it costs a
+    /// list each time.
+    Compare,
 }
 
 /// Servers end watches themselves; shorter ones than this would only cost requests.
@@ -68,6 +80,12 @@ impl InformerOptions {
     /// How the present state is asked for.
     pub fn initial_sync(mut self, how: InitialSync) -> Self {
         self.initial_sync = how;
+        self
+    }
+
+    /// Whether the present state that a watch begins with is compared with a list.
+    pub fn verification(mut self, verification: Verification) -> Self {
+        self.verification = verification;
         self
     }
 
@@ -140,6 +158,7 @@ impl Default for InformerOptions {
             fields: None,
             content: Content::default(),
             initial_sync: InitialSync::default(),
+            verification: Verification::default(),
             page_size: None,
             min_watch_timeout: MIN_WATCH_TIMEOUT,
             backoff: backoff::DEFAULT,
@@ -160,6 +179,7 @@ impl fmt::Debug for InformerOptions {
             .field("labels", &self.labels)
             .field("fields", &self.fields)
             .field("initial_sync", &self.initial_sync)
+            .field("verification", &self.verification)
             .field("page_size", &self.page_size)
             .field("min_watch_timeout", &self.min_watch_timeout)
             .field("backoff", &self.backoff)
@@ -191,7 +211,7 @@ impl Reporter {
     pub(crate) fn report(&self, error: &InformerError) {
         let expired = match error {
             InformerError::List { source, .. } | InformerError::Watch { source, .. } => source.is_expired(),
-            InformerError::Object { .. } | InformerError::Index { .. } => false,
+            InformerError::Object { .. } | InformerError::Index { .. } | InformerError::Inconsistent { .. } => false,
         };
         let cause = crate::causes(error);
         if expired {

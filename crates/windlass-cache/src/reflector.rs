@@ -17,6 +17,7 @@
 
 pub(crate) mod machine;
 mod sink;
+mod verify;
 
 #[cfg(test)]
 mod tests;
@@ -34,13 +35,14 @@ use windlass_api::{
 
 use self::machine::{Asks, Effect, Failure, Input, Length, Machine, Stage, State, Then};
 pub use self::sink::{Mirror, Sink};
+use self::verify::Differences;
 use crate::{
     backoff::Delays,
     cached::Cached,
     error::{InformerError, UnreadableObject},
     event_queue::Change,
     ingest::Ingest,
-    options::{InformerOptions, Reporter},
+    options::{InformerOptions, Reporter, Verification},
     transform::Transform,
 };
 
@@ -78,6 +80,7 @@ pub struct Reflector<K, S> {
     resource: GroupResource,
     sink: S,
     asks: Asks,
+    verification: Verification,
     min_watch_timeout: Duration,
     delays: Delays,
     entropy: Entropy,
@@ -138,6 +141,7 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
             transform: options.transform.clone(),
             sink,
             asks: Asks::from(&options),
+            verification: options.verification,
             min_watch_timeout: options.min_watch_timeout,
             delays: Delays::new(options.backoff, &options.entropy),
             entropy: options.entropy.clone(),
@@ -179,6 +183,9 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
             Effect::Replace { version, then } => {
                 let objects: Vec<_> = std::mem::take(&mut self.aside).into_values().collect();
                 self.reporter.metrics().listed(objects.len(), self.begun.elapsed());
+                if then == Then::Continue && self.verification == Verification::Compare {
+                    self.verify(&objects, &version).await;
+                }
                 self.sink.accept(Change::Replace { objects, version }).await;
                 if let Then::Watch(options) = then
                     && let Err(input) = self.open_watch(options, state).await
@@ -346,6 +353,19 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
             Ok(transformed)
         } else {
             Err("it changed the object's name, namespace, uid or resourceVersion".into())
+        }
+    }
+
+    /// Tells what a list has otherwise.
+    async fn verify(&mut self, streamed: &[Cached<K>], version: &ResourceVersion) {
+        let options = self.asks.list_options();
+        match verify::compare(&self.list_watch, options, version, streamed).await {
+            Ok(Differences(keys)) if keys.is_empty() => {}
+            Ok(Differences(keys)) => {
+                let (resource, version) = (self.resource.clone(), version.clone());
+                self.reporter.report(&InformerError::Inconsistent { resource, version, keys });
+            }
+            Err(source) => self.reporter.report(&InformerError::List { resource: self.resource.clone(), source }),
         }
     }
 

@@ -194,6 +194,17 @@ impl From<&InformerOptions> for Asks {
     }
 }
 
+impl Asks {
+    pub(crate) fn list_options(&self) -> ListOptions {
+        ListOptions {
+            labels: self.labels.clone(),
+            fields: self.fields.clone(),
+            content: self.content,
+            ..ListOptions::default()
+        }
+    }
+}
+
 impl Machine {
     /// Expects [`Input::Elapsed`].
     pub(crate) fn new(asks: Asks) -> Self {
@@ -370,12 +381,7 @@ impl Machine {
     }
 
     fn list_options(&self) -> ListOptions {
-        ListOptions {
-            labels: self.asks.labels.clone(),
-            fields: self.asks.fields.clone(),
-            content: self.asks.content,
-            ..ListOptions::default()
-        }
+        self.asks.list_options()
     }
 
     fn watch_options(&self) -> WatchOptions {

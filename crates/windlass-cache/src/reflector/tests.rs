@@ -485,6 +485,50 @@ async fn a_reflector_by_itself_keeps_any_store_equal_to_the_server() {
     following.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
+/// Streams all but one of the objects that it lists.
+#[derive(Debug)]
+struct Forgetful(FakeListWatch);
+
+impl ListWatch for Forgetful {
+    fn list(
+        &self,
+        options: ListOptions,
+    ) -> futures::future::BoxFuture<'_, Result<BoxStream<'static, Result<ListItem, ListWatchError>>, ListWatchError>>
+    {
+        self.0.list(options)
+    }
+
+    fn watch(
+        &self,
+        options: WatchOptions,
+    ) -> futures::future::BoxFuture<'_, Result<BoxStream<'static, Result<RawEvent, ListWatchError>>, ListWatchError>>
+    {
+        Box::pin(async move { Ok(self.0.watch(options).await?.skip(1).boxed()) })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_streams_otherwise_than_it_lists_is_found_out_by_choice() {
+    for (verification, found) in [(Verification::Trust, 0), (Verification::Compare, 1)] {
+        let fake = FakeListWatch::new();
+        fake.apply(&map("a"));
+        fake.apply(&map("b"));
+        let errors = Arc::new(Mutex::new(Vec::new()));
+        for server in [Arc::new(fake.clone()) as Arc<dyn ListWatch>, Arc::new(Forgetful(fake.clone()))] {
+            let log = Arc::clone(&errors);
+            let options = InformerOptions::default().verification(verification);
+            let options = options.on_error(move |error| log.lock().push(error.to_string()));
+            let (sender, mut changes) = tokio::sync::mpsc::unbounded_channel();
+            let sink = move |change: Change<ConfigMap>| _ = sender.send(change);
+            let run = tokio::spawn(Reflector::new(server, ConfigMap::api_resource(), sink, options).run());
+            assert!(matches!(changes.recv().await, Some(Change::Replace { .. })), "it is told, and all goes on");
+            run.abort();
+        }
+        let message = "the watch of configmaps began otherwise than a list at version 3 ends, first at n/a";
+        assert_eq!(*errors.lock(), vec![message; found]);
+    }
+}
+
 async fn settle() {
     sleep(Duration::from_millis(1)).await;
 }

@@ -1,0 +1,46 @@
+//! Holding a server to what it streams: the present state of a watch against a list.
+
+use std::{collections::HashMap, sync::Arc};
+
+use futures::StreamExt;
+use windlass_api::{ListItem, ListOptions, ListWatch, ListWatchError, Meta, ObjectKey, ResourceVersion, VersionMatch};
+
+use crate::cached::Cached;
+
+/// What a list has otherwise than the present state that a watch began with.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(super) struct Differences(pub(super) Vec<ObjectKey>);
+
+/// Lists at exactly this version, and compares keys and versions.
+pub(super) async fn compare<K>(
+    list_watch: &Arc<dyn ListWatch>,
+    options: ListOptions,
+    version: &ResourceVersion,
+    streamed: &[Cached<K>],
+) -> Result<Differences, ListWatchError> {
+    let exactly = ListOptions {
+        resource_version: Some(version.to_string()),
+        version_match: Some(VersionMatch::Exact),
+        ..options
+    };
+    let mut items = list_watch.list(exactly).await?;
+    let mut left: HashMap<_, _> =
+        streamed.iter().map(|object| (object.key().clone(), object.meta().resource_version.clone())).collect();
+    let mut differences = Differences::default();
+    while let Some(item) = items.next().await {
+        match item? {
+            ListItem::Object(body) => {
+                let meta = Meta::parse(&body).map_err(|error| ListWatchError::Decode(error.into()))?;
+                if left.remove(&meta.key()).is_none_or(|streamed| streamed != meta.resource_version) {
+                    differences.0.push(meta.key());
+                }
+            }
+            ListItem::End(_) => {
+                differences.0.extend(left.into_keys());
+                differences.0.sort_unstable();
+                return Ok(differences);
+            }
+        }
+    }
+    Err(ListWatchError::Transport("the list was cut off".into()))
+}
