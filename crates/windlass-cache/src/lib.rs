@@ -6,10 +6,11 @@
 //! |---|---|---|
 //! | reflector | `reflector` | lists, then watches; begins again when it must; never goes back in time |
 //! | entry | `ingest`, `cached`, `body` | metadata parsed, body encoded, decoded at most once |
-//! | event queue | `event_queue` | in the order of arrival; bounded: the watch waits |
+//! | event queue | `event_queue` | in the order of arrival, or another by choice; bounded: the watch waits |
 //! | store | `store`, `indexer` | one writer, many readers; objects and indices change together |
-//! | handlers | `informer`, `handler` | after the store shows it; in order; none waits for another |
+//! | handlers | `informer`, `handler` | after the store shows it; in order; none waits for another unless it is to |
 //! | readers | `lister`, `factory` | by key, namespace, index, labels; one informer for all who ask for the same |
+//! | writers | `progress`, `own_writes` | who has written waits until the store shows it |
 //!
 //! Start with [`InformerFactory`], or with a [`SharedInformer`] of your own:
 //!
