@@ -7,7 +7,6 @@ use std::{
     collections::BTreeMap,
     net::SocketAddr,
     sync::{Arc, mpsc},
-    time::Duration,
 };
 
 use conformance::{Target, eventually, on_each_target, unique};
@@ -15,7 +14,6 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
-use tower::{ServiceExt, service_fn};
 use windlass_api::{ObjectExt, Patch, Resource};
 use windlass_cache::{
     Cached, Deleted, DeletedState, Index, InformerOptions, InitialSync, Notification, OwnWrites, SharedInformer,
@@ -346,30 +344,27 @@ async fn a_server_that_has_forgotten_the_watch_s_version_is_listed_again() {
     serving.stop().await;
 }
 
-/// In process, where the clock can be paused: nothing tells a client before the first bookmark, after a minute, that the
-/// versions of a server are not those that it knew.
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_server_that_lost_its_storage_is_read_from_scratch() {
-    let current = Arc::new(Mutex::new(Server::builder().build()));
-    let way = Arc::clone(&current);
-    let client = Client::from_service(
-        service_fn(move |request| {
-            let service = way.lock().service();
-            service.oneshot(request)
-        }),
-        NAMESPACE,
-    );
+    let server = Restartable::new().await;
+    let (full, empty) = (Arc::new(MemoryStorage::default()), Arc::new(MemoryStorage::default()));
+    let serving = server.serve(&(full as Arc<dyn Storage>)).await;
     for index in 0..50 {
-        client.create(&map(NAMESPACE, &format!("m{index}"))).await.unwrap();
+        server.client().create(&map(NAMESPACE, &format!("m{index}"))).await.unwrap();
     }
-    let run = Run::start(&client, NAMESPACE, InformerOptions::default());
+    let errors = Arc::new(Mutex::new(0));
+    let count = Arc::clone(&errors);
+    let options = InformerOptions::default().on_error(move |_| *count.lock() += 1);
+    let run = Run::start(&server.client(), NAMESPACE, options);
     let belief = Belief::of(&run.informer);
     run.informer.has_synced().await.unwrap();
-    let lost = std::mem::replace(&mut *current.lock(), Server::builder().build());
-    lost.stop();
-    client.create(&map(NAMESPACE, "only")).await.unwrap();
-    tokio::time::sleep(Duration::from_mins(2)).await;
-    until_equal(&client, NAMESPACE, &run.informer, &belief).await;
+    serving.stop().await;
+    eventually("the informer has noticed that the server is away", || async { (*errors.lock() > 0).then_some(()) })
+        .await;
+    let serving = server.serve(&(empty as Arc<dyn Storage>)).await;
+    server.client().create(&map(NAMESPACE, "only")).await.unwrap();
+    until_equal(&server.client(), NAMESPACE, &run.informer, &belief).await;
     assert_eq!(run.informer.store().len(), 1);
     run.stop().await;
+    serving.stop().await;
 }

@@ -175,6 +175,7 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
                 return Input::Elapsed;
             }
             Effect::List(options) => return self.list(options).await,
+            Effect::Probe(options) => return self.probe(options).await,
             Effect::Watch(options) => {
                 if let Err(input) = self.open_watch(options, state).await {
                     return input;
@@ -249,6 +250,28 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
         failed(self, ListWatchError::Transport("the list was cut off".into()))
     }
 
+    async fn probe(&mut self, options: ListOptions) -> Input {
+        self.close_watch();
+        let list_watch = Arc::clone(&self.list_watch);
+        let version = async {
+            let mut items = list_watch.list(options).await?;
+            while let Some(item) = items.next().await {
+                if let ListItem::End(meta) = item? {
+                    return Ok(meta.resource_version);
+                }
+            }
+            Err(ListWatchError::Transport("the list was cut off".into()))
+        };
+        match version.await {
+            Ok(version) => Input::Probed(version),
+            Err(source) => {
+                let failure = failure_of(&source);
+                self.reporter.report(&InformerError::List { resource: self.resource.clone(), source });
+                Input::ProbeFailed(failure)
+            }
+        }
+    }
+
     /// `Err` is the input that tells the failure.
     async fn open_watch(&mut self, mut options: WatchOptions, state: &State) -> Result<(), Input> {
         self.close_watch();
@@ -294,7 +317,10 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
                 Some(Ok(event)) => event,
                 Some(Err(error @ ListWatchError::Transport(_))) => {
                     self.report_watch(error);
-                    return self.watch_closed();
+                    return match self.watch_closed() {
+                        Input::WatchClosed(Length::Normal) => Input::WatchBroken,
+                        closed => closed,
+                    };
                 }
                 Some(Err(error)) => return self.watch_failed(Stage::Open, error, state),
             };

@@ -46,13 +46,19 @@ pub(crate) enum State {
     },
     /// The state is known, and a watch was asked for its changes.
     ///
-    /// End of the watch, by the server or by a broken connection → `Watching` from the last version. Refused
-    /// connection, too many requests → `Waiting`, then `Watching`. Ended at once, expired, or failed otherwise →
-    /// `Waiting`, then all over.
+    /// End of the watch → `Watching` from the last version; if its connection broke, by way of `Probing`. Refused
+    /// connection → `Waiting`, then `Probing`. Too many requests → `Waiting`, then `Watching`. Ended at once, expired, or
+    /// failed otherwise → `Waiting`, then all over.
     Watching {
         /// Whether the watch began without a version, so that its first ADDED events tell no progress.
         catching_up: bool,
     },
+    /// The server is asked how far it is, before a watch goes on: it was away, and may have come back with another
+    /// history, of which a watch would tell nothing.
+    ///
+    /// As far as before or further, or no answer → `Watching`. Not as far → `Streaming` or `Listing` the most recent
+    /// state. Refused connection, too many requests → `Waiting`, then `Probing` again.
+    Probing,
 }
 
 /// Where a wait leads.
@@ -60,7 +66,7 @@ pub(crate) enum State {
 pub(crate) enum Next {
     /// Everything is asked for again.
     Sync,
-    /// The watch is opened again.
+    /// The watch is opened again, after a probe if the server was away.
     Watch,
 }
 
@@ -93,8 +99,14 @@ pub(crate) enum Input {
     },
     /// The watch could not be opened, or what came over it was an error or cannot be read.
     WatchFailed(Stage, Failure),
-    /// The watch came to its end, or its connection broke.
+    /// The watch came to its end, or its connection broke at once.
     WatchClosed(Length),
+    /// The watch's connection broke.
+    WatchBroken,
+    /// The server is at this version.
+    Probed(ResourceVersion),
+    /// The server does not say how far it is.
+    ProbeFailed(Failure),
 }
 
 /// When a watch failed.
@@ -134,6 +146,8 @@ pub(crate) enum Effect {
     Wait(Option<Duration>),
     /// Ask for a page; set its objects aside. A page without a continue token begins a new list.
     List(ListOptions),
+    /// Ask how far the server is, by a list of as little as possible.
+    Probe(ListOptions),
     /// Open a watch. With initial events, forget what was set aside.
     Watch(WatchOptions),
     /// Hand on what was set aside as all that there is.
@@ -168,6 +182,8 @@ pub(crate) struct Machine {
     synced: Option<ResourceVersion>,
     /// Whether the server could not serve `synced`, so that only the most recent state will do.
     unavailable: bool,
+    /// Whether the server was away since the last watch began, and may have another history.
+    was_away: bool,
     /// Whether a list of any version came in pages: the server has no watch cache, and every list should.
     paged: bool,
 }
@@ -208,7 +224,14 @@ impl Asks {
 impl Machine {
     /// Expects [`Input::Elapsed`].
     pub(crate) fn new(asks: Asks) -> Self {
-        Self { state: State::Waiting(Next::Sync), asks, synced: None, unavailable: false, paged: false }
+        Self {
+            state: State::Waiting(Next::Sync),
+            asks,
+            synced: None,
+            unavailable: false,
+            was_away: false,
+            paged: false,
+        }
     }
 
     pub(crate) fn state(&self) -> &State {
@@ -226,6 +249,7 @@ impl Machine {
             (State::Listing { from, page }, Input::PageEnded(meta)) => self.page_ended(from, page, meta),
             (State::Listing { from, page }, Input::ListFailed(failure)) => self.list_failed(from, &page, failure),
             (State::Watching { catching_up }, input) => self.watching(catching_up, input),
+            (State::Probing, input) => self.probing(input),
             _ => start_over(),
         };
         self.state = next;
@@ -257,7 +281,7 @@ impl Machine {
                 Failure::Expired | Failure::TooLarge | Failure::Other => self.list(),
             },
             Input::WatchClosed(Length::VeryShort) => self.list(),
-            Input::WatchClosed(Length::Normal) => wait(Next::Sync, None),
+            Input::WatchClosed(Length::Normal) | Input::WatchBroken => wait(Next::Sync, None),
             _ => start_over(),
         }
     }
@@ -313,16 +337,40 @@ impl Machine {
             }
             Input::WatchFailed(stage, failure) => match (failure, stage) {
                 (Failure::TooManyRequests(after), _) => wait(Next::Watch, after),
-                (Failure::Refused, Stage::Opening) => wait(Next::Watch, None),
+                (Failure::Refused, Stage::Opening) => {
+                    self.was_away = true;
+                    wait(Next::Watch, None)
+                }
                 _ => wait(Next::Sync, None),
             },
             Input::WatchClosed(Length::Normal) => self.watch(),
+            Input::WatchBroken => {
+                self.was_away = true;
+                self.watch()
+            }
             Input::WatchClosed(Length::VeryShort) => wait(Next::Sync, None),
             _ => start_over(),
         }
     }
 
+    fn probing(&mut self, input: Input) -> (State, Effect) {
+        match input {
+            Input::Probed(version) if self.is_behind(&version) => {
+                self.unavailable = true;
+                self.sync()
+            }
+            Input::ProbeFailed(Failure::TooManyRequests(after)) => wait(Next::Watch, after),
+            Input::ProbeFailed(Failure::Refused) => wait(Next::Watch, None),
+            Input::Probed(_) | Input::ProbeFailed(_) => {
+                self.was_away = false;
+                self.watch()
+            }
+            _ => start_over(),
+        }
+    }
+
     fn sync(&mut self) -> (State, Effect) {
+        self.was_away = false;
         match self.asks.initial_sync {
             InitialSync::Watch => self.stream(),
             InitialSync::List => self.list(),
@@ -359,6 +407,11 @@ impl Machine {
     }
 
     fn watch(&mut self) -> (State, Effect) {
+        if self.was_away {
+            // Of whatever the server has: only the version matters.
+            let least = ListOptions { limit: Some(1), content: Content::Metadata, ..ListOptions::default() };
+            return (State::Probing, Effect::Probe(least));
+        }
         let (state, options) = self.watch_from();
         (state, Effect::Watch(options))
     }

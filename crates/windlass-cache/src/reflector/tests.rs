@@ -179,7 +179,9 @@ async fn a_broken_connection_goes_on_from_the_last_bookmark_without_a_list() {
     assert_eq!(rig.next().await, "added n/a@3");
     let from: Vec<_> = rig.watches().into_iter().map(|options| options.resource_version.unwrap()).collect();
     assert_eq!(from, ["1", "2", "2", "2"]);
-    assert_eq!(rig.lists().len(), 1);
+    let probes = rig.lists().split_off(1);
+    assert_eq!(probes.len(), 3);
+    assert!(probes.iter().all(|options| (options.limit, &options.resource_version) == (Some(1), &None)), "{probes:?}");
     assert_eq!(rig.errors.lock().len(), 3);
     assert_eq!(rig.errors.lock()[1], "watching configmaps: the connection to the server failed: connection refused");
 }
@@ -217,6 +219,24 @@ async fn storage_that_was_replaced_is_read_from_scratch() {
         tokio::time::sleep(Duration::from_secs(10)).await;
         fake.apply(&map("b"));
         assert_eq!(rig.next().await, "all [n/b@2] @2");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn storage_that_was_replaced_while_the_server_was_away_is_read_from_scratch_at_once() {
+    for options in [by_list(), InformerOptions::default()] {
+        let fake = FakeListWatch::new();
+        for _ in 0..10 {
+            fake.apply(&map("a"));
+        }
+        let mut rig = Rig::new(&fake, options);
+        assert_eq!(rig.next().await, "all [n/a@11] @11");
+        sleep(Duration::from_secs(10)).await;
+        fake.break_connections();
+        fake.lose_everything();
+        let start = Instant::now();
+        assert_eq!(rig.next().await, "all [] @1");
+        assert!(start.elapsed() < Duration::from_secs(1), "no bookmark and no event is needed for it");
     }
 }
 

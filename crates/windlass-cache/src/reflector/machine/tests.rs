@@ -167,7 +167,10 @@ fn a_watch_that_cannot_be_opened_now_is_opened_later_without_a_list() {
     for (failure, delay) in [(Failure::Refused, None), (Failure::TooManyRequests(after_3s), after_3s)] {
         let (machine, effect) = watching(7).step(Input::WatchFailed(Stage::Opening, failure));
         assert_eq!(effect, Effect::Wait(delay));
-        assert_eq!(machine.step(Input::Elapsed).1, rewatch("7"));
+        let (machine, effect) = machine.step(Input::Elapsed);
+        let was_away = failure == Failure::Refused;
+        let effect = if was_away { machine.step(Input::Probed(7.into())).1 } else { effect };
+        assert_eq!(effect, rewatch("7"));
     }
     let (_, effect) =
         after(watching(7), [Input::WatchFailed(Stage::Open, Failure::TooManyRequests(None)), Input::Elapsed]);
@@ -195,6 +198,35 @@ fn a_server_whose_history_is_another_one_is_asked_for_its_most_recent_state() {
     assert_eq!(effect, Effect::List(list(None, Some(500))));
     let (_, effect) = watching(7).step(event(EventType::Added, 7));
     assert_eq!(effect, Effect::Forward, "the same version is not behind");
+}
+
+fn probe() -> Effect {
+    Effect::Probe(ListOptions { limit: Some(1), content: Content::Metadata, ..ListOptions::default() })
+}
+
+#[test]
+fn a_server_that_was_away_is_asked_how_far_it_is_before_the_watch_goes_on() {
+    let after_2s = Some(Duration::from_secs(2));
+    let (probing, effect) = watching(7).step(Input::WatchBroken);
+    assert_eq!((&probing.state, effect), (&State::Probing, probe()));
+    for (input, expected) in [
+        (Input::Probed(7.into()), rewatch("7")),
+        (Input::Probed(9.into()), rewatch("7")),
+        (Input::ProbeFailed(Failure::Other), rewatch("7")),
+        (Input::Probed(6.into()), Effect::List(list(None, Some(500)))),
+        (Input::ProbeFailed(Failure::Refused), Effect::Wait(None)),
+        (Input::ProbeFailed(Failure::TooManyRequests(after_2s)), Effect::Wait(after_2s)),
+    ] {
+        let (machine, effect) = probing.clone().step(input);
+        assert_eq!(effect, expected);
+        match machine.state {
+            State::Waiting(_) => assert_eq!(machine.step(Input::Elapsed).1, probe(), "again"),
+            State::Watching { .. } => {
+                assert_eq!(machine.step(Input::WatchClosed(Length::Normal)).1, rewatch("7"), "once")
+            }
+            _ => {}
+        }
+    }
 }
 
 #[test]
@@ -238,6 +270,7 @@ fn a_present_state_that_does_not_come_to_its_end_is_asked_for_again() {
     let after_2s = Some(Duration::from_secs(2));
     for (input, delay) in [
         (Input::WatchClosed(Length::Normal), None),
+        (Input::WatchBroken, None),
         (Input::WatchFailed(Stage::Opening, Failure::Refused), None),
         (Input::WatchFailed(Stage::Opening, Failure::TooManyRequests(after_2s)), after_2s),
     ] {
