@@ -1,6 +1,6 @@
 //! A program that reads what it has written.
 
-use std::{fmt, sync::Arc};
+use std::{cmp::Ordering, fmt, sync::Arc};
 
 use parking_lot::Mutex;
 use windlass_api::{Object, ObjectExt, ObjectKey, ResourceVersion};
@@ -81,8 +81,7 @@ impl<K: Object> OwnWrites<K> {
     pub fn wrote(&self, written: &K) {
         let version = ResourceVersion::from(written.resource_version().unwrap_or_default());
         let mut pending = self.pending.lock();
-        let is_later =
-            pending.version.as_ref().is_none_or(|last| version.compare(last).is_ok_and(|order| order.is_gt()));
+        let is_later = pending.version.as_ref().is_none_or(|last| version.compare(last).is_ok_and(Ordering::is_gt));
         if is_later {
             pending.version = Some(version);
         }

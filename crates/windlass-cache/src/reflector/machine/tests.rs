@@ -222,7 +222,7 @@ fn a_server_that_was_away_is_asked_how_far_it_is_before_the_watch_goes_on() {
         match machine.state {
             State::Waiting(_) => assert_eq!(machine.step(Input::Elapsed).1, probe(), "again"),
             State::Watching { .. } => {
-                assert_eq!(machine.step(Input::WatchClosed(Length::Normal)).1, rewatch("7"), "once")
+                assert_eq!(machine.step(Input::WatchClosed(Length::Normal)).1, rewatch("7"), "once");
             }
             _ => {}
         }
