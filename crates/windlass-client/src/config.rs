@@ -11,6 +11,7 @@ mod error;
 mod in_cluster;
 mod infer;
 pub mod kubeconfig;
+mod live;
 mod proxy;
 mod tls;
 
@@ -23,6 +24,7 @@ pub use dialer::Dialer;
 pub(crate) use dialer::Wire;
 pub use error::{ConfigError, Place};
 pub use kubeconfig::{Kubeconfig, KubeconfigFiles, Selection};
+pub use live::LiveIdentity;
 pub(crate) use proxy::ProxyProtocol;
 pub use proxy::{Proxy, ProxyError, ProxyServer};
 pub use tls::{CipherSuite, Identity, Pem, Protocols, TlsOptions, TlsVersion, Verification};

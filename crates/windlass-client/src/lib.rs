@@ -17,6 +17,8 @@
 //! 6. `response`, `frame`: what comes back becomes an object, an [`Error`], or a stream that is cut into objects while it
 //!    arrives.
 //!
+//! `certificates`, a feature, makes keys and certificates and has a cluster sign and renew them.
+//!
 //! Beside the verbs stand what is behind an object ([`Client::logs`], [`Client::exec`], [`Client::attach`],
 //! [`Client::port_forward`]), what is decided of certificates ([`Client::approve`]), the scale of anything ([`Scales`]),
 //! what a server serves ([`Discovery`], [`RestMapper`], [`OpenApi`]) and
@@ -43,6 +45,8 @@
 //! ```
 
 pub mod auth;
+#[cfg(feature = "certificates")]
+pub mod certificates;
 pub mod config;
 
 mod transport;
@@ -86,6 +90,7 @@ mod scale;
 mod table;
 
 mod error;
+mod file;
 mod user_agent;
 
 #[cfg(test)]

@@ -37,6 +37,7 @@
 //! | feature | default | what it adds |
 //! |---|---|---|
 //! | `v1_36` | yes | the built-in kinds of Kubernetes 1.36, and `Clientset` over them |
+//! | `certificates` | no | `windlass::client::certificates`: keys, authorities, certificates that a cluster signs and renews |
 //! | `server` | no | `windlass::server`, the embedded API server |
 
 pub mod prelude;

@@ -2,6 +2,8 @@
 
 use std::{fmt, path::PathBuf};
 
+use super::LiveIdentity;
+
 /// What holds for connections with TLS.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -14,6 +16,8 @@ pub struct TlsOptions {
     pub server_name: Option<String>,
     /// The caller's own certificate.
     pub identity: Option<Identity>,
+    /// The caller's own certificate, where somebody keeps one fresh in memory; `identity` stands in until there is one.
+    pub live_identity: Option<LiveIdentity>,
     /// No version before this one is spoken.
     pub minimum_version: TlsVersion,
     /// The cipher suites to offer, best first; `None` for all that are known.
@@ -105,6 +109,13 @@ impl TlsOptions {
     #[must_use]
     pub fn with_identity(mut self, identity: Identity) -> Self {
         self.identity = Some(identity);
+        self
+    }
+
+    /// The same, with a client certificate that is replaced in memory.
+    #[must_use]
+    pub fn with_live_identity(mut self, identity: LiveIdentity) -> Self {
+        self.live_identity = Some(identity);
         self
     }
 

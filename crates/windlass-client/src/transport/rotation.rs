@@ -1,4 +1,5 @@
-//! The TLS configuration, as its files say now and as a plugin has handed out certificates.
+//! The TLS configuration, as its files say now, and with the certificate that somebody keeps fresh or a plugin has handed
+//! out.
 //!
 //! Files are read when a minute has passed since the last time, and at once when somebody suspects that they have
 //! changed. What cannot be used, since a certificate is there and its key not yet, leaves the last configuration in use.
@@ -14,7 +15,7 @@ use super::tls;
 use crate::{
     ConfigError,
     auth::Issuer,
-    config::{Identity, Pem, TlsOptions},
+    config::{Identity, LiveIdentity, Pem, TlsOptions},
     metrics::{Audience, Found},
 };
 
@@ -57,7 +58,7 @@ impl Rotation {
         issuer: Option<Arc<Issuer>>,
         audience: Audience,
     ) -> Result<Self, ConfigError> {
-        let material = Material::read(options, None)?;
+        let material = Material::read(options, handed(options, issuer.as_deref()).as_deref())?;
         let config = Arc::new(tls::client_config(options, &material)?);
         let generation = Generation { number: 0, config };
         let current = Mutex::new(Current { generation, material, read: Instant::now() });
@@ -68,7 +69,7 @@ impl Rotation {
     pub(super) fn may_change(&self) -> bool {
         let identity = self.options.identity.iter().flat_map(|identity| [&identity.certificate, &identity.key]);
         let mut parts = self.options.certificate_authority.iter().chain(identity);
-        self.issuer.is_some() || parts.any(|part| matches!(part, Pem::File(_)))
+        self.issuer.is_some() || self.options.live_identity.is_some() || parts.any(|part| matches!(part, Pem::File(_)))
     }
 
     /// The configuration that was made last.
@@ -92,8 +93,8 @@ impl Rotation {
 
     /// The same, where something speaks for another configuration.
     pub(super) async fn read_again(&self) -> Result<Generation, ConfigError> {
-        let (options, handed) = (self.options.clone(), self.handed());
-        let plugin = handed.is_some();
+        let (options, handed) = (self.options.clone(), handed(&self.options, self.issuer.as_deref()));
+        let is_handed = handed.is_some();
         let read = tokio::task::spawn_blocking(move || Material::read(&options, handed.as_deref())).await;
         let read = read.map_err(|error| ConfigError::tls("TLS files", error)).and_then(|read| read);
         let mut current = self.current.lock();
@@ -116,7 +117,7 @@ impl Rotation {
                 Ok(current.generation.clone())
             }
             // There is no last one to go on with.
-            Err(error) if plugin => Err(error),
+            Err(error) if is_handed => Err(error),
             Err(error) => {
                 tracing::warn!(error = %ErrorChain(&error), "the last TLS files stay in use");
                 Ok(current.generation.clone())
@@ -124,12 +125,8 @@ impl Rotation {
         }
     }
 
-    fn handed(&self) -> Option<Arc<Identity>> {
-        self.issuer.as_ref()?.identity()
-    }
-
     fn is_handed_another(&self, material: &Material) -> bool {
-        let Some(handed) = self.handed() else { return false };
+        let Some(handed) = handed(&self.options, self.issuer.as_deref()) else { return false };
         let (Pem::Data(certificate), Pem::Data(key)) = (&handed.certificate, &handed.key) else { return true };
         material.identity.as_ref().is_none_or(|(old, old_key)| old != certificate || old_key != key)
     }
@@ -138,11 +135,17 @@ impl Rotation {
 impl Material {
     fn read(options: &TlsOptions, handed: Option<&Identity>) -> Result<Self, ConfigError> {
         let authority = options.certificate_authority.as_ref().map(read).transpose()?;
-        let identity = options.identity.as_ref().or(handed);
+        let identity = handed.or(options.identity.as_ref());
         let identity =
             identity.map(|identity| Ok::<_, ConfigError>((read(&identity.certificate)?, read(&identity.key)?)));
         Ok(Self { authority, identity: identity.transpose()? })
     }
+}
+
+/// A certificate that stands in no option: one that is kept fresh goes before all, one of a plugin after all.
+fn handed(options: &TlsOptions, issuer: Option<&Issuer>) -> Option<Arc<Identity>> {
+    let live = options.live_identity.as_ref().and_then(LiveIdentity::current);
+    live.or_else(|| issuer.filter(|_| options.identity.is_none())?.identity())
 }
 
 fn read(pem: &Pem) -> Result<Vec<u8>, ConfigError> {

@@ -8,7 +8,10 @@ use std::{
 use serde_json::Value;
 
 use super::{Kubeconfig, Named, document, rewrite::rewrite};
-use crate::config::{ConfigError, Place, infer::Surroundings};
+use crate::{
+    config::{ConfigError, Place, infer::Surroundings},
+    file,
+};
 
 /// The files of `$KUBECONFIG`, or others in such an order: the first file that has an entry counts.
 ///
@@ -189,7 +192,7 @@ impl Lock {
         name.push(".lock");
         let lock = PathBuf::from(name);
         let failed = |source| ConfigError::Write { path: lock.clone(), source };
-        if let Some(folder) = folder(path) {
+        if let Some(folder) = file::folder(path) {
             fs::create_dir_all(folder).map_err(failed)?;
         }
         match fs::OpenOptions::new().write(true).create_new(true).open(&lock) {
@@ -211,39 +214,7 @@ impl Drop for Lock {
 /// Puts a text into a file, in place of what it holds.
 pub(super) fn replace(path: &Path, text: &str) -> Result<(), ConfigError> {
     let path = canonical(path);
-    write_atomically(&path, text.as_bytes()).map_err(|source| ConfigError::Write { path, source })
-}
-
-fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    use std::io::Write as _;
-
-    if let Some(folder) = folder(path) {
-        fs::create_dir_all(folder)?;
-    }
-    let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
-    let temporary = path.with_file_name(format!(".{}.{}", name.to_string_lossy(), std::process::id()));
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let written = options
-        .open(&temporary)
-        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
-        .and_then(|()| match fs::metadata(path) {
-            // Who may read it stays as it is.
-            Ok(old) => fs::set_permissions(&temporary, old.permissions()),
-            Err(_) => Ok(()),
-        })
-        .and_then(|()| fs::rename(&temporary, path));
-    if written.is_err() {
-        // The error that matters is the first one.
-        let _ = fs::remove_file(&temporary);
-    }
-    written
-}
-
-fn folder(path: &Path) -> Option<&Path> {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty())
+    file::replace(&path, text.as_bytes()).map_err(|source| ConfigError::Write { path, source })
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use windlass_api::Clock;
 use super::*;
 use crate::{
     auth::{ExecConfig, ExecVersion},
-    config::Pem,
+    config::{LiveIdentity, Pem},
 };
 
 /// A client's files, as somebody else keeps them fresh.
@@ -164,6 +164,27 @@ async fn files_that_cannot_be_read_are_refused_at_once() {
     let tls = TlsOptions::trusting(files.path("ca.crt"));
     let error = Client::new(Config::new("https://127.0.0.1:1".parse().unwrap()).with_tls(tls)).unwrap_err();
     assert_eq!(error.to_string(), format!("reading {}", files.path("ca.crt").display()));
+}
+
+#[tokio::test]
+async fn a_certificate_that_is_replaced_in_memory_is_shown_at_once() {
+    let pki = Pki::new();
+    let mut server = Server::start(Some(pki.server("127.0.0.1", &["h2"], Clients::Certified))).await;
+    let live = LiveIdentity::new();
+    let replace = || {
+        let (certificate, key) = pki.issue("somebody", ExtendedKeyUsagePurpose::ClientAuth);
+        live.set(Identity::new(certificate.pem(), key.serialize_pem()));
+        Value::from(shown(certificate.der()))
+    };
+    let tls = TlsOptions::trusting(pki.pem()).with_identity(pki.identity()).with_live_identity(live.clone());
+    let client = Client::new(Config::new(server.url("https")).with_tls(tls)).unwrap();
+    let stand_in = seen(&client).await["certificate"].clone();
+    for _ in 0..2 {
+        let next = replace();
+        assert_eq!(seen(&client).await["certificate"], next);
+        assert_ne!(next, stand_in);
+        until_open(&mut server, 1).await;
+    }
 }
 
 #[tokio::test]

@@ -1,0 +1,81 @@
+//! A certificate for a server, which may be replaced while the server runs.
+
+use std::{fmt, fs, io, sync::Arc};
+
+use parking_lot::Mutex;
+use rustls::{
+    crypto::ring::sign::any_supported_type,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+    server::{ClientHello, ResolvesServerCert},
+    sign::CertifiedKey,
+};
+use windlass_api::BoxError;
+
+use crate::config::{Identity, LiveIdentity, Pem};
+
+/// Shows whatever certificate is in use when somebody connects: for rustls' `with_cert_resolver`.
+///
+/// While there is none, nobody can connect. One that cannot be used leaves the one before in use.
+pub struct ServingCertificate {
+    live: LiveIdentity,
+    last: Mutex<Option<Made>>,
+}
+
+/// What was last made, and of what.
+struct Made {
+    identity: Arc<Identity>,
+    /// `None` when nothing could ever be made.
+    certified: Option<Arc<CertifiedKey>>,
+}
+
+impl ServingCertificate {
+    /// Shows what is in use.
+    #[must_use]
+    pub fn new(live: LiveIdentity) -> Self {
+        Self { live, last: Mutex::default() }
+    }
+
+    fn current(&self) -> Option<Arc<CertifiedKey>> {
+        let identity = self.live.current()?;
+        let mut last = self.last.lock();
+        if let Some(made) = last.as_ref().filter(|made| Arc::ptr_eq(&made.identity, &identity)) {
+            return made.certified.clone();
+        }
+        let certified = match certified(&identity) {
+            Ok(certified) => Some(Arc::new(certified)),
+            Err(error) => {
+                tracing::warn!(error, "the last serving certificate stays in use");
+                last.take().and_then(|made| made.certified)
+            }
+        };
+        *last = Some(Made { identity, certified: certified.clone() });
+        certified
+    }
+}
+
+impl ResolvesServerCert for ServingCertificate {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        self.current()
+    }
+}
+
+fn certified(identity: &Identity) -> Result<CertifiedKey, BoxError> {
+    let chain = CertificateDer::pem_slice_iter(&read(&identity.certificate)?).collect::<Result<Vec<_>, _>>()?;
+    let key = any_supported_type(&PrivateKeyDer::from_pem_slice(&read(&identity.key)?)?)?;
+    let certified = CertifiedKey::new(chain, key);
+    certified.keys_match()?;
+    Ok(certified)
+}
+
+fn read(pem: &Pem) -> io::Result<Vec<u8>> {
+    match pem {
+        Pem::Data(bytes) => Ok(bytes.clone()),
+        Pem::File(path) => fs::read(path),
+    }
+}
+
+impl fmt::Debug for ServingCertificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServingCertificate").finish_non_exhaustive()
+    }
+}

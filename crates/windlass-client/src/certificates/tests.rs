@@ -1,0 +1,217 @@
+use jiff::SignedDuration;
+use windlass_api::ErrorChain;
+
+use super::*;
+use crate::{
+    config::{Identity, Pem},
+    testing::Folder,
+};
+
+fn now() -> jiff::Timestamp {
+    "2030-01-01T12:00:00Z".parse().unwrap()
+}
+
+fn day() -> Validity {
+    Validity::starting(now(), std::time::Duration::from_hours(24))
+}
+
+#[test]
+fn a_key_is_made_written_and_read_again_and_never_shown() {
+    let folder = Folder::new("certificates-key");
+    let path = folder.path().join("new/folder/key.pem");
+    let made = PrivateKey::load_or_generate(&path).unwrap();
+    let read = PrivateKey::load_or_generate(&path).unwrap();
+    assert_eq!(made.to_pem(), read.to_pem());
+    assert_ne!(made.to_pem(), PrivateKey::generate().unwrap().to_pem());
+    assert!(made.public_pem().starts_with("-----BEGIN PUBLIC KEY-----\n"));
+    assert_eq!(made.public_pem(), read.public_pem());
+    assert_eq!(format!("{made:?}"), "PrivateKey { .. }");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+}
+
+#[test]
+fn what_is_no_key_or_certificate_is_refused_without_showing_it() {
+    let folder = Folder::new("certificates-broken");
+    let path = folder.write("key.pem", "s3cret");
+    let error = PrivateKey::load_or_generate(&path).unwrap_err();
+    assert_eq!(error.to_string(), "this is no private key in PEM that can be used");
+    assert!(!format!("{error:?} {}", ErrorChain(&error)).contains("s3cret"));
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "s3cret", "it is not overwritten");
+    let error = PrivateKey::load_or_generate(folder.path()).unwrap_err();
+    assert_eq!(error.to_string(), format!("reading {}", folder.path().display()));
+    for text in ["", "nothing", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"] {
+        let error = Certificate::from_pem(text).unwrap_err();
+        assert_eq!(error.to_string(), "this is no certificate in PEM that can be used", "{text}");
+    }
+}
+
+#[test]
+fn a_certificate_says_who_holds_it_what_for_and_until_when() {
+    let authority = CertificateAuthority::self_signed("an authority", day()).unwrap();
+    let mut leaf = Leaf::server(["web.shop.svc", "*.example.com", "10.0.0.7", "fd00::1"]);
+    leaf.organization = Some("operators".to_owned());
+    let keyed = authority.issue(&leaf, day()).unwrap();
+    let certificate = keyed.certificate();
+    assert_eq!((&*certificate.common_name, &certificate.names), ("web.shop.svc", &leaf.names));
+    assert_eq!(certificate.organizations, ["operators"]);
+    // An hour earlier than now, and a day from now.
+    assert_eq!(certificate.not_before, now() - SignedDuration::from_hours(1));
+    assert_eq!(certificate.not_after, now() + SignedDuration::from_hours(24));
+    assert!(certificate.is_valid_at(now()) && !certificate.is_valid_at(now() + SignedDuration::from_hours(25)));
+    // As text and back.
+    assert_eq!(Certificate::from_pem(certificate.to_pem()).unwrap(), *certificate);
+    let text = keyed.to_pem();
+    assert_eq!(KeyedCertificate::from_pem(text.expose()).unwrap().certificate(), certificate);
+    assert!(!format!("{keyed:?}").contains("PRIVATE KEY"));
+}
+
+#[test]
+fn a_key_of_another_certificate_is_refused() {
+    let authority = CertificateAuthority::self_signed("a", day()).unwrap();
+    let keyed = authority.issue(&Leaf::client("jane"), day()).unwrap();
+    let error = KeyedCertificate::new(keyed.certificate().clone(), PrivateKey::generate().unwrap()).unwrap_err();
+    assert_eq!(error.to_string(), "the certificate and the key do not go together");
+}
+
+#[test]
+fn an_authority_that_was_kept_signs_as_before() {
+    let authority = CertificateAuthority::self_signed("kept", day()).unwrap();
+    let text = authority.keyed().to_pem();
+    let again = CertificateAuthority::new(KeyedCertificate::from_pem(text.expose()).unwrap()).unwrap();
+    assert_eq!(again.certificate(), authority.certificate());
+    let issued = again.issue(&Leaf::server(["localhost"]), day()).unwrap();
+    handshake(&issued.identity(), authority.certificate().to_pem(), "localhost").unwrap();
+}
+
+#[test]
+fn a_self_signed_certificate_is_trusted_by_whom_is_given_its_authority_and_by_nobody_else() {
+    let keyed = self_signed(["localhost", "127.0.0.1"], day()).unwrap();
+    let authority = keyed.certificate().to_pem().split_inclusive("-----END CERTIFICATE-----\n").last().unwrap();
+    for name in ["localhost", "127.0.0.1"] {
+        handshake(&keyed.identity(), authority, name).unwrap();
+    }
+    assert!(handshake(&keyed.identity(), authority, "example.com").is_err());
+    let other = CertificateAuthority::self_signed("other", day()).unwrap();
+    assert!(handshake(&keyed.identity(), other.certificate().to_pem(), "localhost").is_err());
+}
+
+#[test]
+fn a_request_is_signed_for_the_key_of_who_asks() {
+    let authority = CertificateAuthority::self_signed("a", day()).unwrap();
+    let key = PrivateKey::generate().unwrap();
+    let request = CertificateRequest::serving("example.com/x", "hooks", ["localhost", "10.0.0.7"]);
+    let signed = authority.sign(&request.to_pem(&key).unwrap(), &request.usages, day()).unwrap();
+    assert!(request.is_met_by(&signed));
+    let mut more = request.clone();
+    more.names.push("other".to_owned());
+    let mut of = request;
+    of.organization = Some("operators".to_owned());
+    assert!(!more.is_met_by(&signed) && !of.is_met_by(&signed));
+    let keyed = KeyedCertificate::new(signed, key).unwrap();
+    handshake(&keyed.identity(), authority.certificate().to_pem(), "localhost").unwrap();
+    let error = authority.sign("no request", &[], day()).unwrap_err();
+    assert_eq!(error.to_string(), "this is no certificate signing request in PEM that can be used");
+}
+
+#[test]
+fn a_store_gives_back_what_was_last_saved() {
+    let folder = Folder::new("certificates-store");
+    let path = folder.path().join("client.pem");
+    let authority = CertificateAuthority::self_signed("a", day()).unwrap();
+    let stores: [&dyn CertificateStore; 2] = [&FileStore::new(&path), &MemoryStore::default()];
+    for store in stores {
+        assert!(store.load().unwrap().is_none());
+        for name in ["one", "two"] {
+            store.save(&authority.issue(&Leaf::client(name), day()).unwrap()).unwrap();
+            assert_eq!(store.load().unwrap().unwrap().certificate().common_name, name);
+        }
+    }
+    std::fs::write(&path, "half of it").unwrap();
+    assert!(FileStore::new(&path).load().is_err());
+    // One file serves as both, as kubeconfigs name them.
+    FileStore::new(&path).save(&authority.issue(&Leaf::server(["localhost"]), day()).unwrap()).unwrap();
+    let both = Identity::new(Pem::File(path.clone()), Pem::File(path));
+    handshake(&both, authority.certificate().to_pem(), "localhost").unwrap();
+}
+
+#[test]
+fn a_server_shows_the_certificate_that_is_in_use() {
+    let authority = CertificateAuthority::self_signed("a", day()).unwrap();
+    let live = crate::config::LiveIdentity::new();
+    let serving = std::sync::Arc::new(ServingCertificate::new(live.clone()));
+    let shown = |name: &str| shake(serving.clone(), authority.certificate().to_pem(), name);
+    assert!(shown("one").is_err(), "there is none");
+    live.set(authority.issue(&Leaf::server(["one"]), day()).unwrap().identity());
+    shown("one").unwrap();
+    live.set(authority.issue(&Leaf::server(["two"]), day()).unwrap().identity());
+    shown("two").unwrap();
+    assert!(shown("one").is_err());
+    live.set(Identity::new("no", "use"));
+    shown("two").unwrap();
+}
+
+/// Whether a client that trusts `authority` takes a server with this identity for `name`.
+fn handshake(identity: &Identity, authority: &str, name: &str) -> Result<(), rustls::Error> {
+    let live = crate::config::LiveIdentity::new();
+    live.set(identity.clone());
+    shake(std::sync::Arc::new(ServingCertificate::new(live)), authority, name)
+}
+
+/// The same, for whatever a server shows; in memory, on the day of the certificates.
+fn shake(serving: std::sync::Arc<ServingCertificate>, authority: &str, name: &str) -> Result<(), rustls::Error> {
+    use std::sync::Arc;
+
+    use rustls::{
+        ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection,
+        pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject as _},
+        time_provider::TimeProvider,
+    };
+
+    #[derive(Debug)]
+    struct Then;
+    impl TimeProvider for Then {
+        fn current_time(&self) -> Option<UnixTime> {
+            Some(UnixTime::since_unix_epoch(std::time::Duration::from_secs(now().as_second().unsigned_abs())))
+        }
+    }
+
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(authority.as_bytes()).unwrap()).unwrap();
+    let client = ClientConfig::builder_with_details(provider.clone(), Arc::new(Then))
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let server = ServerConfig::builder_with_details(provider, Arc::new(Then))
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_cert_resolver(serving);
+    let name = ServerName::try_from(name.to_owned()).unwrap();
+    let mut client = ClientConnection::new(Arc::new(client), name)?;
+    let mut server = ServerConnection::new(Arc::new(server))?;
+    while client.is_handshaking() || server.is_handshaking() {
+        let mut wire = Vec::new();
+        while client.wants_write() {
+            client.write_tls(&mut wire).unwrap();
+        }
+        let mut read = &wire[..];
+        while !read.is_empty() {
+            server.read_tls(&mut read).unwrap();
+            server.process_new_packets()?;
+        }
+        let mut wire = Vec::new();
+        while server.wants_write() {
+            server.write_tls(&mut wire).unwrap();
+        }
+        let mut read = &wire[..];
+        while !read.is_empty() {
+            client.read_tls(&mut read).unwrap();
+            client.process_new_packets()?;
+        }
+    }
+    Ok(())
+}
