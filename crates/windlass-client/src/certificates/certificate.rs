@@ -8,7 +8,7 @@ use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use x509_parser::{
     certificate::X509Certificate,
     extensions::GeneralName,
-    prelude::{ASN1Time, FromDer as _, X509Name},
+    prelude::{ASN1Time, AttributeTypeAndValue, FromDer as _, X509Name},
 };
 
 use super::{CertificateError, PrivateKey};
@@ -54,7 +54,9 @@ impl Certificate {
         let names = read.subject_alternative_name().map_err(|error| CertificateError::read(WHAT, error))?;
         let names = names.map_or(&[][..], |names| &names.value.general_names);
         Ok(Self {
-            common_name: texts(read.subject().iter_common_name().map(|it| it.as_str())).pop().unwrap_or_default(),
+            common_name: texts(read.subject().iter_common_name().map(AttributeTypeAndValue::as_str))
+                .pop()
+                .unwrap_or_default(),
             organizations: organizations(read.subject()),
             names: names.iter().filter_map(name).collect(),
             not_before: moment(read.validity().not_before).map_err(refused)?,
@@ -118,7 +120,7 @@ impl KeyedCertificate {
 }
 
 fn organizations(subject: &X509Name<'_>) -> Vec<String> {
-    texts(subject.iter_organization().map(|it| it.as_str()))
+    texts(subject.iter_organization().map(AttributeTypeAndValue::as_str))
 }
 
 fn texts<'t, E>(texts: impl Iterator<Item = Result<&'t str, E>>) -> Vec<String> {

@@ -202,7 +202,7 @@ async fn the_next_one_is_asked_for_when_70_to_90_percent_of_the_time_are_over() 
     run_for(cluster.manager(MemoryStore::default()), 20 * LIFETIME).await;
     let times = cluster.times();
     let parts: Vec<_> =
-        times.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64() / LIFETIME.as_secs_f64()).collect();
+        times.windows(2).map(|pair| pair[1].abs_diff(pair[0]).as_secs_f64() / LIFETIME.as_secs_f64()).collect();
     assert!(parts.len() >= 20, "{parts:?}");
     assert!(parts.iter().all(|part| (0.699..0.901).contains(part)), "{parts:?}");
     let (least, most) = parts.iter().fold((1.0_f64, 0.0_f64), |(least, most), &part| (least.min(part), most.max(part)));
@@ -246,7 +246,7 @@ async fn what_fails_is_tried_again_later_each_time() {
     use Fate::{Deleted, Denied, Failed, Forbidden, Signed, SignedWrongly};
     let cluster = Cluster::new([Forbidden, Denied, Failed, Deleted, SignedWrongly, Forbidden, Forbidden, Signed]);
     run_for(cluster.manager(MemoryStore::default()), Duration::from_mins(10)).await;
-    let gaps: Vec<_> = cluster.times().windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64()).collect();
+    let gaps: Vec<_> = cluster.times().windows(2).map(|pair| pair[1].abs_diff(pair[0]).as_secs_f64()).collect();
     assert_eq!(gaps.len(), 7);
     for (gap, expected) in gaps.iter().zip([2.0, 4.0, 8.0, 16.0, 32.0, 32.0, 32.0]) {
         assert!((expected..=expected * 1.1 + 0.01).contains(gap), "{gaps:?}");
