@@ -5,6 +5,7 @@ use k8s_openapi::{
     api::{
         apps::v1::Deployment,
         authentication::v1::TokenRequest,
+        certificates::v1::CertificateSigningRequest,
         core::v1::{ConfigMap, Namespace, Pod, ServiceAccount},
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
@@ -13,11 +14,14 @@ use k8s_openapi::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use windlass_api::{
-    GroupVersionResource, Nested, Object, ObjectBuilder, Resource as _, Semantic, managed_fields::Manager,
-    patch::PatchFrom,
+    GroupResource, GroupVersionResource, Nested, Object, ObjectBuilder, Patch, Resource as _, Semantic,
+    managed_fields::Manager, patch::PatchFrom,
 };
-use windlass_client::Clientset;
+use windlass_client::{CachedDiscovery, Clientset, DeferredRestMapper, Scales};
 use windlass_derive::Resource;
+
+/// Somebody asks for a certificate.
+const REQUEST: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlIWU1IOENBUUF3SFRFTk1Bc0dBMVVFQXd3RWFtRnVaVEVNTUFvR0ExVUVDZ3dEWkdWMk1Ga3dFd1lIS29aSQp6ajBDQVFZSUtvWkl6ajBEQVFjRFFnQUVjV3UxZ1JkdHJDTVM5aWZxeWRLY05iRVFNejRPaE9EcDA1ankzazMwCkZNS0pFbDZweWRaQ0djVjVkcnhCcWJRVGN1UmtGUEQrYytyUHhFZVVVOVJSZEtBQU1Bb0dDQ3FHU000OUJBTUMKQTBrQU1FWUNJUURzTnFhTzBqU2dETVA3S1ZpcHB1UEdhTkErajBmV05xeTIrWkR5dlpvekJRSWhBT2s3OVcxdApaQ3J6UklhZHR5YlBDMmVYUlBCZVNhdlFQWUx2Y2lLS1hOSS8KLS0tLS1FTkQgQ0VSVElGSUNBVEUgUkVRVUVTVC0tLS0tCg==";
 
 /// A custom kind that does not hold its own apiVersion and kind.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Resource)]
@@ -197,6 +201,58 @@ async fn a_custom_kind_has_all_verbs_and_is_reached_by_its_url_too() {
         assert_eq!(websites.list().await.unwrap().len(), 1);
         websites.delete("w").await.unwrap();
         definitions.delete("websites.typed.example.com").await.unwrap();
+        finish(&clientset, &ns).await;
+        target
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn whatever_has_a_scale_is_scaled_by_the_name_of_its_resource() {
+    on_each_target(async |target| {
+        let (clientset, ns) = clientset(&target).await;
+        clientset.apps_v1().deployments(&*ns).create(&deployment("i:1")).await.unwrap();
+        let client = clientset.client().clone();
+        let mapper = DeferredRestMapper::new(CachedDiscovery::in_memory(client.clone()));
+        let scales = Scales::new(client, mapper);
+        let deployments = scales.of(&GroupResource::new("", "deploy")).await.unwrap().within(&*ns);
+        let mut scale = deployments.get_scale("web").await.unwrap();
+        assert_eq!(scale.spec.as_ref().unwrap().replicas, Some(2));
+        scale.spec.get_or_insert_default().replicas = Some(5);
+        deployments.update_scale(&scale).await.unwrap();
+        deployments.patch_scale("web", Patch::Merge(json!({"spec": {"replicas": 7}}))).await.unwrap();
+        let scaled = clientset.apps_v1().deployments(&*ns).get("web").await.unwrap();
+        assert_eq!(scaled.spec.unwrap().replicas, Some(7));
+        let error = scales.of(&GroupResource::new("", "configmaps")).await.unwrap_err();
+        assert_eq!(error.to_string(), "configmaps has no scale");
+        finish(&clientset, &ns).await;
+        target
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn requests_for_certificates_are_approved_or_denied_and_never_both() {
+    on_each_target(async |target| {
+        let (clientset, ns) = clientset(&target).await;
+        let requests = clientset.certificates_v1().certificate_signing_requests();
+        for name in [format!("{ns}-a"), format!("{ns}-b")] {
+            let request: CertificateSigningRequest = read(json!({"metadata": {"name": name}, "spec": {
+                "request": REQUEST, "signerName": "example.com/test", "usages": ["client auth"]}}));
+            requests.create(&request).await.unwrap();
+        }
+        let approved = requests.approve(format!("{ns}-a")).reason("Known").message("it is").await.unwrap();
+        let condition = approved.status.unwrap().conditions.unwrap().remove(0);
+        assert_eq!((condition.type_.as_str(), condition.reason.as_deref()), ("Approved", Some("Known")));
+        assert!(condition.last_transition_time.is_some(), "the server says when");
+        let again = requests.approve(format!("{ns}-a")).reason("Other").await.unwrap();
+        assert_eq!(again.status.unwrap().conditions.unwrap()[0].reason.as_deref(), Some("Known"));
+        let error = requests.deny(format!("{ns}-a")).await.unwrap_err();
+        assert_eq!(error.status().unwrap().code, 422, "{error}");
+        requests.deny(format!("{ns}-b")).await.unwrap();
+        for name in [format!("{ns}-a"), format!("{ns}-b")] {
+            requests.delete(name).await.unwrap();
+        }
         finish(&clientset, &ns).await;
         target
     })

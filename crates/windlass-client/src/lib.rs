@@ -84,6 +84,7 @@ mod websocket;
 
 mod discovery;
 mod list_watch;
+mod manifest;
 mod openapi;
 mod rest_mapper;
 mod scale;
@@ -110,6 +111,7 @@ pub use discovery::{
 pub use error::{Error, Operation, Result, Tolerate, Verb};
 pub use list_watch::ResourceListWatch;
 pub use logs::{LINE_LIMIT, LogSource, LogStream, Logs};
+pub use manifest::{ManifestError, read_manifests};
 pub use metrics::{ClientMetrics, TransportMetrics};
 pub use openapi::{OpenApi, OpenApiPath, OpenApiRoot};
 pub use pipeline::{OverloadBackoff, RateLimit};

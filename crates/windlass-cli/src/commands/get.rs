@@ -112,10 +112,11 @@ impl Get<'_> {
         if let Some(path) = &self.options.raw {
             return self.raw(path).await;
         }
+        // Boxed, for they may have to ask for all that a server serves, and that takes a large future.
         let wanted = if self.options.filename.is_empty() {
-            wanted::parse(&self.options.what, discovery).await?
+            Box::pin(wanted::parse(&self.options.what, discovery)).await?
         } else {
-            wanted::of_manifests(files::read(&self.options.filename)?, discovery).await?
+            Box::pin(wanted::of_manifests(files::read(&self.options.filename)?, discovery)).await?
         };
         self.check(&wanted)?;
         let watches = self.options.watch || self.options.watch_only;

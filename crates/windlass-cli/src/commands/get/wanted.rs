@@ -2,9 +2,8 @@
 
 use std::error::Error;
 
+use windlass_api::{DynamicObject, ObjectExt as _, TypeMeta};
 use windlass_client::{CachedDiscovery, DeferredRestMapper, DiscoveredResource, MappingError};
-
-use super::files::Identity;
 
 /// A type, and which of its objects.
 #[derive(Debug)]
@@ -67,15 +66,15 @@ pub(super) async fn parse(arguments: &[String], discovery: &CachedDiscovery) -> 
 
 /// The resources of the objects that manifests are about, each in the version that its manifest says.
 pub(super) async fn of_manifests(
-    identities: Vec<Identity>,
+    objects: Vec<DynamicObject>,
     discovery: &CachedDiscovery,
 ) -> Result<Vec<Wanted>, Box<dyn Error>> {
     let mapper = DeferredRestMapper::new(discovery.clone());
     let mut wanted: Vec<Wanted> = Vec::new();
-    for Identity { types, namespace, name } in identities {
-        let kind = types.gvk();
+    for object in objects {
+        let kind = object.types.as_ref().map(TypeMeta::gvk).unwrap_or_default();
         let resource = mapper.mapping(&kind.group_kind(), &[&kind.version]).await?;
-        let named = Named { name, namespace };
+        let named = Named { name: object.name().to_owned(), namespace: object.namespace().map(str::to_owned) };
         match wanted.iter_mut().find(|known| known.resource.resource == resource.resource) {
             Some(known) => known.names.push(named),
             None => wanted.push(Wanted { resource, names: vec![named], among_others: false }),
