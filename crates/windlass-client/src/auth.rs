@@ -10,6 +10,7 @@ mod impersonation;
 mod issuer;
 mod oidc;
 mod secret;
+mod source;
 mod token_file;
 
 use std::{
@@ -31,6 +32,7 @@ pub use impersonation::Impersonation;
 pub(crate) use issuer::Issuer;
 pub use oidc::{OidcConfig, OidcError, OidcStore};
 pub use secret::Secret;
+pub use source::{IssuedToken, TokenSource};
 
 use crate::{
     Config, ConfigError,
@@ -65,6 +67,8 @@ pub enum Auth {
     Exec(Box<ExecConfig>),
     /// By the token of an OpenID Connect provider.
     Oidc(Box<OidcConfig>),
+    /// By tokens that the program gets by itself.
+    Source(TokenSource),
 }
 
 /// Credentials that cannot be had.
@@ -98,6 +102,12 @@ pub enum AuthError {
         command: String,
         /// Why not.
         source: PluginError,
+    },
+    /// The program's own source gave no token.
+    #[error("the program's own source gave no token")]
+    Source {
+        /// Why not.
+        source: BoxError,
     },
     /// An OpenID Connect provider gave no token.
     #[error("the provider {issuer} gave no token")]
@@ -137,6 +147,7 @@ impl Credentials {
                 Self::Fixed(basic(username, password.expose()).ok_or_else(unprintable)?)
             }
             Auth::Exec(config) => issued(Source::Plugin(Plugin::new(config.as_ref().clone(), audience.clone()))),
+            Auth::Source(source) => issued(Source::Own(source.clone())),
             Auth::Oidc(config) => issued(Source::Oidc(Oidc::new(config.as_ref().clone()))),
         })
     }

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use windlass_api::{Clock, ErrorChain};
 
-use super::{AuthError, exec::Plugin, oidc::Oidc, token_file::TokenFile};
+use super::{AuthError, TokenSource, exec::Plugin, oidc::Oidc, token_file::TokenFile};
 use crate::config::Identity;
 
 /// Hands out the credentials of one source. However many ask, the source is asked by one at a time.
@@ -25,6 +25,7 @@ pub(super) enum Source {
     TokenFile(TokenFile),
     Plugin(Plugin),
     Oidc(Oidc),
+    Own(TokenSource),
 }
 
 /// What a source has handed out.
@@ -108,6 +109,7 @@ impl Issuer {
             Source::TokenFile(file) => file.read().await,
             Source::Plugin(plugin) => plugin.run().await,
             Source::Oidc(provider) => provider.token(self.clock.now()).await,
+            Source::Own(source) => source.fetch().await,
         };
         match answer {
             Ok(credential) => {

@@ -135,3 +135,41 @@ async fn a_token_file_that_was_never_there_is_named() {
     assert_eq!(error.to_string(), "reading the token file /no/such/token");
     assert!(fake.seen().is_empty());
 }
+
+#[tokio::test]
+async fn a_program_gets_tokens_by_itself_when_there_is_none_that_holds() {
+    let now: jiff::Timestamp = "2030-01-01T00:00:00Z".parse().unwrap();
+    let asked = Arc::new(parking_lot::Mutex::new(0_u32));
+    let source = TokenSource::new({
+        let asked = Arc::clone(&asked);
+        move || {
+            let number = {
+                let mut asked = asked.lock();
+                *asked += 1;
+                *asked
+            };
+            async move {
+                match number {
+                    1 => Ok(IssuedToken { token: "expired".into(), expires: Some("2029-12-31T00:00:00Z".parse()?) }),
+                    2 | 3 => Ok(IssuedToken { token: format!("token-{number}").into(), expires: None }),
+                    _ => Err("the cloud is closed".into()),
+                }
+            }
+        }
+    });
+    let credentials = Credentials::new(&Auth::Source(source), &Clock::from_fn(move || now), &Audience::default());
+    let config = Config::new("https://h".parse().unwrap());
+    let service = |fake: &Fake| {
+        Authenticated::new(transport::erase(fake.clone()), credentials.as_ref().unwrap().clone(), &config).unwrap()
+    };
+    let send = async |fake: &Fake| service(fake).oneshot(Request::new(Body::empty())).await.unwrap().status().as_u16();
+
+    let any = Fake::json("{}");
+    for (token, times) in [("Bearer expired", 1), ("Bearer token-2", 2), ("Bearer token-2", 2)] {
+        assert_eq!(send(&any).await, 200);
+        assert_eq!((any.last().headers()["authorization"].to_str().unwrap(), *asked.lock()), (token, times));
+    }
+    // Refused, it is replaced; where there is no other, the refusal stands.
+    assert_eq!((send(&accepting("Bearer token-3")).await, *asked.lock()), (200, 3));
+    assert_eq!((send(&accepting("Bearer token-4")).await, *asked.lock()), (401, 4));
+}

@@ -1,0 +1,74 @@
+//! Tokens that the program gets by itself, where no kind of credentials of a kubeconfig will do.
+
+use std::{fmt, future::Future, sync::Arc};
+
+use futures::future::{BoxFuture, FutureExt as _};
+use jiff::Timestamp;
+use windlass_api::BoxError;
+
+use super::{
+    AuthError, Secret, bearer,
+    issuer::{Credential, Fresh},
+};
+
+type Fetch = dyn Fn() -> BoxFuture<'static, Result<IssuedToken, BoxError>> + Send + Sync;
+
+/// Hands out bearer tokens. It is asked when there is none yet, when the last one has expired, and when the server has
+/// refused it; once, however many requests wait for it.
+///
+/// ```
+/// use windlass_client::{Auth, Config, auth::{IssuedToken, TokenSource}};
+///
+/// # async fn fetched_from_the_cloud() -> std::io::Result<String> { Ok(String::new()) }
+/// let source = TokenSource::new(|| async {
+///     let token = fetched_from_the_cloud().await?;
+///     Ok(IssuedToken { token: token.into(), expires: None })
+/// });
+/// let config = Config::new("https://cluster.example".parse()?).with_auth(Auth::Source(source));
+/// # Ok::<(), http::uri::InvalidUri>(())
+/// ```
+#[derive(Clone)]
+pub struct TokenSource(Arc<Fetch>);
+
+/// A token, and how long it holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IssuedToken {
+    /// The token.
+    pub token: Secret,
+    /// When it expires; `None`: it holds until the server refuses it.
+    pub expires: Option<Timestamp>,
+}
+
+impl TokenSource {
+    /// Tokens come from `fetch`. Its errors must hold no secrets.
+    pub fn new<F, T>(fetch: F) -> Self
+    where
+        F: Fn() -> T + Send + Sync + 'static,
+        T: Future<Output = Result<IssuedToken, BoxError>> + Send + 'static,
+    {
+        Self(Arc::new(move || fetch().boxed()))
+    }
+
+    pub(super) async fn fetch(&self) -> Result<Credential, AuthError> {
+        let IssuedToken { token, expires } = (self.0)().await.map_err(|source| AuthError::Source { source })?;
+        let unprintable = || AuthError::Unprintable { origin: "the program's own source".to_owned() };
+        let header = bearer(token.expose()).ok_or_else(unprintable)?;
+        let fresh = expires.map_or(Fresh::Always, Fresh::Until);
+        Ok(Credential { header: Some(header), identity: None, fresh })
+    }
+}
+
+/// Clones are equal, and nothing else.
+impl PartialEq for TokenSource {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for TokenSource {}
+
+impl fmt::Debug for TokenSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TokenSource").finish_non_exhaustive()
+    }
+}
