@@ -1,8 +1,11 @@
 //! Measurements: each command prints one line of JSON per figure. What is measured, and how to repeat it, is in
 //! `bench/README.md`; no test asserts a time.
 
+mod informer;
 mod objects;
+mod process;
 mod queue;
+mod replay;
 mod server;
 mod writes;
 
@@ -21,6 +24,10 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Bench {
+    /// Sync, memory and updates of one informer
+    Informer(informer::Options),
+    /// A server that replays a list and a watch
+    Replay(replay::Options),
     /// Adds of 10,000 keys by one producer, worked off meanwhile
     Queue(queue::Options),
     /// Creates, gets, lists and applies against API servers, in turns
@@ -36,6 +43,8 @@ async fn main() -> ExitCode {
             queue::run(&options).await;
             Ok(())
         }
+        Bench::Informer(options) => informer::run(options).await,
+        Bench::Replay(options) => replay::run(options).await,
         Bench::Server(options) => server::run(options).await,
         Bench::Writes(options) => writes::run(&options).await,
     };

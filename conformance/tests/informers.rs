@@ -83,7 +83,7 @@ impl Belief {
 }
 
 fn version(object: &Cached<ConfigMap>) -> String {
-    object.meta().resource_version.to_string()
+    object.meta().resource_version().to_string()
 }
 
 fn map(namespace: &str, name: &str) -> ConfigMap {
@@ -131,7 +131,7 @@ async fn an_informer_follows_each_server() {
         for options in [InformerOptions::default(), by_list.clone(), by_list.page_size(2)] {
             let run = Run::start(&client, &namespace, options);
             let belief = Belief::of(&run.informer);
-            let names = Index::on_meta("name", |meta| [Arc::clone(&meta.name)]);
+            let names = Index::on_meta("name", |meta| [Arc::clone(meta.name())]);
             run.informer.add_index(names).await.unwrap();
             run.informer.has_synced().await.unwrap();
             until_equal(&client, &namespace, &run.informer, &belief).await;

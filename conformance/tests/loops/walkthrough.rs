@@ -39,7 +39,7 @@ async fn walk_through(target: &Target) {
         let (store, updates, ns) = (informer.store(), updates.clone(), ns.clone());
         informer.add_handler(move |notification: Notification<ReplicaSet>| {
             let Notification::Updated { new, .. } = notification else { return };
-            if new.meta().namespace.as_deref() != Some(&ns) {
+            if new.meta().namespace().map(|namespace| &**namespace) != Some(&ns) {
                 return;
             }
             let replicas = |set: &ReplicaSet| set.spec.as_ref().and_then(|spec| spec.replicas);

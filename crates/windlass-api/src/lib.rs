@@ -17,6 +17,7 @@ mod time;
 mod gvk;
 mod object_ref;
 mod resource_version;
+mod uid;
 pub mod validation;
 mod version;
 
@@ -44,6 +45,7 @@ mod nested;
 mod object;
 #[cfg(feature = "k8s-openapi")]
 mod scheme;
+mod skipper;
 #[cfg(feature = "k8s-openapi")]
 pub mod states;
 
@@ -68,6 +70,7 @@ pub use gvk::{
 };
 pub use object_ref::{ObjectKey, ObjectKeyError, ObjectRef};
 pub use resource_version::{ResourceVersion, ResourceVersionError};
+pub use uid::Uid;
 pub use version::{ApiVersion, Stability};
 
 #[cfg(feature = "k8s-openapi")]
@@ -84,12 +87,13 @@ pub use builder::ObjectBuilder;
 pub use dynamic::{DynamicObject, PartialObject, TypeMeta};
 #[cfg(feature = "k8s-openapi")]
 pub use list::ObjectList;
-pub use meta::{Labels, Meta, MetaError, OwnerRef};
+pub use meta::{Labels, Meta, MetaError, OwnerRef, Traits};
 pub use nested::{Found, Nested, NestedError};
 #[cfg(feature = "k8s-openapi")]
 pub use object::{KnownScope, Object, ObjectExt, Resource};
 #[cfg(feature = "k8s-openapi")]
 pub use scheme::{AnyObject, DecodedObject, Scheme, SchemeError, Strictness};
+pub use skipper::Skipper;
 
 pub use jsonpath::{JsonPath, JsonPathError, JsonPathTemplate};
 pub use options::{

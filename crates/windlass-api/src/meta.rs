@@ -9,44 +9,43 @@ use serde::{
 };
 use thiserror::Error;
 
-use crate::{ObjectKey, ResourceVersion};
+use crate::{ObjectKey, ResourceVersion, Uid};
 
 /// What of an object's metadata is worth keeping parsed: identity, version, labels, owners, finalizers, times.
 ///
-/// Annotations and managedFields are not here: they are large and seldom read; who needs them decodes the object.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+/// Annotations and managedFields are not here: they are large and seldom read; who needs them decodes the object. Small on
+/// purpose, since a cache holds one for each object: what many objects have in common is shared ([`Traits`]), times have
+/// whole seconds, as the server writes them.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Meta {
-    /// Unique within namespace and kind.
-    #[serde(deserialize_with = "or_default")]
-    pub name: Arc<str>,
-    /// `None` for cluster-scoped objects.
-    pub namespace: Option<Arc<str>>,
-    /// Unique over time and space; empty only in objects that no server has stored.
-    #[serde(deserialize_with = "or_default")]
-    pub uid: Arc<str>,
-    /// The version of this state.
-    #[serde(deserialize_with = "or_default")]
-    pub resource_version: ResourceVersion,
-    /// Counts changes of the desired state, for kinds that keep it.
-    pub generation: Option<i64>,
-    /// When the server stored the object first.
-    pub creation_timestamp: Option<Timestamp>,
-    /// Set iff the object is being deleted.
-    pub deletion_timestamp: Option<Timestamp>,
+    key: ObjectKey,
+    uid: Uid,
+    resource_version: ResourceVersion,
+    /// [`NONE`] for kinds that keep none.
+    generation: i64,
+    /// In seconds; or [`NONE`].
+    created: i64,
+    /// In seconds; or [`NONE`].
+    deleted: i64,
+    traits: Arc<Traits>,
+}
+
+/// Stands for no number: neither times nor generations come near it.
+const NONE: i64 = i64::MIN;
+
+/// The part of the metadata that objects have in common with others.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Traits {
     /// In the order of the encoding.
-    #[serde(deserialize_with = "pairs")]
     pub labels: Labels,
     /// In the order of the encoding.
-    #[serde(deserialize_with = "or_default")]
-    pub owner_references: Vec<OwnerRef>,
+    pub owner_references: Box<[OwnerRef]>,
     /// In the order of the encoding.
-    #[serde(deserialize_with = "or_default")]
-    pub finalizers: Vec<Arc<str>>,
+    pub finalizers: Box<[Arc<str>]>,
 }
 
 /// Keys and values of labels. A list, not a map: objects have few, and a list is a fraction of a map's size.
-pub type Labels = Vec<(Arc<str>, Arc<str>)>;
+pub type Labels = Box<[(Arc<str>, Arc<str>)]>;
 
 /// An owner, as an object names it in its metadata.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
@@ -80,38 +79,211 @@ pub struct MetaError(#[from] serde_json::Error);
 // === impl Meta ===
 
 impl Meta {
+    /// The metadata of an object of which no more is known than its name.
+    #[must_use]
+    pub fn new(key: ObjectKey) -> Self {
+        Self {
+            key,
+            uid: Uid::default(),
+            resource_version: ResourceVersion::default(),
+            generation: NONE,
+            created: NONE,
+            deleted: NONE,
+            traits: Arc::default(),
+        }
+    }
+
+    /// With this uid.
+    #[must_use]
+    pub fn with_uid(self, uid: Uid) -> Self {
+        Self { uid, ..self }
+    }
+
+    /// At this version.
+    #[must_use]
+    pub fn with_resource_version(self, resource_version: ResourceVersion) -> Self {
+        Self { resource_version, ..self }
+    }
+
+    /// With this generation.
+    #[must_use]
+    pub fn with_generation(self, generation: Option<i64>) -> Self {
+        Self { generation: generation.unwrap_or(NONE), ..self }
+    }
+
+    /// Created at this time; less than a second is cut off.
+    #[must_use]
+    pub fn with_creation_timestamp(self, time: Option<Timestamp>) -> Self {
+        Self { created: time.map_or(NONE, Timestamp::as_second), ..self }
+    }
+
+    /// Being deleted since this time; less than a second is cut off.
+    #[must_use]
+    pub fn with_deletion_timestamp(self, time: Option<Timestamp>) -> Self {
+        Self { deleted: time.map_or(NONE, Timestamp::as_second), ..self }
+    }
+
+    /// With these labels, owners and finalizers.
+    #[must_use]
+    pub fn with_traits(self, traits: impl Into<Arc<Traits>>) -> Self {
+        Self { traits: traits.into(), ..self }
+    }
+
     /// Reads the metadata out of an object's JSON; the rest of the object is skipped, not decoded.
     ///
     /// A `metadata` key that occurs twice counts as Go's decoder counts it: the last one wins.
     pub fn parse(object: &[u8]) -> Result<Self, MetaError> {
         #[derive(Deserialize)]
-        struct Envelope(#[serde(deserialize_with = "metadata_of")] Meta);
-        let Envelope(meta) = serde_json::from_slice(object)?;
-        Ok(meta)
+        struct Envelope(#[serde(deserialize_with = "metadata_of")] Encoded);
+        let Envelope(encoded) = serde_json::from_slice(object)?;
+        Ok(encoded.into())
     }
 
     /// Namespace and name.
     #[must_use]
-    pub fn key(&self) -> ObjectKey {
-        ObjectKey { namespace: self.namespace.clone(), name: self.name.clone() }
+    pub fn key(&self) -> &ObjectKey {
+        &self.key
+    }
+
+    /// Unique within namespace and kind.
+    #[must_use]
+    pub fn name(&self) -> &Arc<str> {
+        &self.key.name
+    }
+
+    /// `None` for cluster-scoped objects.
+    #[must_use]
+    pub fn namespace(&self) -> Option<&Arc<str>> {
+        self.key.namespace.as_ref()
+    }
+
+    /// Unique over time and space; empty only in objects that no server has stored.
+    #[must_use]
+    pub fn uid(&self) -> &Uid {
+        &self.uid
+    }
+
+    /// The version of this state.
+    #[must_use]
+    pub fn resource_version(&self) -> &ResourceVersion {
+        &self.resource_version
+    }
+
+    /// Counts changes of the desired state, for kinds that keep it.
+    #[must_use]
+    pub fn generation(&self) -> Option<i64> {
+        Some(self.generation).filter(|generation| *generation != NONE)
+    }
+
+    /// When the server stored the object first.
+    #[must_use]
+    pub fn creation_timestamp(&self) -> Option<Timestamp> {
+        time(self.created)
+    }
+
+    /// Set iff the object is being deleted.
+    #[must_use]
+    pub fn deletion_timestamp(&self) -> Option<Timestamp> {
+        time(self.deleted)
+    }
+
+    /// What the object may have in common with others.
+    #[must_use]
+    pub fn traits(&self) -> &Arc<Traits> {
+        &self.traits
+    }
+
+    /// In the order of the encoding.
+    #[must_use]
+    pub fn labels(&self) -> &[(Arc<str>, Arc<str>)] {
+        &self.traits.labels
+    }
+
+    /// In the order of the encoding.
+    #[must_use]
+    pub fn owner_references(&self) -> &[OwnerRef] {
+        &self.traits.owner_references
+    }
+
+    /// In the order of the encoding.
+    #[must_use]
+    pub fn finalizers(&self) -> &[Arc<str>] {
+        &self.traits.finalizers
     }
 
     /// The value of a label.
     #[must_use]
     pub fn label(&self, key: &str) -> Option<&str> {
-        self.labels.iter().find(|(name, _)| &**name == key).map(|(_, value)| &**value)
+        self.labels().iter().find(|(name, _)| &**name == key).map(|(_, value)| &**value)
     }
 
     /// The owner that manages the object.
     #[must_use]
     pub fn controller(&self) -> Option<&OwnerRef> {
-        self.owner_references.iter().find(|owner| owner.controller)
+        self.owner_references().iter().find(|owner| owner.controller)
     }
 
     /// Whether the object is being deleted.
     #[must_use]
     pub fn is_deleting(&self) -> bool {
-        self.deletion_timestamp.is_some()
+        self.deleted != NONE
+    }
+}
+
+fn time(seconds: i64) -> Option<Timestamp> {
+    Timestamp::from_second(seconds).ok()
+}
+
+impl fmt::Debug for Meta {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Meta")
+            .field("key", &self.key)
+            .field("uid", &self.uid)
+            .field("resource_version", &self.resource_version)
+            .field("generation", &self.generation())
+            .field("creation_timestamp", &self.creation_timestamp())
+            .field("deletion_timestamp", &self.deletion_timestamp())
+            .field("traits", &self.traits)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Metadata as it is written.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Encoded {
+    #[serde(deserialize_with = "or_default")]
+    name: Arc<str>,
+    namespace: Option<Arc<str>>,
+    #[serde(deserialize_with = "or_default")]
+    uid: Uid,
+    #[serde(deserialize_with = "or_default")]
+    resource_version: ResourceVersion,
+    generation: Option<i64>,
+    creation_timestamp: Option<Timestamp>,
+    deletion_timestamp: Option<Timestamp>,
+    #[serde(deserialize_with = "pairs")]
+    labels: Vec<(Arc<str>, Arc<str>)>,
+    #[serde(deserialize_with = "or_default")]
+    owner_references: Vec<OwnerRef>,
+    #[serde(deserialize_with = "or_default")]
+    finalizers: Vec<Arc<str>>,
+}
+
+impl From<Encoded> for Meta {
+    fn from(encoded: Encoded) -> Self {
+        let traits = Traits {
+            labels: encoded.labels.into(),
+            owner_references: encoded.owner_references.into(),
+            finalizers: encoded.finalizers.into(),
+        };
+        Self::new(ObjectKey { namespace: encoded.namespace, name: encoded.name })
+            .with_uid(encoded.uid)
+            .with_resource_version(encoded.resource_version)
+            .with_generation(encoded.generation)
+            .with_creation_timestamp(encoded.creation_timestamp)
+            .with_deletion_timestamp(encoded.deletion_timestamp)
+            .with_traits(traits)
     }
 }
 
@@ -128,10 +300,10 @@ fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(deserial
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-fn pairs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Labels, D::Error> {
+fn pairs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(Arc<str>, Arc<str>)>, D::Error> {
     struct Pairs;
     impl<'de> Visitor<'de> for Pairs {
-        type Value = Labels;
+        type Value = Vec<(Arc<str>, Arc<str>)>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("a map of strings")
@@ -156,20 +328,20 @@ fn pairs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Labels, D::Error>
     deserializer.deserialize_any(Pairs)
 }
 
-fn metadata_of<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Meta, D::Error> {
+fn metadata_of<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Encoded, D::Error> {
     struct Object;
     impl<'de> Visitor<'de> for Object {
-        type Value = Meta;
+        type Value = Encoded;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("an object")
         }
 
-        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Meta, A::Error> {
-            let mut meta = Meta::default();
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Encoded, A::Error> {
+            let mut meta = Encoded::default();
             while let Some(key) = map.next_key::<std::borrow::Cow<'de, str>>()? {
                 if key == "metadata" {
-                    meta = map.next_value::<Option<Meta>>()?.unwrap_or_default();
+                    meta = map.next_value::<Option<Encoded>>()?.unwrap_or_default();
                 } else {
                     map.next_value::<IgnoredAny>()?;
                 }
@@ -194,7 +366,7 @@ mod tests {
         )
         .unwrap();
         assert_eq!(meta.key().to_string(), "n/a");
-        assert_eq!(meta.resource_version.as_u64(), Some(7));
+        assert_eq!(meta.resource_version().as_u64(), Some(7));
         assert_eq!((meta.label("app"), meta.label("tier"), meta.label("none")), (Some("x"), Some(""), None));
         let owner = meta.controller().unwrap();
         assert_eq!((owner.group(), &*owner.name, owner.block_owner_deletion), ("apps", "r", false));
@@ -203,7 +375,7 @@ mod tests {
 
     #[test]
     fn the_last_of_two_metadata_wins() {
-        assert_eq!(&*Meta::parse(br#"{"metadata":{"name":"a"},"metadata":{"name":"b"}}"#).unwrap().name, "b");
+        assert_eq!(&**Meta::parse(br#"{"metadata":{"name":"a"},"metadata":{"name":"b"}}"#).unwrap().name(), "b");
     }
 
     #[test]

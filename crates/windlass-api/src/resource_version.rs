@@ -1,8 +1,9 @@
 //! The version of an object or of a list.
 
-use std::{cmp::Ordering, fmt, sync::Arc};
+use std::{cmp::Ordering, fmt};
 
 use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
 use thiserror::Error;
 
 /// A resourceVersion: opaque text, to be sent back as it came.
@@ -10,7 +11,7 @@ use thiserror::Error;
 /// Since Kubernetes 1.35 versions of one resource may be compared as numbers ([`Self::compare`]). Equality is textual.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct ResourceVersion(Arc<str>);
+pub struct ResourceVersion(SmolStr);
 
 /// A version that is no number that can be compared. The words are Go's.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -19,8 +20,8 @@ pub struct ResourceVersionError(pub ResourceVersion);
 
 impl ResourceVersion {
     /// Takes the text as it came.
-    pub fn new(text: impl Into<Arc<str>>) -> Self {
-        Self(text.into())
+    pub fn new(text: impl AsRef<str>) -> Self {
+        Self(SmolStr::new(text))
     }
 
     /// The text.

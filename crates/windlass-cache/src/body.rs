@@ -1,62 +1,161 @@
 //! How the body of an object is held: the one place that decides it.
 //!
-//! A body is kept as the bytes that came, in an allocation of exactly its size: it never pins a network buffer. It is
-//! decoded when somebody asks for the object, once, and the result is shared. A decoded body stays decoded for as long
-//! as its entry lives, that is until the object's next event and the last handler's use of this one.
+//! A body is kept as the bytes that came, in an allocation of exactly its size, or compressed: it never pins a network
+//! buffer. It is decoded when somebody asks for the object, and the result is shared for as long as it is kept beside the
+//! bytes; [`Memory`](crate::memory::Memory) says how long that is.
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
+
+use crate::packing::{Damaged, Dictionary, Packer, Unpacker, unpacked_len};
 
 pub(crate) type Decoded<K> = Result<Arc<K>, Arc<serde_json::Error>>;
 
 #[derive(Debug)]
 pub(crate) struct Body<K> {
-    encoded: Bytes,
-    /// `None` until somebody asked. The lock is held while decoding, so that two who ask at once decode once; only
-    /// they wait for it, and a panic in `K`'s decoder leaves `None`.
-    decoded: Mutex<Option<Decoded<K>>>,
+    /// Held while decoding, so that two who ask at once decode once; only they wait for it, and a panic in `K`'s decoder
+    /// leaves the body undecoded.
+    state: Mutex<State<K>>,
+}
+
+#[derive(Debug)]
+struct State<K> {
+    bytes: Box<[u8]>,
+    /// What `bytes` are compressed with; `None` when they are not.
+    packing: Option<Arc<Dictionary>>,
+    decoded: Option<Decoded<K>>,
+    /// Whether the decoded object was asked for again since this was last cleared.
+    touched: bool,
+}
+
+/// What came of asking for a decoded object.
+pub(crate) struct Asked<K> {
+    pub(crate) outcome: Decoded<K>,
+    /// Whether it was decoded now.
+    pub(crate) is_new: bool,
+}
+
+/// What came of asking to give up the decoded object.
+pub(crate) enum Cooled<K> {
+    /// It was used lately, and is kept for once.
+    Touched,
+    /// To be dropped where no lock is held.
+    Given(Option<Decoded<K>>),
 }
 
 impl<K> Body<K> {
     /// Takes the parts, in this order, into an allocation of their own.
     pub(crate) fn copied(parts: [&[u8]; 2]) -> Self {
-        Self::owned(parts.concat())
+        Self::new(parts.concat().into_boxed_slice(), None)
     }
 
     /// Takes what was made for this body alone.
-    pub(crate) fn owned(encoded: Vec<u8>) -> Self {
-        Self { encoded: Bytes::from(encoded.into_boxed_slice()), decoded: Mutex::new(None) }
+    pub(crate) fn new(bytes: Box<[u8]>, packing: Option<Arc<Dictionary>>) -> Self {
+        Self { state: Mutex::new(State { bytes, packing, decoded: None, touched: false }) }
     }
 
-    pub(crate) fn bytes(&self) -> Bytes {
-        self.encoded.clone()
+    /// The encoded body.
+    pub(crate) fn bytes(&self, unpacker: &Unpacker) -> Result<Vec<u8>, Damaged> {
+        self.state.lock().unpacked(unpacker)
     }
 
-    /// Runs `read` on the encoded body.
-    pub(crate) fn with_bytes<T>(&self, read: impl FnOnce(&[u8]) -> T) -> T {
-        read(&self.encoded)
+    /// Runs `read` on the encoded body. `read` must be no user code: others who ask wait for it.
+    pub(crate) fn with_bytes<T>(&self, unpacker: &Unpacker, read: impl FnOnce(&[u8]) -> T) -> Result<T, Damaged> {
+        let state = self.state.lock();
+        if state.packing.is_none() {
+            return Ok(read(&state.bytes));
+        }
+        let bytes = state.unpacked(unpacker)?;
+        drop(state);
+        Ok(read(&bytes))
+    }
+
+    /// The size of the encoded body, uncompressed.
+    pub(crate) fn len(&self) -> usize {
+        self.state.lock().len()
+    }
+
+    pub(crate) fn is_packed(&self) -> bool {
+        self.state.lock().packing.is_some()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn has_decoded(&self) -> bool {
+        self.state.lock().decoded.is_some()
+    }
+
+    /// How much of it is held uncompressed.
+    pub(crate) fn plain_len(&mut self) -> usize {
+        let state = self.state.get_mut();
+        if state.packing.is_none() { state.bytes.len() } else { 0 }
+    }
+
+    /// Whether the decoded object is held.
+    pub(crate) fn is_decoded(&mut self) -> bool {
+        matches!(self.state.get_mut().decoded, Some(Ok(_)))
     }
 
     /// The decoded object; `finish` completes it when it is decoded now.
-    pub(crate) fn decode(&self, finish: impl FnOnce(&mut K)) -> Decoded<K>
+    pub(crate) fn decode(&self, unpacker: &Unpacker, finish: impl FnOnce(&mut K)) -> Asked<K>
     where
         K: DeserializeOwned,
     {
-        let mut decoded = self.decoded.lock();
-        if let Some(decoded) = &*decoded {
-            return decoded.clone();
+        let mut state = self.state.lock();
+        if let Some(outcome) = state.decoded.clone() {
+            state.touched = true;
+            return Asked { outcome, is_new: false };
         }
-        let result = match serde_json::from_slice::<K>(&self.encoded) {
+        let read = |bytes: &[u8]| serde_json::from_slice::<K>(bytes);
+        let result = match &state.packing {
+            None => read(&state.bytes),
+            Some(_) => state.unpacked(unpacker).map_err(serde::de::Error::custom).and_then(|bytes| read(&bytes)),
+        };
+        let outcome = match result {
             Ok(mut object) => {
                 finish(&mut object);
                 Ok(Arc::new(object))
             }
             Err(error) => Err(Arc::new(error)),
         };
-        decoded.insert(result).clone()
+        Asked { outcome: state.decoded.insert(outcome).clone(), is_new: true }
+    }
+
+    /// Gives up the decoded object, unless it was used since the last time.
+    pub(crate) fn cool(&self) -> Cooled<K> {
+        let mut state = self.state.lock();
+        if std::mem::take(&mut state.touched) { Cooled::Touched } else { Cooled::Given(state.decoded.take()) }
+    }
+
+    /// Compresses the body, unless this packer has; gives the bytes by which less is held uncompressed.
+    pub(crate) fn repack(&self, packer: &mut Packer, unpacker: &Unpacker) -> usize {
+        let mut state = self.state.lock();
+        if state.packing.as_ref().is_some_and(|packing| Arc::ptr_eq(packing, packer.dictionary())) {
+            return 0;
+        }
+        let freed = if state.packing.is_none() { state.bytes.len() } else { 0 };
+        let packed = match &state.packing {
+            None => packer.pack(&state.bytes),
+            Some(_) => state.unpacked(unpacker).ok().and_then(|bytes| packer.pack(&bytes)),
+        };
+        let Some(packed) = packed else { return 0 };
+        state.bytes = packed;
+        state.packing = Some(Arc::clone(packer.dictionary()));
+        freed
+    }
+}
+
+impl<K> State<K> {
+    fn len(&self) -> usize {
+        if self.packing.is_none() { self.bytes.len() } else { unpacked_len(&self.bytes) }
+    }
+
+    fn unpacked(&self, unpacker: &Unpacker) -> Result<Vec<u8>, Damaged> {
+        match &self.packing {
+            None => Ok(self.bytes.to_vec()),
+            Some(dictionary) => unpacker.unpack(&self.bytes, dictionary),
+        }
     }
 }
 
@@ -80,10 +179,10 @@ mod tests {
 
     #[test]
     fn a_body_is_decoded_once_however_many_ask() {
-        let body = Body::<Counted>::copied([b"{}", b""]);
+        let (body, unpacker) = (Body::<Counted>::copied([b"{}", b""]), Unpacker::new());
         std::thread::scope(|scope| {
             for _ in 0..8 {
-                scope.spawn(|| body.decode(|_| ()).unwrap());
+                scope.spawn(|| body.decode(&unpacker, |_| ()).outcome.unwrap());
             }
         });
         assert_eq!(DECODED.load(Ordering::Relaxed), 1);
@@ -91,8 +190,21 @@ mod tests {
 
     #[test]
     fn a_body_that_does_not_decode_fails_each_time_alike() {
-        let body = Body::<u8>::copied([b"\"x", b"\""]);
-        let first = body.decode(|_| ()).unwrap_err();
-        assert!(Arc::ptr_eq(&first, &body.decode(|_| ()).unwrap_err()));
+        let (body, unpacker) = (Body::<u8>::copied([b"\"x", b"\""]), Unpacker::new());
+        let first = body.decode(&unpacker, |_| ()).outcome.unwrap_err();
+        assert!(Arc::ptr_eq(&first, &body.decode(&unpacker, |_| ()).outcome.unwrap_err()));
+    }
+
+    #[test]
+    fn a_body_is_the_same_packed_repacked_and_decoded() {
+        let (text, unpacker) = (format!("[{}0]", "1,".repeat(200)), Unpacker::new());
+        let body = Body::<Vec<u8>>::copied([text.as_bytes(), b""]);
+        let mut packers = [Packer::trained(&[]), Packer::trained(&[])];
+        assert_eq!(body.repack(&mut packers[0], &unpacker), text.len());
+        assert_eq!(body.repack(&mut packers[0], &unpacker), 0);
+        assert_eq!(body.repack(&mut packers[1], &unpacker), 0);
+        drop(packers);
+        assert_eq!(body.bytes(&unpacker).unwrap(), text.as_bytes());
+        assert_eq!((body.len(), body.decode(&unpacker, |_| ()).outcome.unwrap().len()), (text.len(), 201));
     }
 }

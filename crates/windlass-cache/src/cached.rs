@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use windlass_api::{ApiResource, DynamicObject, Meta, Object, ObjectKey, ObjectRef, PartialObject, TypeMeta};
 
-use crate::{body::Body, error::DecodeError};
+use crate::{body::Body, error::DecodeError, memory::Memory, scan};
 
 /// One state of one object. Cheap to clone; clones share the decoded object.
 ///
@@ -15,17 +15,16 @@ pub struct Cached<K> {
     entry: Arc<Entry<K>>,
 }
 
-struct Entry<K> {
-    /// Shares its strings with `meta`.
-    key: ObjectKey,
+pub(crate) struct Entry<K> {
     meta: Meta,
-    resource: Arc<ApiResource>,
-    body: Body<K>,
+    memory: Arc<Memory<K>>,
+    pub(crate) body: Body<K>,
 }
 
 impl<K> Cached<K> {
-    pub(crate) fn new(resource: Arc<ApiResource>, meta: Meta, body: Body<K>) -> Self {
-        Self { entry: Arc::new(Entry { key: meta.key(), meta, resource, body }) }
+    /// Of the body, what is uncompressed has been counted already.
+    pub(crate) fn new(memory: Arc<Memory<K>>, meta: Meta, body: Body<K>) -> Self {
+        Self { entry: Arc::new(Entry { meta, memory, body }) }
     }
 
     /// The metadata that is kept parsed. Annotations are not among it.
@@ -37,32 +36,33 @@ impl<K> Cached<K> {
     /// Namespace and name.
     #[must_use]
     pub fn key(&self) -> &ObjectKey {
-        &self.entry.key
+        self.entry.meta.key()
     }
 
     /// The key, with the kind.
     #[must_use]
     pub fn object_ref(&self) -> ObjectRef<K> {
-        self.entry.key.clone().into()
+        self.key().clone().into()
     }
 
     /// Which resource it is of.
     #[must_use]
     pub fn resource(&self) -> &ApiResource {
-        &self.entry.resource
+        &self.entry.memory.resource
     }
 
-    /// The object as JSON: as it came, but for managedFields. List items of built-in kinds have no `kind` and no
+    /// The object as JSON, copied: as it came, but for managedFields. List items of built-in kinds have no `kind` and no
     /// `apiVersion`.
     #[must_use]
     pub fn bytes(&self) -> Bytes {
-        self.entry.body.bytes()
+        // What was compressed here can be read here; if memory was damaged, nothing is left of the object.
+        self.entry.body.bytes(&self.entry.memory.unpacker).unwrap_or_default().into()
     }
 
     /// Whether both are the same state of the same object: same uid, same resourceVersion.
     #[must_use]
     pub fn is_same_state(&self, other: &Self) -> bool {
-        self.meta().resource_version == other.meta().resource_version && self.meta().uid == other.meta().uid
+        self.meta().resource_version() == other.meta().resource_version() && self.meta().uid() == other.meta().uid()
     }
 
     /// Whether both are clones of one.
@@ -74,26 +74,62 @@ impl<K> Cached<K> {
     /// Decodes a part of the object into a type of your own, which has only the fields that it needs; much cheaper than
     /// the whole. The result is not kept.
     pub fn project<P: DeserializeOwned>(&self) -> Result<P, DecodeError> {
-        self.entry
-            .body
-            .with_bytes(|bytes| serde_json::from_slice(bytes))
-            .map_err(|error| self.undecodable(Arc::new(error)))
+        let bytes = self.entry.body.bytes(&self.entry.memory.unpacker);
+        let bytes = bytes.map_err(|error| self.undecodable(Arc::new(serde::de::Error::custom(error))))?;
+        serde_json::from_slice(&bytes).map_err(|error| self.undecodable(Arc::new(error)))
     }
 
+    /// Decodes the one value that these keys lead to; the rest of the object is skipped. `None` where there is none, or null.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::Pod;
+    /// # fn node(pod: &windlass_cache::Cached<Pod>) -> Result<Option<String>, windlass_cache::DecodeError> {
+    /// pod.at(&["spec", "nodeName"])
+    /// # }
+    /// ```
+    pub fn at<T: DeserializeOwned>(&self, path: &[&str]) -> Result<Option<T>, DecodeError> {
+        let memory = &self.entry.memory;
+        let found = self.entry.body.with_bytes(&memory.unpacker, |bytes| match scan::find(bytes, path) {
+            scan::Found::At(at) => Ok(Some(bytes[at].to_vec())),
+            scan::Found::Nowhere => Ok(None),
+            scan::Found::Unsure => scan::find_carefully(bytes, path),
+        });
+        let value = found.unwrap_or_else(|damaged| Err(serde::de::Error::custom(damaged)));
+        let decode = |value: Option<Vec<u8>>| value.map_or(Ok(None), |value| serde_json::from_slice(&value));
+        value.and_then(decode).map_err(|error| self.undecodable(Arc::new(error)))
+    }
+
+    /// Makes the error, and counts it.
     fn undecodable(&self, source: Arc<serde_json::Error>) -> DecodeError {
-        DecodeError { kind: self.entry.resource.kind.clone(), key: self.entry.key.clone(), source }
+        let error = DecodeError { kind: self.resource().kind.clone(), key: self.key().clone(), source };
+        self.entry.memory.metrics.decoding_failed(&error);
+        error
+    }
+
+    pub(crate) fn entry(&self) -> &Entry<K> {
+        &self.entry
     }
 }
 
 impl<K: Object> Cached<K> {
-    /// The decoded object: decoded now if nobody asked before, shared by all who ask.
+    /// The decoded object, shared by all who ask while it is kept: those used last are, see
+    /// [`InformerOptions::budget`](crate::InformerOptions::budget).
     ///
     /// Dynamic objects that came without `kind` and `apiVersion`, as list items do, have them.
     pub fn get(&self) -> Result<Arc<K>, DecodeError> {
-        self.entry
-            .body
-            .decode(|object| name_type(object, &self.entry.resource))
-            .map_err(|error| self.undecodable(error))
+        let memory = &self.entry.memory;
+        let asked = self.entry.body.decode(&memory.unpacker, |object| name_type(object, &memory.resource));
+        if asked.is_new && asked.outcome.is_ok() {
+            memory.decoded(&self.entry);
+        }
+        asked.outcome.map_err(|error| self.undecodable(error))
+    }
+}
+
+impl<K> Drop for Entry<K> {
+    fn drop(&mut self) {
+        let decoded = self.body.is_decoded().then(|| self.body.len());
+        self.memory.dropped(self.body.plain_len(), decoded);
     }
 }
 
@@ -120,6 +156,6 @@ impl<K> Clone for Cached<K> {
 
 impl<K> fmt::Debug for Cached<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Cached({} {} @{})", self.resource().kind, self.key(), self.meta().resource_version)
+        write!(f, "Cached({} {} @{})", self.resource().kind, self.key(), self.meta().resource_version())
     }
 }

@@ -22,6 +22,6 @@ impl<K: Object> Cached<K> {
     /// As [`Self::of`], of a resource that is known only at run time.
     pub fn of_resource(resource: impl Into<Arc<ApiResource>>, object: &K) -> Result<Self, UnreadableObject> {
         let body = serde_json::to_vec(object).map_err(|error| UnreadableObject::Meta(MetaError::from(error)))?;
-        Ingest::new(resource.into(), ManagedFields::Keep).read(&body)
+        Ingest::alone(resource, ManagedFields::Keep).read(&body)
     }
 }

@@ -185,7 +185,6 @@ impl<K> fmt::Debug for InOrder<K> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use std::sync::Arc;
 
     use k8s_openapi::api::core::v1::ConfigMap;
     use serde_json::json;
@@ -202,11 +201,11 @@ pub(crate) mod tests {
 
     pub(crate) fn entry(name: &str, version: u64) -> Map {
         let body = json!({"metadata": {"name": name, "resourceVersion": version.to_string(), "uid": name}});
-        Ingest::new(Arc::new(ConfigMap::api_resource()), ManagedFields::Drop).read(body.to_string().as_bytes()).unwrap()
+        Ingest::alone(ConfigMap::api_resource(), ManagedFields::Drop).read(body.to_string().as_bytes()).unwrap()
     }
 
     pub(crate) fn shapes(deltas: &[Delta<()>]) -> Vec<String> {
-        let name = |object: &Map| format!("{}@{}", object.key(), object.meta().resource_version);
+        let name = |object: &Map| format!("{}@{}", object.key(), object.meta().resource_version());
         let shape = |delta: &Delta<()>| match delta {
             Delta::Added(object) => format!("added {}", name(object)),
             Delta::Updated(object) => format!("updated {}", name(object)),

@@ -70,7 +70,13 @@ impl<K: 'static> Index<K> {
         Self::from_fn(name, move |object| Ok(collect(values(&object.project::<P>()?))))
     }
 
-    /// Values from the whole object. The slow way: each object is decoded when it changes, and stays decoded.
+    /// The text that these keys lead to, as in `["spec", "nodeName"]`; objects that have none are left out. Everything else
+    /// is skipped.
+    pub fn on_path<const N: usize>(name: impl Into<Arc<str>>, path: [&'static str; N]) -> Self {
+        Self::from_fn(name, move |object| Ok(object.at::<Arc<str>>(&path)?.into_iter().collect()))
+    }
+
+    /// Values from the whole object. The slow way: each object is decoded when it changes.
     pub fn on_object<V: Into<Arc<str>>, I: IntoIterator<Item = V>>(
         name: impl Into<Arc<str>>,
         values: impl Fn(&K) -> I + Send + Sync + 'static,

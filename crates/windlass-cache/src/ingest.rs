@@ -1,10 +1,19 @@
 //! From the bytes of an event or a list item to a cache entry.
 
-use std::{marker::PhantomData, sync::Arc};
+use std::{borrow::Cow, sync::Arc};
 
-use windlass_api::{ApiResource, Meta};
+use windlass_api::{ApiResource, Meta, ObjectKey, ResourceVersion, Uid};
 
-use crate::{body::Body, cached::Cached, error::UnreadableObject, scan};
+use crate::{
+    body::Body,
+    cached::Cached,
+    error::UnreadableObject,
+    interner::Interner,
+    memory::Memory,
+    options::InformerOptions,
+    packing::Packer,
+    scan::{self, Survey},
+};
 
 /// What becomes of `metadata.managedFields`, which is about half of a typical object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,51 +26,177 @@ pub enum ManagedFields {
 }
 
 /// What a metadata-only list or watch calls its objects.
-const PARTIAL: &[u8] = b"PartialObjectMetadata";
+const PARTIAL: &str = "PartialObjectMetadata";
+
+/// Bodies beyond the budget are gathered, uncompressed, until a dictionary can be trained on them: so many, or so many
+/// bytes.
+const SAMPLES: usize = 400;
+const SAMPLE_BYTES: usize = 8 << 20;
+
+/// The second dictionary, of samples from everywhere in a list, replaces the first if it saves this part of the size.
+const WORTH: f64 = 0.1;
 
 pub(crate) struct Ingest<K> {
-    resource: Arc<ApiResource>,
+    memory: Arc<Memory<K>>,
     managed_fields: ManagedFields,
-    kind: PhantomData<fn() -> K>,
+    interner: Interner,
+    /// Once there is something to train a dictionary on.
+    packer: Option<Packer>,
+    /// Objects beyond the budget that came before that.
+    gathered: Vec<Cached<K>>,
+    gathered_bytes: usize,
+    /// Whether the dictionary has seen no more than the first objects of a list.
+    is_provisional: bool,
+    /// The parts of a body, put together to be compressed.
+    scratch: Vec<u8>,
 }
 
 impl<K> Ingest<K> {
-    pub(crate) fn new(resource: Arc<ApiResource>, managed_fields: ManagedFields) -> Self {
-        Self { resource, managed_fields, kind: PhantomData }
+    pub(crate) fn new(memory: Arc<Memory<K>>, managed_fields: ManagedFields) -> Self {
+        Self {
+            memory,
+            managed_fields,
+            interner: Interner::default(),
+            packer: None,
+            gathered: Vec::new(),
+            gathered_bytes: 0,
+            is_provisional: false,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// For objects that belong to no informer.
+    pub(crate) fn alone(resource: impl Into<Arc<ApiResource>>, managed_fields: ManagedFields) -> Self {
+        let options = InformerOptions::default();
+        Self::new(Arc::new(Memory::new(resource.into(), &options, |_| ())), managed_fields)
     }
 
     /// Reads an object. An object of the right kind that does not say its kind is one, too: list items do not.
-    pub(crate) fn read(&self, object: &[u8]) -> Result<Cached<K>, UnreadableObject> {
-        let body = match scan::layout(object) {
-            Some(layout) => {
-                self.check_kind(layout.kind.map(|range| &object[range]))?;
-                let cut = layout.managed_fields.filter(|_| self.managed_fields == ManagedFields::Drop);
-                let cut = cut.unwrap_or(object.len()..object.len());
-                Body::copied([&object[..cut.start], &object[cut.end..]])
-            }
-            None => match scan::rewrite(object) {
-                Ok((rewritten, kind)) => {
-                    self.check_kind(kind.as_ref().map(String::as_bytes))?;
-                    let keep = self.managed_fields == ManagedFields::Keep;
-                    Body::owned(if keep { object.to_vec() } else { rewritten })
-                }
-                // The reading of the metadata says what is wrong.
-                Err(_) => Body::copied([object, b""]),
-            },
+    pub(crate) fn read(&mut self, object: &[u8]) -> Result<Cached<K>, UnreadableObject> {
+        let surveyed = scan::survey(object).and_then(|survey| Some((self.meta_of(&survey)?, survey)));
+        let (meta, body) = if let Some((meta, survey)) = surveyed {
+            self.check_kind(survey.kind)?;
+            let cut = survey.managed_fields.filter(|_| self.managed_fields == ManagedFields::Drop);
+            let cut = cut.unwrap_or(object.len()..object.len());
+            (meta, [Cow::Borrowed(&object[..cut.start]), Cow::Borrowed(&object[cut.end..])])
+        } else {
+            let (meta, body) = self.read_carefully(object)?;
+            (meta, [body, Cow::Borrowed(&[][..])])
         };
-        let meta = body.with_bytes(Meta::parse).map_err(UnreadableObject::Meta)?;
-        if meta.name.is_empty() {
+        if meta.name().is_empty() {
             return Err(UnreadableObject::Nameless);
         }
-        Ok(Cached::new(Arc::clone(&self.resource), meta, body))
+        let (body, is_beyond) = self.hold([&body[0], &body[1]]);
+        let cached = Cached::new(Arc::clone(&self.memory), meta, body);
+        if let Some(decode) = self.memory.decode_early {
+            decode(&cached);
+        }
+        if is_beyond {
+            self.gather(cached.clone());
+        }
+        Ok(cached)
     }
 
-    fn check_kind(&self, found: Option<&[u8]>) -> Result<(), UnreadableObject> {
+    /// A list is complete: these are its objects. What they have in common is known now.
+    pub(crate) fn settle(&mut self, objects: &[Cached<K>]) {
+        if self.packer.is_none() && !self.gathered.is_empty() {
+            self.train();
+        }
+        if !std::mem::take(&mut self.is_provisional) || objects.len() < 2 * SAMPLES {
+            return;
+        }
+        let Some(packer) = &mut self.packer else { return };
+        let sample = |start: usize| -> Vec<Vec<u8>> {
+            let step = objects.len() / (SAMPLES / 2);
+            let sampled = objects.iter().skip(start).step_by(step.max(1)).take(SAMPLES / 2);
+            sampled.filter_map(|object| object.entry().body.bytes(&self.memory.unpacker).ok()).collect()
+        };
+        let mut better = Packer::trained(&sample(0));
+        let judges = sample(1);
+        #[expect(clippy::cast_precision_loss, reason = "a ratio")]
+        let size = |packer: &mut Packer| -> f64 {
+            judges.iter().map(|body| packer.pack(body).map_or(body.len(), |packed| packed.len()) as f64).sum()
+        };
+        if size(&mut better) > (1.0 - WORTH) * size(packer) {
+            return;
+        }
+        for object in objects {
+            if object.entry().body.is_packed() {
+                object.entry().body.repack(&mut better, &self.memory.unpacker);
+            }
+        }
+        self.packer = Some(better);
+    }
+
+    /// `None` where the values need serde's eyes.
+    fn meta_of(&mut self, survey: &Survey<'_>) -> Option<Meta> {
+        let time = |text: Option<&str>| text.map_or(Some(None), |text| text.parse().ok().map(Some));
+        let key = ObjectKey {
+            namespace: survey.namespace.map(|namespace| self.interner.string(namespace)),
+            name: survey.name.into(),
+        };
+        Some(
+            Meta::new(key)
+                .with_uid(Uid::new(survey.uid))
+                .with_resource_version(ResourceVersion::new(survey.resource_version))
+                .with_generation(survey.generation)
+                .with_creation_timestamp(time(survey.creation_timestamp)?)
+                .with_deletion_timestamp(time(survey.deletion_timestamp)?)
+                .with_traits(self.interner.traits(&survey.traits)),
+        )
+    }
+
+    fn read_carefully<'j>(&self, object: &'j [u8]) -> Result<(Meta, Cow<'j, [u8]>), UnreadableObject> {
+        let meta = Meta::parse(object).map_err(UnreadableObject::Meta)?;
+        // What parses as metadata can be rewritten; if not, it is kept as it came.
+        let Ok((rewritten, kind)) = scan::rewrite(object) else { return Ok((meta, Cow::Borrowed(object))) };
+        self.check_kind(kind.as_deref())?;
+        let keep = self.managed_fields == ManagedFields::Keep;
+        Ok((meta, if keep { Cow::Borrowed(object) } else { Cow::Owned(rewritten) }))
+    }
+
+    /// The body, and whether it is held uncompressed beyond the budget.
+    fn hold(&mut self, parts: [&[u8]; 2]) -> (Body<K>, bool) {
+        let len = parts[0].len() + parts[1].len();
+        let is_beyond = !self.memory.has_room_for(len);
+        if is_beyond && let Some(packer) = &mut self.packer {
+            self.scratch.clear();
+            self.scratch.extend_from_slice(parts[0]);
+            self.scratch.extend_from_slice(parts[1]);
+            if let Some(packed) = packer.pack(&self.scratch) {
+                return (Body::new(packed, Some(Arc::clone(packer.dictionary()))), false);
+            }
+        }
+        self.memory.add_plain(len);
+        (Body::copied(parts), is_beyond && self.packer.is_none())
+    }
+
+    fn gather(&mut self, object: Cached<K>) {
+        self.gathered_bytes += object.entry().body.len();
+        self.gathered.push(object);
+        if self.gathered.len() >= SAMPLES || self.gathered_bytes >= SAMPLE_BYTES {
+            self.train();
+        }
+    }
+
+    fn train(&mut self) {
+        let gathered = std::mem::take(&mut self.gathered);
+        let bodies = gathered.iter().filter_map(|object| object.entry().body.bytes(&self.memory.unpacker).ok());
+        let samples: Vec<_> = bodies.collect();
+        let mut packer = Packer::trained(&samples);
+        for object in &gathered {
+            self.memory.remove_plain(object.entry().body.repack(&mut packer, &self.memory.unpacker));
+        }
+        self.gathered_bytes = 0;
+        self.is_provisional = true;
+        self.packer = Some(packer);
+    }
+
+    fn check_kind(&self, found: Option<&str>) -> Result<(), UnreadableObject> {
         match found {
-            Some(found) if found != self.resource.kind.as_bytes() && found != PARTIAL => Err(UnreadableObject::Kind {
-                expected: self.resource.kind.clone(),
-                found: String::from_utf8_lossy(found).into_owned(),
-            }),
+            Some(found) if found != self.memory.resource.kind && found != PARTIAL => {
+                Err(UnreadableObject::Kind { expected: self.memory.resource.kind.clone(), found: found.to_owned() })
+            }
             _ => Ok(()),
         }
     }
@@ -70,12 +205,13 @@ impl<K> Ingest<K> {
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::Pod;
-    use windlass_api::{DynamicObject, Resource};
+    use windlass_api::{DynamicObject, ObjectExt as _, Resource};
 
     use super::*;
+    use crate::options::Decoding;
 
     fn ingest<K>(managed_fields: ManagedFields) -> Ingest<K> {
-        Ingest::new(Arc::new(Pod::api_resource()), managed_fields)
+        Ingest::alone(Pod::api_resource(), managed_fields)
     }
 
     const POD: &[u8] = br#"{"metadata":{"name":"a","namespace":"n","resourceVersion":"3","managedFields":[{}],"labels":{"x":"y"}},"spec":{"containers":[]}}"#;
@@ -122,6 +258,121 @@ mod tests {
         }
         let named: Named = ingest::<Pod>(ManagedFields::Drop).read(POD).unwrap().project().unwrap();
         assert!(named.spec.containers.is_empty());
+    }
+
+    fn within(budget: usize) -> Ingest<DynamicObject> {
+        let options = InformerOptions::default().budget(budget);
+        Ingest::new(
+            Arc::new(Memory::new(Arc::new(Pod::api_resource()), &options, |object| drop(object.get()))),
+            ManagedFields::Drop,
+        )
+    }
+
+    fn pod(number: usize) -> String {
+        let containers: Vec<_> =
+            (0..8).map(|n| format!(r#"{{"name":"container-{n}","image":"registry.example/app:{number}"}}"#)).collect();
+        let containers = containers.join(",");
+        format!(r#"{{"metadata":{{"name":"pod-{number}","uid":"{number}"}},"spec":{{"containers":[{containers}]}}}}"#)
+    }
+
+    #[test]
+    fn beyond_the_budget_bodies_are_compressed_and_read_as_they_came() {
+        let mut ingest = within(10 * pod(1).len());
+        let objects: Vec<_> = (0..2 * SAMPLES).map(|number| ingest.read(pod(number).as_bytes()).unwrap()).collect();
+        let packed = objects.iter().filter(|object| object.entry().body.is_packed()).count();
+        assert!((2 * SAMPLES - 11..2 * SAMPLES - 5).contains(&packed), "{packed}");
+        for (number, object) in objects.iter().enumerate() {
+            assert_eq!(object.bytes(), pod(number));
+            assert_eq!(object.get().unwrap().name(), format!("pod-{number}"));
+            let image: Option<Vec<serde_json::Value>> = object.at(&["spec", "containers"]).unwrap();
+            assert_eq!(image.unwrap()[7]["image"], format!("registry.example/app:{number}"));
+        }
+    }
+
+    #[test]
+    fn when_a_list_is_complete_few_objects_are_compressed_too() {
+        let mut ingest = within(0);
+        let objects: Vec<_> = (0..20).map(|number| ingest.read(pod(number).as_bytes()).unwrap()).collect();
+        assert!(objects.iter().all(|object| !object.entry().body.is_packed()));
+        ingest.settle(&objects);
+        assert!(objects.iter().all(|object| object.entry().body.is_packed()));
+        assert_eq!(objects[7].bytes(), pod(7));
+    }
+
+    #[test]
+    fn a_dictionary_that_knows_only_the_first_objects_is_replaced_by_one_that_knows_all() {
+        let other = |number: usize| {
+            pod(number)
+                .replace("registry.example", "elsewhere.example/a/long/and/other/path")
+                .replace("container-", "another-thing-")
+        };
+        let mut ingest = within(0);
+        let texts: Vec<_> =
+            (0..6 * SAMPLES).map(|number| if number <= SAMPLES { pod(number) } else { other(number) }).collect();
+        let objects: Vec<_> = texts.iter().map(|text| ingest.read(text.as_bytes()).unwrap()).collect();
+        let first = Arc::clone(ingest.packer.as_ref().unwrap().dictionary());
+        ingest.settle(&objects);
+        assert!(!Arc::ptr_eq(&first, ingest.packer.as_ref().unwrap().dictionary()));
+        for (text, object) in texts.iter().zip(&objects) {
+            assert_eq!(object.bytes(), *text);
+        }
+    }
+
+    #[test]
+    fn of_the_decoded_objects_those_used_last_are_kept() {
+        // Room for all bodies; a quarter of it for three decoded ones, and the floor is higher.
+        let mut ingest = within(4 * 3 * 6 * pod(100).len());
+        let objects: Vec<_> = (100..150).map(|number| ingest.read(pod(number).as_bytes()).unwrap()).collect();
+        for object in &objects {
+            object.get().unwrap();
+            objects[0].get().unwrap();
+        }
+        let kept: Vec<_> = (0..50).filter(|at| objects[*at].entry().body.has_decoded()).collect();
+        assert!(kept.len() <= 17 && [0, 48, 49].iter().all(|used| kept.contains(used)), "{kept:?}");
+        drop(objects);
+        assert!(ingest.memory.is_unused(), "{:?}", ingest.memory);
+    }
+
+    #[test]
+    fn decoded_early_an_object_stays_decoded_whatever_the_budget() {
+        let options = InformerOptions::default().budget(0).decoding(Decoding::Early);
+        let memory =
+            Memory::new(Arc::new(Pod::api_resource()), &options, |object: &Cached<DynamicObject>| drop(object.get()));
+        let mut ingest = Ingest::new(Arc::new(memory), ManagedFields::Drop);
+        let objects: Vec<_> = (0..50).map(|number| ingest.read(pod(number).as_bytes()).unwrap()).collect();
+        for object in &objects {
+            assert!(object.entry().body.has_decoded() && Arc::ptr_eq(&object.get().unwrap(), &object.get().unwrap()));
+        }
+    }
+
+    #[test]
+    fn the_scanner_and_serde_read_the_same_metadata() {
+        for text in [
+            std::str::from_utf8(POD).unwrap(),
+            r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","namespace":"n","uid":"0a1b2c3d-4e5f-4789-8abc-def012345678","resourceVersion":"7",
+              "generation":3,"creationTimestamp":"2026-01-02T03:04:05Z","deletionTimestamp":"2026-01-02T03:04:06Z","finalizers":["f","g"],
+              "labels":{"app":"x","t":null},"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"r","uid":"u","controller":true}]}}"#,
+            r#"{"spec":{"metadata":{"name":"inner"}},"metadata":{"name":"after","labels":null,"ownerReferences":null,"generation":null}}"#,
+        ] {
+            let survey = scan::survey(text.as_bytes()).unwrap();
+            let meta = ingest::<Pod>(ManagedFields::Drop).meta_of(&survey).unwrap();
+            assert_eq!(meta, Meta::parse(text.as_bytes()).unwrap());
+        }
+    }
+
+    #[test]
+    fn what_only_serde_can_read_is_read_all_the_same() {
+        for (text, label) in [
+            (r#"{"meta\u0064ata":{"name":"a","labels":{"x":"y"}}}"#, "y"),
+            (r#"{"metadata":{"name":"a","labels":{"x":"\u0079"}}}"#, "y"),
+            (r#"{"metadata":{"name":"z"},"spec":{},"metadata":{"name":"a","labels":{"x":"y"}}}"#, "y"),
+            (r#"{"metadata":{"name":"z"},"spec":{},"m\u0065tadata":{"name":"a","labels":{"x":"y"}}}"#, "y"),
+            (r#"{"metadata":{"name":"a","labels":{"x":"1","x":"y"}}}"#, "y"),
+        ] {
+            let cached = ingest::<DynamicObject>(ManagedFields::Drop).read(text.as_bytes()).unwrap();
+            assert_eq!((&**cached.meta().name(), cached.meta().label("x")), ("a", Some(label)), "{text}");
+            assert_eq!(cached.get().unwrap().name(), "a", "{text}");
+        }
     }
 
     #[test]

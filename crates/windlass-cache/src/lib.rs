@@ -33,7 +33,7 @@
 //!     let blog = lister.get(&ObjectRef::new("blog").within("default"));
 //!     let owned = lister.by_index("owner", "6f1c…")?;
 //!     if let Some(pod) = blog {
-//!         println!("{:?} {:?}", pod.meta().labels, pod.get()?.status); // `get` decodes, `meta` does not
+//!         println!("{:?} {:?}", pod.meta().labels(), pod.get()?.status); // `get` decodes, `meta` does not
 //!     }
 //!     # drop(owned);
 //!     Ok::<_, Box<dyn std::error::Error>>(())
@@ -58,6 +58,9 @@ mod body;
 mod cached;
 mod encode;
 mod ingest;
+mod interner;
+mod memory;
+mod packing;
 mod scan;
 
 mod event_queue;
@@ -96,7 +99,7 @@ pub use informer::SharedInformer;
 pub use ingest::ManagedFields;
 pub use lister::Lister;
 pub use metrics::CacheMetrics;
-pub use options::{InformerOptions, InitialSync, Verification};
+pub use options::{Decoding, InformerOptions, InitialSync, Verification};
 pub use own_writes::OwnWrites;
 pub use progress::WaitError;
 pub use reflector::{Mirror, Reflector, Sink};

@@ -64,7 +64,7 @@ impl<K> Lister<K> {
     pub fn by_index(&self, index: &str, value: &str) -> Result<Vec<Cached<K>>, UnknownIndex> {
         let mut objects = self.store.by_index(index, value)?;
         if let Some(namespace) = &self.namespace {
-            objects.retain(|object| object.meta().namespace.as_ref() == Some(namespace));
+            objects.retain(|object| object.meta().namespace() == Some(namespace));
         }
         Ok(objects)
     }

@@ -4,7 +4,7 @@ use std::{fmt::Debug, time::Duration};
 
 use windlass_api::EventType;
 
-use crate::error::InformerError;
+use crate::error::{DecodeError, InformerError};
 
 /// Receives what happens in one informer. Each method has a default that does nothing.
 ///
@@ -31,6 +31,11 @@ pub trait CacheMetrics: Debug + Send + Sync + 'static {
 
     /// Something went wrong. The informer goes on.
     fn failed(&self, error: &InformerError) {
+        let _ = error;
+    }
+
+    /// An object was asked for and could not be decoded. Called where it was asked for.
+    fn decoding_failed(&self, error: &DecodeError) {
         let _ = error;
     }
 

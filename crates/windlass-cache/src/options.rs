@@ -27,6 +27,8 @@ pub struct InformerOptions {
     pub(crate) backoff: Backoff,
     pub(crate) managed_fields: ManagedFields,
     pub(crate) transform: Option<Transform>,
+    pub(crate) budget: usize,
+    pub(crate) decoding: Decoding,
     pub(crate) resync: Option<Duration>,
     pub(crate) queue_capacity: usize,
     pub(crate) entropy: Entropy,
@@ -56,6 +58,19 @@ pub enum Verification {
     /// list each time.
     Compare,
 }
+
+/// When objects are decoded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Decoding {
+    /// When somebody asks for them; those used last are kept.
+    #[default]
+    OnUse,
+    /// When they come; all are kept, whatever the budget. Costs five times the memory, and lets no reader wait.
+    Early,
+}
+
+/// How many bytes of bodies are held uncompressed.
+const BUDGET: usize = 512 << 20;
 
 /// Servers end watches themselves; shorter ones than this would only cost requests.
 const MIN_WATCH_TIMEOUT: Duration = Duration::from_mins(5);
@@ -120,6 +135,21 @@ impl InformerOptions {
         self
     }
 
+    /// How many bytes of bodies are held uncompressed, 512 MiB by default; beyond, they are compressed.
+    ///
+    /// Of this, a quarter may be taken by the objects that were decoded last, each counted at six times its encoding: they
+    /// need not be decoded again. With 0 every body is compressed.
+    pub fn budget(mut self, bytes: usize) -> Self {
+        self.budget = bytes;
+        self
+    }
+
+    /// When objects are decoded.
+    pub fn decoding(mut self, decoding: Decoding) -> Self {
+        self.decoding = decoding;
+        self
+    }
+
     /// Shows every handler every object again once per `period`, unless the handler has its own period. Not by default.
     pub fn resync(mut self, period: Duration) -> Self {
         self.resync = Some(period);
@@ -164,6 +194,8 @@ impl Default for InformerOptions {
             backoff: backoff::DEFAULT,
             managed_fields: ManagedFields::default(),
             transform: None,
+            budget: BUDGET,
+            decoding: Decoding::default(),
             resync: None,
             queue_capacity: QUEUE_CAPACITY,
             entropy: Entropy::os(),
@@ -185,6 +217,8 @@ impl fmt::Debug for InformerOptions {
             .field("backoff", &self.backoff)
             .field("managed_fields", &self.managed_fields)
             .field("transform", &self.transform)
+            .field("budget", &self.budget)
+            .field("decoding", &self.decoding)
             .field("resync", &self.resync)
             .field("queue_capacity", &self.queue_capacity)
             .finish_non_exhaustive()

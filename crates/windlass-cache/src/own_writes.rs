@@ -102,7 +102,7 @@ impl<K: Object> OwnWrites<K> {
             self.informer
                 .until(move || {
                     let seen: Option<Cached<K>> = store.get(&awaited.key.clone().into());
-                    seen.is_none_or(|seen| *seen.meta().uid != *awaited.uid || seen.meta().is_deleting())
+                    seen.is_none_or(|seen| *seen.meta().uid() != *awaited.uid || seen.meta().is_deleting())
                 })
                 .await?;
             self.pending.lock().deletions.retain(|other| *other != deletion);

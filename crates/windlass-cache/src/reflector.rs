@@ -42,6 +42,7 @@ use crate::{
     error::{InformerError, UnreadableObject},
     event_queue::Change,
     ingest::Ingest,
+    memory::Memory,
     options::{InformerOptions, Reporter, Verification},
     transform::Transform,
 };
@@ -133,11 +134,11 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
         options: InformerOptions,
     ) -> Self {
         let options = InformerOptions { content: K::CONTENT, ..options };
-        let resource = resource.into();
+        let memory = Memory::new(resource.into(), &options, |object| drop(object.get()));
         Self {
             list_watch,
-            resource: resource.gvr().group_resource(),
-            ingest: Ingest::new(resource, options.managed_fields),
+            resource: memory.resource.gvr().group_resource(),
+            ingest: Ingest::new(Arc::new(memory), options.managed_fields),
             transform: options.transform.clone(),
             sink,
             asks: Asks::from(&options),
@@ -183,6 +184,7 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
             }
             Effect::Replace { version, then } => {
                 let objects: Vec<_> = std::mem::take(&mut self.aside).into_values().collect();
+                self.ingest.settle(&objects);
                 self.reporter.metrics().listed(objects.len(), self.begun.elapsed());
                 if then == Then::Continue && self.verification == Verification::Compare {
                     self.verify(&objects, &version).await;
@@ -347,7 +349,7 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
                 },
                 event_type @ (EventType::Added | EventType::Modified | EventType::Deleted) => {
                     if let Some(object) = self.read(event_type, &event.body) {
-                        let version = object.meta().resource_version.clone();
+                        let version = object.meta().resource_version().clone();
                         self.arrived = Some((event_type, object));
                         return Input::Event { event_type, version, ends_initial: false };
                     }
@@ -357,23 +359,30 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
     }
 
     /// `None`, and a report, when it cannot be told which object it is, or the transform fails.
-    fn read(&self, event_type: EventType, body: &[u8]) -> Option<Cached<K>> {
-        let report = |source| {
-            self.reporter.report(&InformerError::Object { resource: self.resource.clone(), source });
+    fn read(&mut self, event_type: EventType, body: &[u8]) -> Option<Cached<K>> {
+        let object = match self.ingest.read(body) {
+            Ok(object) => object,
+            Err(source) => {
+                self.report_object(source);
+                return None;
+            }
         };
-        let object = self.ingest.read(body).map_err(report).ok()?;
-        let Some(transform) = &self.transform else { return Some(object) };
-        match self.transformed(transform, &object) {
+        let Some(transform) = self.transform.clone() else { return Some(object) };
+        match self.transformed(&transform, &object) {
             Ok(transformed) => Some(transformed),
             Err(source) => {
-                report(UnreadableObject::Transform { key: object.key().clone(), source });
+                self.report_object(UnreadableObject::Transform { key: object.key().clone(), source });
                 // Better the last state as it came than an object that never goes away.
                 (event_type == EventType::Deleted).then_some(object)
             }
         }
     }
 
-    fn transformed(&self, transform: &Transform, object: &Cached<K>) -> Result<Cached<K>, BoxError> {
+    fn report_object(&self, source: UnreadableObject) {
+        self.reporter.report(&InformerError::Object { resource: self.resource.clone(), source });
+    }
+
+    fn transformed(&mut self, transform: &Transform, object: &Cached<K>) -> Result<Cached<K>, BoxError> {
         let transformed = self.ingest.read(&transform.apply(&object.bytes())?)?;
         if transformed.key() == object.key() && transformed.is_same_state(object) {
             Ok(transformed)
@@ -397,7 +406,7 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
 
     fn set_aside(&mut self, object: Cached<K>) {
         let known = self.sink.known(object.key());
-        let same = known.filter(|known| known.is_same_state(&object) && !object.meta().resource_version.is_empty());
+        let same = known.filter(|known| known.is_same_state(&object) && !object.meta().resource_version().is_empty());
         let object = same.unwrap_or(object);
         self.aside.insert(object.key().clone(), object);
     }

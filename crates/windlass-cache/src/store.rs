@@ -215,7 +215,7 @@ mod tests {
     fn pod(namespace: &str, name: &str, version: u64, app: &str) -> Cached<Pod> {
         let body = json!({"metadata": {"name": name, "namespace": namespace, "resourceVersion": version.to_string(),
             "uid": name, "labels": {"app": app}}, "spec": {"nodeName": format!("node-{app}"), "containers": []}});
-        Ingest::new(Arc::new(Pod::api_resource()), ManagedFields::Drop).read(body.to_string().as_bytes()).unwrap()
+        Ingest::alone(Pod::api_resource(), ManagedFields::Drop).read(body.to_string().as_bytes()).unwrap()
     }
 
     fn writer() -> StoreWriter<Pod> {
@@ -237,7 +237,7 @@ mod tests {
         let store = writer.store().clone();
         assert!(writer.insert(pod("n", "a", 1, "x"), None).is_none());
         assert_eq!(keys(&store.by_index("app", "x").unwrap()), ["n/a"]);
-        assert_eq!(writer.insert(pod("n", "a", 2, "y"), None).unwrap().meta().resource_version.as_u64(), Some(1));
+        assert_eq!(writer.insert(pod("n", "a", 2, "y"), None).unwrap().meta().resource_version().as_u64(), Some(1));
         assert_eq!(keys(&store.by_index("app", "x").unwrap()), [""; 0]);
         assert_eq!(store.index_values("app").unwrap(), [Arc::from("y")]);
         writer.remove(&"n/a".parse().unwrap(), Some(3.into()));
@@ -259,9 +259,10 @@ mod tests {
         let mut writer = writer();
         writer.insert(pod("n", "a", 1, "x"), None);
         writer.add_index(Index::on_projection("part", |pod: &OnNode| pod.spec.node_name.clone())).unwrap();
+        writer.add_index(Index::on_path("path", ["spec", "nodeName"])).unwrap();
         writer.add_index(Index::on_object("whole", |pod: &Pod| pod.spec.as_ref()?.node_name.clone())).unwrap();
         writer.insert(pod("n", "b", 2, "x"), None);
-        for index in ["part", "whole"] {
+        for index in ["part", "path", "whole"] {
             assert_eq!(keys(&writer.store().by_index(index, "node-x").unwrap()), ["n/a", "n/b"]);
         }
     }
@@ -356,7 +357,7 @@ mod tests {
                     .list()
                     .iter()
                     .map(|object| {
-                        (object.key().to_string(), value(object, object.meta().resource_version.as_u64().unwrap()))
+                        (object.key().to_string(), value(object, object.meta().resource_version().as_u64().unwrap()))
                     })
                     .collect();
                 assert_eq!(held, model, "seed {seed}");

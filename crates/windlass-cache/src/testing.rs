@@ -397,7 +397,7 @@ impl Server {
 /// A cache entry of an object, for tests of what takes one.
 pub fn cached<K>(resource: ApiResource, object: &impl Serialize) -> Result<Cached<K>, UnreadableObject> {
     let body = serde_json::to_vec(object).map_err(|error| UnreadableObject::Meta(MetaError::from(error)))?;
-    Ingest::new(Arc::new(resource), ManagedFields::Keep).read(&body)
+    Ingest::alone(resource, ManagedFields::Keep).read(&body)
 }
 
 /// Items of lists do not say what they are.

@@ -13,7 +13,6 @@
 //! the chunk that it came in: who keeps it for long should copy it.
 
 mod list;
-mod skip;
 mod watch;
 
 use thiserror::Error;

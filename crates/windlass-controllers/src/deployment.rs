@@ -58,7 +58,7 @@ pub(crate) fn add_to(manager: &mut Manager) {
 fn deployment_of_ending_pod(sets: &Lister<ReplicaSet>, pod: &Cached<Pod>) -> Option<ObjectRef<Deployment>> {
     let meta = pod.meta();
     let set = meta.controller().filter(|owner| meta.is_deleting() && ownership::is_kind::<ReplicaSet>(owner))?;
-    let namespace = meta.namespace.clone()?;
+    let namespace = meta.namespace().cloned()?;
     let set = sets.get(&ObjectRef::new(set.name.clone()).within(namespace.clone()))?;
     let deployment = set.meta().controller().filter(|owner| ownership::is_kind::<Deployment>(owner))?;
     Some(ObjectRef::new(deployment.name.clone()).within(namespace))

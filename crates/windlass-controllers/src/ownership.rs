@@ -89,8 +89,8 @@ async fn patch_owners<T: Resource>(
     owners: &serde_json::Value,
 ) -> Result<(), Error> {
     let meta = object.meta();
-    let patch = Patch::Strategic(json!({"metadata": {"uid": meta.uid, "ownerReferences": owners}}));
-    client.patch::<T>(ObjectRef::from(meta.key()), patch).await.map(drop)
+    let patch = Patch::Strategic(json!({"metadata": {"uid": meta.uid(), "ownerReferences": owners}}));
+    client.patch::<T>(ObjectRef::from(meta.key().clone()), patch).await.map(drop)
 }
 
 /// An object that is gone, or is another one by now, need not be claimed.
@@ -110,6 +110,7 @@ pub(crate) fn is_kind<K: Resource>(owner: &OwnerRef) -> bool {
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::apps::v1::ReplicaSet;
+    use windlass_api::{ObjectKey, Traits};
 
     use super::*;
 
@@ -122,14 +123,12 @@ mod tests {
     }
 
     fn object(labels: &[(&str, &str)], controller: Option<&str>) -> Meta {
-        Meta {
+        let owner = controller.map(|uid| OwnerRef { uid: uid.into(), controller: true, ..OwnerRef::default() });
+        Meta::new(ObjectKey::new("")).with_traits(Traits {
             labels: labels.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect(),
-            owner_references: controller
-                .map(|uid| OwnerRef { uid: uid.into(), controller: true, ..OwnerRef::default() })
-                .into_iter()
-                .collect(),
-            ..Meta::default()
-        }
+            owner_references: owner.into_iter().collect(),
+            ..Traits::default()
+        })
     }
 
     #[test]

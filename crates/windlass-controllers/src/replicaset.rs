@@ -61,12 +61,12 @@ struct Replicas {
 /// The replica sets that would adopt a pod which nobody manages.
 fn sets_that_want(sets: &Lister<ReplicaSet>, pod: &Cached<Pod>) -> Vec<ObjectRef<ReplicaSet>> {
     let meta = pod.meta();
-    let Some(namespace) = meta.namespace.as_deref().filter(|_| meta.controller().is_none()) else { return Vec::new() };
+    let Some(namespace) = meta.namespace().filter(|_| meta.controller().is_none()) else { return Vec::new() };
     let wants = |set: &Cached<ReplicaSet>| {
         let set = set.get().ok()?;
         selector(&set).ok()??.matches(|label| meta.label(label)).then(|| set.object_ref())
     };
-    sets.within(namespace).list().iter().filter_map(wants).collect()
+    sets.within(Arc::clone(namespace)).list().iter().filter_map(wants).collect()
 }
 
 async fn reconcile(key: ObjectRef<ReplicaSet>, cx: Context, replicas: Arc<Replicas>) -> Result<Action, ReconcileError> {
@@ -257,7 +257,7 @@ fn pod_from(set: &ReplicaSet) -> Pod {
 }
 
 fn seen(pods: &[Cached<Pod>], uid: &str) -> Seen {
-    match pods.iter().find(|pod| &*pod.meta().uid == uid) {
+    match pods.iter().find(|pod| *pod.meta().uid() == *uid) {
         None => Seen::Absent,
         Some(pod) if pod.meta().is_deleting() => Seen::Deleting,
         Some(_) => Seen::Alive,

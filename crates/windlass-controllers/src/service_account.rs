@@ -35,7 +35,7 @@ pub(crate) fn add_to(manager: &mut Manager, root_ca: Option<Arc<str>>) {
 
 /// The namespace of an object.
 fn home_of<T: Object>(object: &Cached<T>) -> Option<ObjectRef<Namespace>> {
-    object.meta().namespace.clone().map(ObjectRef::new)
+    object.meta().namespace().cloned().map(ObjectRef::new)
 }
 
 async fn reconcile(

@@ -22,7 +22,7 @@ pub(crate) fn enqueue_owner<T: Object, K: Object>(owner: &ApiResource) -> Mapper
         let Some(reference) = object.meta().controller() else { return };
         if *reference.kind == *owner.kind && reference.group() == owner.group {
             let key = ObjectRef::new(Arc::clone(&reference.name));
-            keys.push(match (&object.meta().namespace, owner.scope) {
+            keys.push(match (object.meta().namespace(), owner.scope) {
                 (Some(namespace), Scope::Namespaced) => key.within(Arc::clone(namespace)),
                 _ => key,
             });

@@ -99,20 +99,20 @@ pub fn not<P>(predicate: P) -> Not<P> {
 
 impl<T: Object> Predicate<T> for GenerationChanged {
     fn updated(&self, old: &Cached<T>, new: &Cached<T>) -> bool {
-        old.meta().generation != new.meta().generation
+        old.meta().generation() != new.meta().generation()
     }
 }
 
 impl<T: Object> Predicate<T> for LabelsChanged {
     fn updated(&self, old: &Cached<T>, new: &Cached<T>) -> bool {
         // Servers write labels in the order of their keys; another order would only cost a reconcile.
-        old.meta().labels != new.meta().labels
+        old.meta().labels() != new.meta().labels()
     }
 }
 
 impl<T: Object> Predicate<T> for VersionChanged {
     fn updated(&self, old: &Cached<T>, new: &Cached<T>) -> bool {
-        old.meta().resource_version != new.meta().resource_version
+        old.meta().resource_version() != new.meta().resource_version()
     }
 }
 

@@ -124,7 +124,7 @@ impl From<Status> for Failure {
 impl From<ReadError> for Failure {
     fn from(error: ReadError) -> Self {
         match error {
-            ReadError::Refused(status) => Self::Status(status),
+            ReadError::Refused(status) => Self::Status(*status),
             ReadError::Incomplete => Self::Incomplete,
         }
     }

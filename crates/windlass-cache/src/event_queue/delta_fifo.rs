@@ -87,7 +87,7 @@ impl<K> DeltaFifo<K> {
             Change::Added(object) => self.changed(Delta::Added(object)),
             Change::Updated(object) => self.changed(Delta::Updated(object)),
             Change::Deleted(object) => {
-                self.version = Some(object.meta().resource_version.clone());
+                self.version = Some(object.meta().resource_version().clone());
                 self.populated(0);
                 if self.deltas.contains_key(object.key()) || self.known.get(object.key()).is_some() {
                     self.queue(Delta::Deleted(Deleted::last_known(object)));
@@ -135,7 +135,7 @@ impl<K> DeltaFifo<K> {
     }
 
     fn changed(&mut self, delta: Delta<K>) {
-        self.version = delta.object().map(|object| object.meta().resource_version.clone());
+        self.version = delta.object().map(|object| object.meta().resource_version().clone());
         self.populated(0);
         self.queue(delta);
     }

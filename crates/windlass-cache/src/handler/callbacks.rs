@@ -16,7 +16,7 @@ use crate::cached::Cached;
 /// let registration = pods.add_handler(
 ///     Callbacks::new()
 ///         .on_add(|pod, _initial| println!("{} is there", pod.key()))
-///         .on_update(|old, new| println!("{} was {}", new.key(), old.meta().resource_version))
+///         .on_update(|old, new| println!("{} was {}", new.key(), old.meta().resource_version()))
 ///         .on_delete(|gone| println!("{} is gone", gone.object.key())),
 /// );
 /// # drop(registration);

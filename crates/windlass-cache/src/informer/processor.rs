@@ -161,7 +161,7 @@ impl<'i, K: Send + Sync + 'static> Processor<'i, K> {
 
     /// How far the store is once it shows this state.
     fn version_at(&self, object: &Cached<K>) -> Option<ResourceVersion> {
-        (self.order == Order::Arrival).then(|| object.meta().resource_version.clone())
+        (self.order == Order::Arrival).then(|| object.meta().resource_version().clone())
     }
 
     /// A state that the store shows now. One that it showed before is news only for those whose resync is due.

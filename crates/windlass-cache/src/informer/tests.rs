@@ -62,7 +62,7 @@ impl Diary {
 
 impl Handler<ConfigMap> for Diary {
     fn handle(&mut self, notification: Notification<ConfigMap>) {
-        let name = |object: &Cached<ConfigMap>| format!("{}@{}", object.key(), object.meta().resource_version);
+        let name = |object: &Cached<ConfigMap>| format!("{}@{}", object.key(), object.meta().resource_version());
         self.0.lock().push(match &notification {
             Notification::Added { object, initial: InitialList::Yes } => format!("initial {}", name(object)),
             Notification::Added { object, initial: InitialList::No } => format!("added {}", name(object)),
@@ -124,8 +124,9 @@ async fn the_store_shows_a_change_before_a_handler_is_told() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let (lister, sink) = (informer.store(), Arc::clone(&seen));
     let _registration = informer.add_handler(move |notification: Notification<ConfigMap>| {
-        let held = lister.get(&notification.object().object_ref()).map(|object| object.meta().resource_version.clone());
-        sink.lock().push((notification.object().meta().resource_version.clone(), held));
+        let held =
+            lister.get(&notification.object().object_ref()).map(|object| object.meta().resource_version().clone());
+        sink.lock().push((notification.object().meta().resource_version().clone(), held));
     });
     let run = Run::synced(&informer).await;
     fake.apply(&map("a"));
@@ -487,7 +488,7 @@ async fn a_new_object_of_an_old_name_is_told_as_an_update_with_another_uid_if_th
     let log = Arc::clone(&uids);
     let _registration = informer.add_handler(move |news: Notification<ConfigMap>| {
         if let Notification::Updated { old, new } = news {
-            log.lock().push((old.meta().uid.clone(), new.meta().uid.clone()));
+            log.lock().push((old.meta().uid().clone(), new.meta().uid().clone()));
         }
     });
     let run = Run::synced(&informer).await;
@@ -496,7 +497,7 @@ async fn a_new_object_of_an_old_name_is_told_as_an_update_with_another_uid_if_th
     fake.apply(&map("a"));
     fake.compact();
     sleep(Duration::from_mins(1)).await;
-    assert_eq!(*uids.lock(), [(Arc::from("uid-2"), Arc::from("uid-4"))]);
+    assert_eq!(*uids.lock(), [("uid-2".into(), "uid-4".into())]);
     run.stop().await;
 }
 

@@ -41,7 +41,7 @@ impl Rig {
     /// The next delta as text; an error if there is none for an hour.
     async fn next(&mut self) -> String {
         let popped = tokio::time::timeout(Duration::from_hours(1), self.pipe.pop()).await.expect("a delta comes");
-        let name = |object: &Cached<ConfigMap>| format!("{}@{}", object.key(), object.meta().resource_version);
+        let name = |object: &Cached<ConfigMap>| format!("{}@{}", object.key(), object.meta().resource_version());
         match popped.delta {
             Delta::Added(object) => format!("added {}", name(&object)),
             Delta::Updated(object) => format!("updated {}", name(&object)),

@@ -25,14 +25,14 @@ pub(super) async fn compare<K>(
     };
     let mut items = list_watch.list(exactly).await?;
     let mut left: HashMap<_, _> =
-        streamed.iter().map(|object| (object.key().clone(), object.meta().resource_version.clone())).collect();
+        streamed.iter().map(|object| (object.key().clone(), object.meta().resource_version().clone())).collect();
     let mut differences = Differences::default();
     while let Some(item) = items.next().await {
         match item? {
             ListItem::Object(body) => {
                 let meta = Meta::parse(&body).map_err(|error| ListWatchError::Decode(error.into()))?;
-                if left.remove(&meta.key()).is_none_or(|streamed| streamed != meta.resource_version) {
-                    differences.0.push(meta.key());
+                if left.remove(meta.key()).is_none_or(|streamed| streamed != *meta.resource_version()) {
+                    differences.0.push(meta.key().clone());
                 }
             }
             ListItem::End(_) => {

@@ -129,7 +129,7 @@ impl<K: 'static> MutationCache<K> {
     fn newer(&self, seen: Cached<K>) -> Cached<K> {
         let mut written = self.written.lock();
         let Some(own) = self.fresh(&mut written, seen.key()) else { return seen };
-        let (own_version, seen_version) = (&own.meta().resource_version, &seen.meta().resource_version);
+        let (own_version, seen_version) = (&own.meta().resource_version(), &seen.meta().resource_version());
         // Versions that cannot be compared: what the informer has comes from the server later or sooner, and stays.
         if own_version.compare(seen_version).is_ok_and(Ordering::is_gt) {
             return own;
@@ -197,7 +197,7 @@ mod tests {
     }
 
     fn version(object: Option<Cached<ConfigMap>>) -> Option<u64> {
-        object?.meta().resource_version.as_u64()
+        object?.meta().resource_version().as_u64()
     }
 
     #[tokio::test(start_paused = true)]
@@ -206,7 +206,7 @@ mod tests {
         seen.insert(map("a", "9"));
         cache.wrote(map("a", "10"));
         assert_eq!(version(cache.get(&"a".into())), Some(10), "as numbers, not as texts");
-        assert_eq!(cache.by_index(&by_app(), "x").unwrap()[0].meta().resource_version.as_u64(), Some(10));
+        assert_eq!(cache.by_index(&by_app(), "x").unwrap()[0].meta().resource_version().as_u64(), Some(10));
         for later in ["10", "11"] {
             seen.insert(map("a", later));
             assert_eq!(version(cache.get(&"a".into())), later.parse().ok());

@@ -30,7 +30,7 @@ use crate::{
 /// # }
 ///
 /// let pods = ThreadSafeMap::new();
-/// pods.add_index(Index::on_meta("namespace", |meta| meta.namespace.clone()))?;
+/// pods.add_index(Index::on_meta("namespace", |meta| meta.namespace().cloned()))?;
 /// pods.add_index(Index::on_object("nodeName", |pod: &Pod| pod.spec.as_ref()?.node_name.clone()))?;
 ///
 /// pods.insert(Cached::of(&pod("default", "pod1", "node1"))?);
@@ -205,7 +205,7 @@ mod tests {
 
     fn tagged() -> Map {
         let map = Map::new();
-        let tags = |meta: &windlass_api::Meta| meta.labels.iter().map(|(tag, _)| Arc::clone(tag)).collect::<Vec<_>>();
+        let tags = |meta: &windlass_api::Meta| meta.labels().iter().map(|(tag, _)| Arc::clone(tag)).collect::<Vec<_>>();
         map.add_index(Index::on_meta("tag", tags)).unwrap();
         map
     }
@@ -228,9 +228,9 @@ mod tests {
     fn an_index_can_be_added_when_objects_are_there_and_its_name_is_taken_then() {
         let map = Map::new();
         map.insert(entry("a", &["x"]));
-        map.add_index(Index::on_meta("name", |meta| [Arc::clone(&meta.name)])).unwrap();
+        map.add_index(Index::on_meta("name", |meta| [Arc::clone(meta.name())])).unwrap();
         assert_eq!(map.index_keys("name", "a").unwrap(), [ObjectKey::new("a")]);
-        let again = map.add_index(Index::on_meta("name", |meta| [Arc::clone(&meta.name)]));
+        let again = map.add_index(Index::on_meta("name", |meta| [Arc::clone(meta.name())]));
         assert_eq!(again.unwrap_err().to_string(), "indexer conflict: name");
         assert_eq!(map.by_index("none", "a").unwrap_err().to_string(), "Index with name none does not exist");
         assert_eq!(map.like("none", &entry("a", &[])).unwrap_err(), UnknownIndex("none".to_owned()));
@@ -264,7 +264,7 @@ mod tests {
         let log = Arc::clone(&errors);
         let map = Map::with_hook(move |index, key, error| log.lock().push(format!("{index} {key}: {error}")));
         map.add_index(Index::on_meta("bad", |_| -> Vec<String> { panic!("as the test wants it") })).unwrap();
-        map.add_index(Index::on_meta("name", |meta| [Arc::clone(&meta.name)])).unwrap();
+        map.add_index(Index::on_meta("name", |meta| [Arc::clone(meta.name())])).unwrap();
         map.insert(entry("a", &[]));
         assert_eq!(*errors.lock(), ["bad a: as the test wants it"]);
         assert_eq!((map.by_index("name", "a").unwrap().len(), map.index_values("bad").unwrap().len()), (1, 0));

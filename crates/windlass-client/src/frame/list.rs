@@ -5,9 +5,9 @@
 
 use bytes::{Bytes, BytesMut};
 use serde::{Deserialize, Deserializer, de::IgnoredAny};
-use windlass_api::ListMeta;
+use windlass_api::{ListMeta, Skipper};
 
-use super::{FrameError, skip::Skipper};
+use super::FrameError;
 
 /// The largest envelope. Real ones are a few hundred bytes; continue tokens make the most of it.
 const ENVELOPE_LIMIT: usize = 1 << 20;

@@ -55,8 +55,8 @@ pub(super) fn selects(service: &Service, pod: &Meta) -> bool {
 
 /// The services that a pod is behind.
 pub(super) fn services_of(services: &Lister<Service>, pod: &Cached<Pod>) -> Vec<ObjectRef<Service>> {
-    let Some(namespace) = pod.meta().namespace.as_deref() else { return Vec::new() };
-    let found = services.within(namespace).list();
+    let Some(namespace) = pod.meta().namespace() else { return Vec::new() };
+    let found = services.within(Arc::clone(namespace)).list();
     let behind = |service: &&Cached<Service>| service.get().is_ok_and(|service| selects(&service, pod.meta()));
     found.iter().filter(behind).map(Cached::object_ref).collect()
 }

@@ -88,12 +88,12 @@ impl Collector {
                 }
                 Notification::Updated { old, new } => {
                     // A deletion that was missed, and another object of the same name.
-                    let replaced = old.meta().uid != new.meta().uid;
-                    let mut jobs = if replaced { graph.remove(&old.meta().uid) } else { Vec::new() };
+                    let replaced = old.meta().uid() != new.meta().uid();
+                    let mut jobs = if replaced { graph.remove(&old.meta().uid().to_string()) } else { Vec::new() };
                     jobs.extend(graph.observe(Identity::of(api_version, kind, new.meta()), new.meta()));
                     jobs
                 }
-                Notification::Deleted(deleted) => graph.remove(&deleted.object.meta().uid),
+                Notification::Deleted(deleted) => graph.remove(&deleted.object.meta().uid().to_string()),
             }
         };
         self.add(jobs);

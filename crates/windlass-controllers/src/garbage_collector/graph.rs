@@ -86,7 +86,7 @@ struct Node {
 
 impl Fate {
     fn of(meta: &Meta) -> Self {
-        let has = |name: &str| meta.finalizers.iter().any(|finalizer| &**finalizer == name);
+        let has = |name: &str| meta.finalizers().iter().any(|finalizer| &**finalizer == name);
         match meta.is_deleting() {
             false => Self::Alive,
             true if has(ORPHAN) => Self::Orphaning,
@@ -114,7 +114,7 @@ impl Graph {
             self.nodes.insert(Arc::clone(&uid), Node::new(identity, Sight::Observed));
             Fate::Alive
         };
-        self.link(&uid, &meta.owner_references, &mut jobs);
+        self.link(&uid, meta.owner_references(), &mut jobs);
 
         let fate = Fate::of(meta);
         let Some(node) = self.nodes.get_mut(&uid) else { return jobs };

@@ -24,9 +24,9 @@ impl Identity {
         Self {
             api_version: Arc::clone(api_version),
             kind: Arc::clone(kind),
-            namespace: meta.namespace.clone(),
-            name: Arc::clone(&meta.name),
-            uid: Arc::clone(&meta.uid),
+            namespace: meta.namespace().cloned(),
+            name: Arc::clone(meta.name()),
+            uid: meta.uid().into(),
         }
     }
 

@@ -156,7 +156,7 @@ async fn create(client: &Client, host: Host, clock: &Clock, entropy: &Entropy) -
 async fn renew(client: &Client, nodes: &Lister<Node>, host: Host, now: Timestamp) -> Result<(), Error> {
     let name = host.name();
     let uid = match nodes.get(&ObjectRef::new(name.as_str())) {
-        Some(node) => is_simulated(node.meta()).then(|| node.meta().uid.to_string()),
+        Some(node) => is_simulated(node.meta()).then(|| node.meta().uid().to_string()),
         // The cache does not show it yet.
         None => client.get_opt::<Node>(name.as_str()).await?.filter(is_labelled).and_then(|node| node.metadata.uid),
     };
@@ -289,7 +289,7 @@ mod tests {
         assert_eq!(node.name(), "node-0");
         assert!(super::super::fit::is_ready(&node));
         let meta = Meta::parse(&serde_json::to_vec(&node).unwrap()).unwrap();
-        assert!(is_simulated(&meta) && !is_simulated(&Meta::default()));
+        assert!(is_simulated(&meta) && !is_simulated(&Meta::new(windlass_api::ObjectKey::new("node-1"))));
         assert_eq!(without_not_ready(&node), None);
     }
 

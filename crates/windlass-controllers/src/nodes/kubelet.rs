@@ -100,7 +100,7 @@ fn pods_on(pods: &Lister<Pod>, node: &Cached<Node>) -> Vec<ObjectRef<Pod>> {
     if !is_simulated(node.meta()) {
         return Vec::new();
     }
-    let name = &*node.meta().name;
+    let name = &**node.meta().name();
     let is_on = |pod: &Cached<Pod>| pod.get().is_ok_and(|pod| pods::node_name(&pod) == name);
     pods.list().iter().filter(|pod| is_on(pod)).map(Cached::object_ref).collect()
 }

@@ -21,14 +21,14 @@ const PATIENCE: Duration = Duration::from_mins(1);
 #[derive(Debug)]
 pub(crate) enum ReadError {
     /// The answer to it.
-    Refused(Status),
+    Refused(Box<Status>),
     /// It did not come, or stopped coming: the answer of the real server is a status without kind, as plain text.
     Incomplete,
 }
 
 impl From<Status> for ReadError {
     fn from(status: Status) -> Self {
-        Self::Refused(status)
+        Self::Refused(Box::new(status))
     }
 }
 

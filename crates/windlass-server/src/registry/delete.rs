@@ -125,7 +125,7 @@ impl Registry {
             let mut found = self.list(target, page.clone()).await?;
             for item in &found.items {
                 let meta = item.encoded.meta().map_err(Status::internal)?;
-                let one = Target::object(&target.resource, meta.namespace.as_deref(), &meta.name);
+                let one = Target::object(&target.resource, meta.namespace().map(|namespace| &**namespace), meta.name());
                 match self.delete(&one, params.clone()).await {
                     Ok(_) => {}
                     Err(status) if status.is_not_found() => {}

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use bytes::Bytes;
 use serde_json::Value;
-use windlass_api::{FieldSelector, LabelSelector, Meta, Status};
+use windlass_api::{FieldSelector, LabelSelector, Meta, ObjectKey, Status};
 
 use super::{Item, ResourceInfo, Target};
 
@@ -46,7 +46,7 @@ impl Facts {
 
     fn meta(&self) -> &Meta {
         // A body without readable metadata was not written by us; it has no labels then.
-        self.meta.get_or_init(|| self.item.encoded.meta().unwrap_or_default())
+        self.meta.get_or_init(|| self.item.encoded.meta().unwrap_or_else(|_| Meta::new(ObjectKey::new(""))))
     }
 
     fn value(&self) -> &Value {
@@ -110,8 +110,10 @@ impl Selection {
         }
         self.fields.requirements().iter().all(|requirement| {
             let holds = match requirement.field.as_str() {
-                "metadata.name" => *facts.meta().name == *requirement.value,
-                "metadata.namespace" => facts.meta().namespace.as_deref().unwrap_or_default() == requirement.value,
+                "metadata.name" => **facts.meta().name() == *requirement.value,
+                "metadata.namespace" => {
+                    facts.meta().namespace().map_or("", |namespace| &**namespace) == requirement.value
+                }
                 label => resource.strategy.field(facts.value(), label) == requirement.value,
             };
             holds == requirement.equal

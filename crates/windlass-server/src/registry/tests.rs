@@ -124,7 +124,7 @@ fn answered(answer: &Answer) -> Value {
 }
 
 fn names(items: &[Item]) -> Vec<String> {
-    items.iter().map(|item| item.encoded.meta().unwrap().name.to_string()).collect()
+    items.iter().map(|item| item.encoded.meta().unwrap().name().to_string()).collect()
 }
 
 fn version(object: &Value) -> u64 {

@@ -22,7 +22,7 @@ impl Handler<ConfigMap> for Belief {
             Notification::Updated { old, new } => {
                 let before = known.insert(key, new.clone()).expect("only a known object is updated");
                 assert!(before.ptr_eq(&old), "an update goes on from what was told last: {before:?} {old:?}");
-                let version = |object: &Cached<_>| object.meta().resource_version.as_u64();
+                let version = |object: &Cached<_>| object.meta().resource_version().as_u64();
                 assert!(version(&new) >= version(&old), "never back: {old:?} {new:?}");
             }
             Notification::Deleted(deleted) => {
@@ -54,7 +54,7 @@ fn by_app(name: &str) -> Index<ConfigMap> {
 }
 
 fn state(object: &Cached<ConfigMap>) -> (String, u64) {
-    (object.key().to_string(), object.meta().resource_version.as_u64().unwrap())
+    (object.key().to_string(), object.meta().resource_version().as_u64().unwrap())
 }
 
 impl Play {

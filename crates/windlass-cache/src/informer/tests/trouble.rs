@@ -85,8 +85,8 @@ async fn an_index_function_that_fails_leaves_the_object_out_of_its_index_alone()
     fake.apply(&map("a"));
     let (informer, errors) = troubled(&fake, InformerOptions::default());
     let index = Index::on_meta("bad", |meta| {
-        assert_ne!(&*meta.name, "b", "as the test wants it");
-        [Arc::clone(&meta.name)]
+        assert_ne!(&**meta.name(), "b", "as the test wants it");
+        [Arc::clone(meta.name())]
     });
     informer.add_index(index).await.unwrap();
     let run = Run::synced(&informer).await;

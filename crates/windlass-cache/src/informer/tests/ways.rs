@@ -45,7 +45,7 @@ async fn closures_are_called_each_for_its_kind_of_change() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let log = |what: &'static str| {
         let told = Arc::clone(&told);
-        move |object: &Cached<ConfigMap>| told.lock().push(format!("{what} {}", object.meta().resource_version))
+        move |object: &Cached<ConfigMap>| told.lock().push(format!("{what} {}", object.meta().resource_version()))
     };
     let (add, update, delete) = (log("add"), log("update"), log("delete"));
     let all = Callbacks::new()
@@ -119,7 +119,7 @@ async fn who_waits_for_the_version_of_a_write_reads_the_write() {
             let version = fake.apply(&map("a")).into();
             soon(informer.wait_for(&version)).await.unwrap();
             let seen = informer.store().get(&ObjectRef::new("a").within("n")).unwrap();
-            assert_eq!(seen.meta().resource_version, version, "{queue}");
+            assert_eq!(*seen.meta().resource_version(), version, "{queue}");
         }
         fake.delete(&key("a"));
         soon(informer.wait_for(&fake.version().into())).await.unwrap();

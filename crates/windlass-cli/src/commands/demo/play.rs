@@ -167,7 +167,7 @@ impl Play {
     }
 
     fn names(&self) -> Vec<String> {
-        self.pods.list().iter().map(|pod| pod.meta().name.to_string()).collect()
+        self.pods.list().iter().map(|pod| pod.meta().name().to_string()).collect()
     }
 
     /// The names of the pods that are ready and not on their way out.

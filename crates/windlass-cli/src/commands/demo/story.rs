@@ -114,7 +114,7 @@ impl Story {
         };
         let state = if gone { None } else { state(object) };
         let told = &mut *self.0.told.lock();
-        let painted = told.view.pod(&object.meta().name, state);
+        let painted = told.view.pod(object.meta().name(), state);
         self.note(told, painted);
     }
 

@@ -1,4 +1,5 @@
 use jiff::Timestamp;
+use windlass_api::{ObjectKey, Traits};
 
 use super::*;
 
@@ -24,13 +25,14 @@ fn owned_by(owners: &[&str]) -> Meta {
             block_owner_deletion,
         }
     };
-    Meta { owner_references: owners.iter().map(reference).collect(), ..Meta::default() }
+    let owner_references = owners.iter().map(reference).collect();
+    Meta::new(ObjectKey::new("")).with_traits(Traits { owner_references, ..Traits::default() })
 }
 
-fn deleting(mut meta: Meta, finalizers: &[&str]) -> Meta {
-    meta.deletion_timestamp = Some(Timestamp::UNIX_EPOCH);
-    meta.finalizers = finalizers.iter().map(|finalizer| Arc::from(*finalizer)).collect();
-    meta
+fn deleting(meta: Meta, finalizers: &[&str]) -> Meta {
+    let finalizers = finalizers.iter().map(|finalizer| Arc::from(*finalizer)).collect();
+    let traits = Traits { finalizers, ..(**meta.traits()).clone() };
+    meta.with_deletion_timestamp(Some(Timestamp::UNIX_EPOCH)).with_traits(traits)
 }
 
 fn judge(uids: &[&str]) -> Vec<Job> {

@@ -3,9 +3,11 @@
 //! Each block becomes four bit masks, one bit per byte: quotes, backslashes, opening and closing brackets. The prefix
 //! parity of the quotes says which bytes lie in strings. That brackets match in kind is not checked.
 
-/// How far into a value the scan has come. Resumable at any byte.
+use wide::u8x16;
+
+/// How far into a JSON object or array a search for its end has come. Resumable at any byte.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Skipper {
+pub struct Skipper {
     /// Open brackets. 0 before the first, and again at the end.
     depth: u32,
     in_string: bool,
@@ -15,10 +17,14 @@ pub(super) struct Skipper {
 
 const BLOCK: usize = 64;
 
+/// As many bytes as are compared at once.
+const LANE: usize = 16;
+
 impl Skipper {
     /// Goes on through `bytes`. `Some(n)`: the value ended with the nth byte, and the skipper is ready for another.
     /// `None`: it goes on in the next chunk.
-    pub(super) fn advance(&mut self, bytes: &[u8]) -> Option<usize> {
+    #[must_use]
+    pub fn advance(&mut self, bytes: &[u8]) -> Option<usize> {
         let (blocks, rest) = bytes.as_chunks::<BLOCK>();
         for (index, block) in blocks.iter().enumerate() {
             if let Some(end) = self.block(block) {
@@ -109,14 +115,14 @@ struct Masks {
 impl Masks {
     fn of(block: &[u8; BLOCK]) -> Self {
         let mut masks = Self { quotes: 0, backslashes: 0, opening: 0, closing: 0 };
-        let (words, _) = block.as_chunks::<8>();
-        for (index, word) in words.iter().enumerate() {
-            let word = u64::from_le_bytes(*word);
+        let (lanes, _) = block.as_chunks::<LANE>();
+        for (index, lane) in lanes.iter().enumerate() {
+            let lane = u8x16::new(*lane);
             // `[` and `{`, and `]` and `}`, differ in this bit only.
-            let folded = word | u64::from_ne_bytes([0x20; 8]);
-            let shift = index * 8;
-            masks.quotes |= equal(word, b'"') << shift;
-            masks.backslashes |= equal(word, b'\\') << shift;
+            let folded = lane | u8x16::splat(0x20);
+            let shift = index * LANE;
+            masks.quotes |= equal(lane, b'"') << shift;
+            masks.backslashes |= equal(lane, b'\\') << shift;
             masks.opening |= equal(folded, b'{') << shift;
             masks.closing |= equal(folded, b'}') << shift;
         }
@@ -124,15 +130,9 @@ impl Masks {
     }
 }
 
-/// One bit for each byte of `word` that is `byte`.
-fn equal(word: u64, byte: u8) -> u64 {
-    const LOW: u64 = u64::from_ne_bytes([0x7f; 8]);
-    /// Multiplying by this gathers the lowest bit of each byte in the highest byte.
-    const GATHER: u64 = 0x0102_0408_1020_4080;
-    let difference = word ^ u64::from_ne_bytes([byte; 8]);
-    // The high bit of a byte is set iff the byte is not zero; no carry leaves its byte.
-    let unequal = ((difference & LOW) + LOW) | difference;
-    ((!unequal & !LOW) >> 7).wrapping_mul(GATHER) >> 56
+/// One bit for each byte of `lane` that is `byte`.
+fn equal(lane: u8x16, byte: u8) -> u64 {
+    u64::from(lane.simd_eq(u8x16::splat(byte)).to_bitmask())
 }
 
 /// Each bit is the parity of itself and the bits below.
@@ -192,9 +192,9 @@ mod tests {
     #[test]
     fn a_byte_is_found_where_it_stands_and_nowhere_else() {
         for byte in 0..=u8::MAX {
-            let found = equal(u64::from_le_bytes([b'"', byte, 0x80, 0x23, 0x21, 0xa2, 0x22, 0xff]), b'"');
-            let expected = 0b0100_0001 | if byte == b'"' { 0b10 } else { 0 };
-            assert_eq!(found, expected, "{byte}");
+            let lane = [b'"', byte, 0x80, 0x23, 0x21, 0xa2, 0x22, 0xff, 0, 0, 0, 0, 0, 0, 0, b'"'];
+            let expected = 0b1000_0000_0100_0001 | if byte == b'"' { 0b10 } else { 0 };
+            assert_eq!(equal(u8x16::new(lane), b'"'), expected, "{byte}");
         }
     }
 }

@@ -1,0 +1,104 @@
+//! The peer of `windlass-bench informer`: a reflector of all pods with its store, the key of every object made, the same
+//! figures in the same lines.
+
+use std::{fs, hint::black_box, time::Duration};
+
+use futures::{StreamExt, pin_mut};
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api, Client, Config,
+    config::{KubeConfigOptions, Kubeconfig},
+    runtime::{WatchStreamExt, reflector, reflector::ObjectRef, watcher},
+};
+use serde_json::json;
+use tokio::time::Instant;
+
+type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+#[tokio::main]
+async fn main() -> Outcome<()> {
+    let arguments: Vec<String> = std::env::args().collect();
+    let flag = |name: &str| {
+        let at = arguments.iter().position(|argument| argument == name)?;
+        arguments.get(at + 1).cloned()
+    };
+    let config = match (flag("--server"), flag("--kubeconfig")) {
+        (Some(server), _) => Config::new(server.parse()?),
+        (None, Some(path)) => {
+            Config::from_custom_kubeconfig(Kubeconfig::read_from(path)?, &KubeConfigOptions::default()).await?
+        }
+        (None, None) => return Err("expected --server URL or --kubeconfig PATH".into()),
+    };
+    let updates: u64 = flag("--updates").map_or(Ok(0), |updates| updates.parse())?;
+    let pods: Api<Pod> = Api::all(Client::try_from(config)?);
+
+    trim();
+    let (before, cpu_before, started) = (memory("VmRSS:")?, cpu()?, Instant::now());
+    let (reader, writer) = reflector::store();
+    let events = reflector(writer, watcher(pods, watcher::Config::default().page_size(500)));
+    pin_mut!(events);
+    loop {
+        match events.next().await.ok_or("the watch ended")?? {
+            watcher::Event::InitApply(pod) => drop(black_box(ObjectRef::from_obj(&pod))),
+            watcher::Event::InitDone => break,
+            _ => {}
+        }
+    }
+    let (took, cpu_used, peak) = (started.elapsed(), cpu()? - cpu_before, memory("VmHWM:")?);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    trim();
+    let (objects, after) = (reader.len() as u64, memory("VmRSS:")?);
+    println!(
+        "{}",
+        json!({
+            "bench": "informer", "objects": objects, "sync_seconds": took.as_secs_f64(), "cpu_seconds": cpu_used,
+            "rss_bytes": after, "rss_bytes_per_object": after.saturating_sub(before) / objects.max(1), "peak_rss_bytes": peak,
+        })
+    );
+    if updates > 0 {
+        let cpu_before = cpu()?;
+        let (mut seen, mut started) = (0, Instant::now());
+        let events = events.applied_objects();
+        pin_mut!(events);
+        while seen < updates {
+            let pod = events.next().await.ok_or("the watch ended")??;
+            black_box(ObjectRef::from_obj(&pod));
+            if seen == 0 {
+                started = Instant::now();
+            }
+            seen += 1;
+        }
+        let (took, cpu_used) = (started.elapsed().as_secs_f64(), cpu()? - cpu_before);
+        trim();
+        println!(
+            "{}",
+            json!({
+                "bench": "updates", "events": seen, "seconds": took, "cpu_us_per_event": cpu_used * 1e6 / seen as f64,
+                "events_per_second": seen as f64 / took, "rss_bytes": memory("VmRSS:")?,
+            })
+        );
+    }
+    Ok(())
+}
+
+fn cpu() -> Outcome<f64> {
+    let mut nanoseconds = 0;
+    for task in fs::read_dir("/proc/self/task")? {
+        let Ok(text) = fs::read_to_string(task?.path().join("schedstat")) else { continue };
+        nanoseconds += text.split_whitespace().next().unwrap_or("0").parse::<u64>()?;
+    }
+    Ok(nanoseconds as f64 / 1e9)
+}
+
+fn memory(field: &str) -> Outcome<u64> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field)).ok_or_else(|| format!("no {field}"))?;
+    Ok(line.split_whitespace().next().unwrap_or_default().parse::<u64>()? * 1024)
+}
+
+fn trim() {
+    // SAFETY: takes no pointer, and may be called at any time from any thread.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}

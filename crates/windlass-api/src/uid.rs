@@ -1,0 +1,151 @@
+//! The uid of an object.
+
+use std::{fmt, sync::Arc};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// The uid of an object: opaque text, to be compared as it came.
+///
+/// Servers make UUIDs of them, which are kept in 16 bytes; whatever else comes is kept as text.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Uid(Repr);
+
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Repr {
+    /// Written as 32 lower-case digits in groups of 8, 4, 4, 4 and 12. Every text of this form is kept so: equality of
+    /// what is kept is equality of the texts.
+    Uuid([u8; 16]),
+    Text(Arc<str>),
+}
+
+/// Where the hyphens stand.
+const HYPHENS: [usize; 4] = [8, 13, 18, 23];
+
+// === impl Uid ===
+
+impl Uid {
+    /// Takes the text as it came.
+    #[must_use]
+    pub fn new(text: &str) -> Self {
+        Self(uuid(text).map_or_else(|| Repr::Text(text.into()), Repr::Uuid))
+    }
+
+    /// Whether there is none, as in objects that no server has stored.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        matches!(&self.0, Repr::Text(text) if text.is_empty())
+    }
+}
+
+fn uuid(text: &str) -> Option<[u8; 16]> {
+    let text: &[u8; 36] = text.as_bytes().try_into().ok()?;
+    let mut uuid = [0; 16];
+    let mut digits = 0;
+    for (at, byte) in text.iter().enumerate() {
+        if HYPHENS.contains(&at) {
+            if *byte != b'-' {
+                return None;
+            }
+            continue;
+        }
+        let digit = match byte {
+            b'0'..=b'9' => byte - b'0',
+            b'a'..=b'f' => byte - b'a' + 10,
+            _ => return None,
+        };
+        uuid[digits / 2] = uuid[digits / 2] << 4 | digit;
+        digits += 1;
+    }
+    Some(uuid)
+}
+
+impl Default for Uid {
+    /// None.
+    fn default() -> Self {
+        Self::new("")
+    }
+}
+
+impl fmt::Display for Uid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Repr::Text(text) => f.write_str(text),
+            Repr::Uuid(uuid) => {
+                let mut text = [b'-'; 36];
+                let places = (0..36).filter(|at| !HYPHENS.contains(at));
+                for (digit, at) in places.enumerate() {
+                    let value = uuid[digit / 2] >> (4 * (1 - digit % 2)) & 15;
+                    text[at] = b"0123456789abcdef"[usize::from(value)];
+                }
+                f.write_str(std::str::from_utf8(&text).map_err(|_| fmt::Error)?)
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Uid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{self}\"")
+    }
+}
+
+impl From<&str> for Uid {
+    fn from(text: &str) -> Self {
+        Self::new(text)
+    }
+}
+
+impl From<&Uid> for Arc<str> {
+    fn from(uid: &Uid) -> Self {
+        match &uid.0 {
+            Repr::Text(text) => Self::clone(text),
+            Repr::Uuid(_) => uid.to_string().into(),
+        }
+    }
+}
+
+impl PartialEq<str> for Uid {
+    fn eq(&self, text: &str) -> bool {
+        match &self.0 {
+            Repr::Text(own) => **own == *text,
+            Repr::Uuid(own) => uuid(text).is_some_and(|uuid| uuid == *own),
+        }
+    }
+}
+
+impl Serialize for Uid {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Uid {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Self::new(&std::borrow::Cow::<str>::deserialize(deserializer)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_uid_reads_as_it_was_written() {
+        for text in [
+            "0a1b2c3d-4e5f-4789-8abc-def012345678",
+            "00000000-0000-0000-0000-000000000000",
+            "0A1B2C3D-4E5F-4789-8ABC-DEF012345678",
+            "0a1b2c3d4e5f47898abcdef012345678",
+            "0a1b2c3d-4e5f-4789-8abcd-ef01234567",
+            "pod-1",
+            "",
+        ] {
+            let uid = Uid::new(text);
+            assert_eq!(uid.to_string(), text);
+            assert_eq!(&*Arc::<str>::from(&uid), text);
+            assert!(uid == *text && uid != *"other" && uid.is_empty() == text.is_empty());
+            assert_eq!(serde_json::from_str::<Uid>(&serde_json::to_string(&uid).unwrap()).unwrap(), uid);
+        }
+        assert_ne!(Uid::new("0A1B2C3D-4E5F-4789-8ABC-DEF012345678"), Uid::new("0a1b2c3d-4e5f-4789-8abc-def012345678"));
+    }
+}

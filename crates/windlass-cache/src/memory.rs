@@ -1,0 +1,143 @@
+//! What the objects of one informer may cost: the budget, and which of them stay decoded.
+//!
+//! A body is held as it came while the budget has room for it, else compressed. An object that was decoded stays decoded
+//! while it is among those used last that fit into a quarter of the budget. What is decoded counts six times its encoding.
+//!
+//! Whatever the budget, the [`FLOOR`] objects decoded last stay decoded: several handlers that decode the same event one
+//! after the other decode it once.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use parking_lot::Mutex;
+use windlass_api::ApiResource;
+
+use crate::{
+    body::Cooled,
+    cached::{Cached, Entry},
+    metrics::CacheMetrics,
+    options::{Decoding, InformerOptions},
+    packing::Unpacker,
+};
+
+/// How much larger a decoded object is than its encoding.
+const DECODED: usize = 6;
+
+/// What part of the budget decoded objects may take.
+const HOT_SHARE: usize = 4;
+
+/// So many decoded objects are kept, whatever they cost.
+const FLOOR: usize = 16;
+
+/// What the entries of one informer share.
+pub(crate) struct Memory<K> {
+    pub(crate) resource: Arc<ApiResource>,
+    pub(crate) metrics: Arc<dyn CacheMetrics>,
+    pub(crate) unpacker: Unpacker,
+    /// Decodes an object as it comes, where that is asked for. Then nothing is given up.
+    pub(crate) decode_early: Option<fn(&Cached<K>)>,
+    budget: usize,
+    /// Bytes of the bodies that are held uncompressed.
+    plain: AtomicUsize,
+    /// What the decoded objects count.
+    hot: AtomicUsize,
+    /// The entries with decoded objects, in the order in which they were last looked at; some are gone.
+    order: Mutex<Order<K>>,
+}
+
+struct Order<K> {
+    entries: VecDeque<Weak<Entry<K>>>,
+    /// The length at which those are taken out that are gone.
+    sweep_at: usize,
+}
+
+impl<K> Memory<K> {
+    pub(crate) fn new(resource: Arc<ApiResource>, options: &InformerOptions, early: fn(&Cached<K>)) -> Self {
+        Self {
+            resource,
+            metrics: Arc::clone(&options.metrics),
+            unpacker: Unpacker::new(),
+            decode_early: (options.decoding == Decoding::Early).then_some(early),
+            budget: options.budget,
+            plain: AtomicUsize::new(0),
+            hot: AtomicUsize::new(0),
+            order: Mutex::new(Order { entries: VecDeque::new(), sweep_at: 8 * FLOOR }),
+        }
+    }
+
+    /// Whether a body of this size may be held uncompressed.
+    pub(crate) fn has_room_for(&self, bytes: usize) -> bool {
+        let used = self.plain.load(Ordering::Relaxed) + self.hot.load(Ordering::Relaxed);
+        used.saturating_add(bytes) <= self.budget
+    }
+
+    pub(crate) fn add_plain(&self, bytes: usize) {
+        self.plain.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn remove_plain(&self, bytes: usize) {
+        self.plain.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// The object of this entry has been decoded. Gives up others that are too many.
+    pub(crate) fn decoded(&self, entry: &Arc<Entry<K>>) {
+        if self.decode_early.is_some() {
+            return;
+        }
+        let limit = self.budget / HOT_SHARE;
+        self.hot.fetch_add(DECODED * entry.body.len(), Ordering::Relaxed);
+        let mut given = Vec::new();
+        let mut order = self.order.lock();
+        order.entries.push_back(Arc::downgrade(entry));
+        let mut looks = 2 * order.entries.len();
+        while self.hot.load(Ordering::Relaxed) > limit && order.entries.len() > FLOOR && looks > 0 {
+            looks -= 1;
+            let Some(oldest) = order.entries.pop_front() else { break };
+            let Some(entry) = oldest.upgrade() else { continue };
+            match entry.body.cool() {
+                Cooled::Touched => order.entries.push_back(oldest),
+                Cooled::Given(object) => {
+                    if matches!(object, Some(Ok(_))) {
+                        self.hot.fetch_sub(DECODED * entry.body.len(), Ordering::Relaxed);
+                    }
+                    given.push((object, entry));
+                }
+            }
+        }
+        if order.entries.len() >= order.sweep_at {
+            order.entries.retain(|entry| entry.strong_count() > 0);
+            order.sweep_at = (order.entries.len() * 2).max(8 * FLOOR);
+        }
+        drop(order);
+        drop(given); // … without the lock: dropping an object may be user code.
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_unused(&self) -> bool {
+        self.plain.load(Ordering::Relaxed) == 0 && self.hot.load(Ordering::Relaxed) == 0
+    }
+
+    /// An entry is about to be dropped.
+    pub(crate) fn dropped(&self, plain: usize, decoded: Option<usize>) {
+        self.remove_plain(plain);
+        if self.decode_early.is_none() {
+            self.hot.fetch_sub(decoded.map_or(0, |bytes| DECODED * bytes), Ordering::Relaxed);
+        }
+    }
+}
+
+impl<K> fmt::Debug for Memory<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Memory")
+            .field("budget", &self.budget)
+            .field("plain", &self.plain)
+            .field("hot", &self.hot)
+            .finish_non_exhaustive()
+    }
+}

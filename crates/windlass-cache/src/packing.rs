@@ -1,0 +1,161 @@
+//! Bodies compressed with a dictionary that was trained on bodies like them.
+//!
+//! A dictionary holds what the bodies of one kind have in common, so that each of them costs little more than what it has
+//! of its own. A compressed body names its dictionary, by holding it: a dictionary lives for as long as a body needs it.
+
+use std::{fmt, sync::Arc};
+
+use parking_lot::Mutex;
+use zstd_safe::{CCtx, CDict, DCtx, DDict};
+
+/// Fast; higher levels gain little beside a dictionary.
+const LEVEL: i32 = 1;
+
+/// How large a dictionary may be. It pays for itself with a hundredth of its samples' size.
+const SMALLEST: usize = 4 << 10;
+const LARGEST: usize = 64 << 10;
+
+/// What a body was compressed with.
+pub(crate) struct Dictionary(DDict<'static>);
+
+/// Compresses, one body after the other.
+pub(crate) struct Packer {
+    context: CCtx<'static>,
+    encoder: CDict<'static>,
+    dictionary: Arc<Dictionary>,
+    out: Vec<u8>,
+}
+
+/// Decompresses, for several threads at once.
+pub(crate) struct Unpacker {
+    idle: Mutex<Vec<DCtx<'static>>>,
+}
+
+/// How many idle contexts are kept; each holds 100 KB.
+const IDLE: usize = 2;
+
+/// A compressed body could not be read back: its memory was damaged.
+#[derive(Debug, thiserror::Error)]
+#[error("the compressed body cannot be read: {0}")]
+pub(crate) struct Damaged(&'static str);
+
+// === impl Packer ===
+
+impl Packer {
+    /// Trains a dictionary. Samples that are too few, or too small, give an empty one.
+    pub(crate) fn trained(samples: &[Vec<u8>]) -> Self {
+        let sizes: Vec<_> = samples.iter().map(Vec::len).collect();
+        let samples = samples.concat();
+        let mut dictionary = Vec::with_capacity((samples.len() / 100).clamp(SMALLEST, LARGEST));
+        if zstd_safe::train_from_buffer(&mut dictionary, &samples, &sizes).is_err() {
+            dictionary.clear();
+        }
+        Self {
+            context: CCtx::create(),
+            encoder: CDict::create(&dictionary, LEVEL),
+            dictionary: Arc::new(Dictionary(DDict::create(&dictionary))),
+            out: Vec::new(),
+        }
+    }
+
+    /// The dictionary that is used now.
+    pub(crate) fn dictionary(&self) -> &Arc<Dictionary> {
+        &self.dictionary
+    }
+
+    /// `None` where the result would be no smaller.
+    pub(crate) fn pack(&mut self, body: &[u8]) -> Option<Box<[u8]>> {
+        self.out.clear();
+        self.out.reserve(zstd_safe::compress_bound(body.len()));
+        self.context.compress_using_cdict(&mut self.out, body, &self.encoder).ok()?;
+        (self.out.len() < body.len()).then(|| self.out.as_slice().into())
+    }
+}
+
+impl fmt::Debug for Packer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Packer").finish_non_exhaustive()
+    }
+}
+
+// === impl Unpacker ===
+
+impl Unpacker {
+    pub(crate) const fn new() -> Self {
+        Self { idle: Mutex::new(Vec::new()) }
+    }
+
+    pub(crate) fn unpack(&self, packed: &[u8], dictionary: &Dictionary) -> Result<Vec<u8>, Damaged> {
+        let mut context = self.idle.lock().pop().unwrap_or_else(DCtx::create);
+        let mut body = Vec::with_capacity(unpacked_len(packed));
+        let outcome = context.decompress_using_ddict(&mut body, packed, &dictionary.0);
+        let mut idle = self.idle.lock();
+        if idle.len() < IDLE {
+            idle.push(context);
+        }
+        drop(idle);
+        outcome.map(|_| body).map_err(|code| Damaged(zstd_safe::get_error_name(code)))
+    }
+}
+
+/// The size of a body before it was compressed.
+pub(crate) fn unpacked_len(packed: &[u8]) -> usize {
+    let len = zstd_safe::get_frame_content_size(packed).ok().flatten();
+    len.and_then(|len| usize::try_from(len).ok()).unwrap_or(0)
+}
+
+impl fmt::Debug for Unpacker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Unpacker").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Dictionary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dictionary").field("bytes", &self.0.sizeof()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(number: usize) -> Vec<u8> {
+        let own = (number * 0x9e37_79b9 % 99_991).to_string().repeat(3);
+        format!(r#"{{"metadata":{{"name":"pod-{number}","uid":"{own}"}},"spec":{{"containers":[{{"name":"app","image":"registry.example/app:1","imagePullPolicy":"IfNotPresent"}}]}}}}"#)
+            .into_bytes()
+    }
+
+    #[test]
+    fn what_was_packed_comes_back_with_the_dictionary_that_it_names() {
+        let samples: Vec<_> = (0..300).map(body).collect();
+        let unpacker = Unpacker::new();
+        let (mut first, mut second) = (Packer::trained(&samples), Packer::trained(&samples[..40]));
+        for packer in [&mut first, &mut second] {
+            let packed = packer.pack(&body(1_000)).unwrap();
+            assert_eq!(unpacked_len(&packed), body(1_000).len());
+            assert_eq!(unpacker.unpack(&packed, packer.dictionary()).unwrap(), body(1_000));
+        }
+    }
+
+    #[test]
+    fn a_dictionary_halves_what_is_left_without() {
+        let samples: Vec<_> = (0..300).map(body).collect();
+        let with = Packer::trained(&samples).pack(&body(1_000)).unwrap().len();
+        let without = Packer::trained(&[]).pack(&body(1_000)).unwrap().len();
+        assert!(with * 2 < without, "{with} of {without}");
+    }
+
+    #[test]
+    fn what_does_not_compress_is_left_alone() {
+        assert_eq!(Packer::trained(&[]).pack(b"{}"), None);
+    }
+
+    #[test]
+    fn a_damaged_body_is_an_error() {
+        let mut packer = Packer::trained(&[]);
+        let mut packed = packer.pack(&[b'a'; 500]).unwrap();
+        packed[0] ^= 1;
+        assert!(Unpacker::new().unpack(&packed, packer.dictionary()).is_err());
+    }
+}
