@@ -81,7 +81,10 @@ fn builder() -> legacy::Builder {
         // Once the pool has let go of a connection that only carries watches, hyper takes it for idle.
         .http2_keep_alive_while_idle(true)
         .http2_initial_connection_window_size(CONNECTION_WINDOW)
-        .http2_initial_stream_window_size(STREAM_WINDOW);
+        .http2_initial_stream_window_size(STREAM_WINDOW)
+        // What comes in late for requests that were given up counts as an error of their streams. With a limit on those, many
+        // cancellations would end a connection, and with it the requests that nobody gave up.
+        .http2_max_local_error_reset_streams(None);
     builder
 }
 

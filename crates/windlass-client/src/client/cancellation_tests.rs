@@ -14,17 +14,27 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use http::{Request, Response};
 use http_body::Frame;
 use http_body_util::{StreamBody, combinators::BoxBody};
-use hyper::{body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::rt::TokioIo;
+use hyper::{
+    body::Incoming,
+    server::conn::{http1, http2},
+    service::service_fn,
+};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::{
+    ServerConfig,
+    crypto::ring,
+    pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
+};
 use tokio::{
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
     runtime::Handle,
     sync::watch,
     task::{JoinSet, yield_now},
 };
+use tokio_rustls::TlsAcceptor;
 use windlass_api::{Entropy, Patch, k8s_openapi::api::core::v1::Pod};
 
-use crate::{Client, Config, Result};
+use crate::{Client, Config, Result, config::TlsOptions};
 
 const REQUESTS: u64 = 10_000;
 const AT_ONCE: usize = 32;
@@ -33,17 +43,32 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 const POD: &[u8] = br#"{"metadata":{"name":"p","resourceVersion":"1"}}"#;
 
+/// What is spoken: HTTP/2 over TLS, where requests share a connection, or HTTP/1.1 without, where they do not.
+#[derive(Clone, Copy, Debug)]
+enum Spoken {
+    Http1,
+    Http2,
+}
+
 /// A server with a task for each connection.
 struct Server {
-    address: SocketAddr,
+    config: Config,
     open: watch::Receiver<usize>,
     accepting: tokio::task::JoinHandle<()>,
 }
 
 impl Server {
-    async fn start() -> Self {
+    async fn start(spoken: Spoken) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
+        let (config, tls) = match spoken {
+            Spoken::Http1 => (Config::new(format!("http://{address}").parse().unwrap()), None),
+            Spoken::Http2 => {
+                let (acceptor, authority) = certified(address);
+                let config = Config::new(format!("https://{address}").parse().unwrap());
+                (config.with_tls(TlsOptions::trusting(authority)), Some(acceptor))
+            }
+        };
         let (count, open) = watch::channel(0);
         let accepting = tokio::spawn(async move {
             let mut connections = JoinSet::new();
@@ -51,11 +76,10 @@ impl Server {
                 tokio::select! {
                     accepted = listener.accept() => {
                         let Ok((socket, _)) = accepted else { return };
-                        let count = count.clone();
+                        let (count, tls) = (count.clone(), tls.clone());
                         count.send_modify(|open| *open += 1);
                         connections.spawn(async move {
-                            // A client that has gone away is what is tested.
-                            let _ = http1::Builder::new().serve_connection(TokioIo::new(socket), service_fn(serve)).await;
+                            attend(socket, tls).await;
                             count.send_modify(|open| *open -= 1);
                         });
                     }
@@ -63,13 +87,39 @@ impl Server {
                 }
             }
         });
-        Self { address, open, accepting }
+        Self { config, open, accepting }
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
         self.accepting.abort();
+    }
+}
+
+/// A server's certificate, which is its own authority.
+fn certified(address: SocketAddr) -> (TlsAcceptor, String) {
+    let made = rcgen::generate_simple_self_signed([address.ip().to_string()]).unwrap();
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
+    let builder = ServerConfig::builder_with_provider(ring::default_provider().into());
+    let builder = builder.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
+    let mut config = builder.with_single_cert(vec![made.cert.der().clone()], key).unwrap();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    (TlsAcceptor::from(std::sync::Arc::new(config)), made.cert.pem())
+}
+
+/// Serves a connection until it ends. That a client has gone away is what is tested, and no failure.
+async fn attend(socket: TcpStream, tls: Option<TlsAcceptor>) {
+    let Some(tls) = tls else {
+        let _ = http1::Builder::new().serve_connection(TokioIo::new(socket), service_fn(serve)).await;
+        return;
+    };
+    if let Ok(socket) = tls.accept(socket).await {
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        // Streams that are given up before they are taken up are an attack to others.
+        builder.max_pending_accept_reset_streams(AT_ONCE * 100);
+        builder.max_local_error_reset_streams(None);
+        let _ = builder.serve_connection(TokioIo::new(socket), service_fn(serve)).await;
     }
 }
 
@@ -127,11 +177,19 @@ async fn call(client: &Client, kind: u64) -> Result<()> {
 
 #[tokio::test]
 async fn ten_thousand_requests_given_up_anywhere_leave_no_task_and_no_connection() {
+    give_up(Spoken::Http1).await;
+}
+
+#[tokio::test]
+async fn over_one_shared_connection_they_leave_no_task_and_no_stream() {
+    give_up(Spoken::Http2).await;
+}
+
+async fn give_up(spoken: Spoken) {
     let tasks = || Handle::current().metrics().num_alive_tasks();
-    let mut server = Server::start().await;
+    let mut server = Server::start(spoken).await;
     let before = tasks();
-    let config = Config::new(format!("http://{}", server.address).parse().unwrap());
-    let client = Client::new(config).unwrap().without_rate_limit();
+    let client = Client::new(server.config.clone()).unwrap().without_rate_limit();
     let entropy = Entropy::seeded(4);
 
     let (mut answered, mut given_up) = (0_u64, 0_u64);
