@@ -1,6 +1,9 @@
 //! What takes too long for CI: `cargo xtask long PART`.
 
-use std::{path::Path, process::Command};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use clap::Subcommand;
 
@@ -8,7 +11,7 @@ use crate::{
     Result,
     cargo::cargo,
     embedded::Embedded,
-    fuzz,
+    fuzz, informers,
     upstream::{Profile, Upstream, root},
 };
 
@@ -19,6 +22,8 @@ pub(crate) enum Part {
     BenchServer,
     /// The work queue's adds per second, with 1, 4 and 16 workers
     BenchQueue,
+    /// Informers of 10,000 pods beside those of client-go and kube-rs (needs Go)
+    BenchInformer,
     /// The fuzz targets, one after the other (needs cargo-fuzz and a C++ compiler)
     Fuzz {
         /// How many seconds each runs
@@ -33,6 +38,7 @@ pub(crate) fn run(part: &Part) -> Result {
     match part {
         Part::BenchServer => bench_server(),
         Part::BenchQueue => bench_queue(),
+        Part::BenchInformer => release_build().and_then(|()| informers::run(&bench_program())),
         Part::Fuzz { seconds, target } => fuzz::run(target.as_deref(), *seconds),
     }
 }
@@ -59,7 +65,11 @@ fn release_build() -> Result {
 }
 
 fn bench() -> Command {
-    Command::new(root().join("target/release/windlass-bench"))
+    Command::new(bench_program())
+}
+
+fn bench_program() -> PathBuf {
+    root().join("target/release/windlass-bench")
 }
 
 fn succeed(command: &mut Command) -> Result {

@@ -19,6 +19,7 @@ mod clients;
 mod conformance;
 mod embedded;
 mod fuzz;
+mod informers;
 mod kubectl;
 mod labs;
 mod long;

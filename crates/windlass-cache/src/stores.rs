@@ -15,7 +15,7 @@
 //! Stores are shared and lock themselves; no code of the user runs under a lock that readers take. Queues are plain data,
 //! and [`Blocking`] does the locking and waiting for all of them.
 //!
-//! Keys cannot fail: what has no name is refused when it becomes a [`Cached`](crate::Cached).
+//! Keys cannot fail: what has no name is refused when it becomes a [`Cached`].
 
 mod blocking;
 mod expiration;
