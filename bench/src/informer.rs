@@ -103,7 +103,7 @@ async fn follow<K: Object>(resource: ApiResource, options: Options) -> Result<()
         (None, Some(path)) => Config::from_kubeconfig(&Kubeconfig::read(path)?, &Selection::default())?,
         (None, None) => return Err("neither a server nor a kubeconfig".into()),
     };
-    let client = Client::new(config)?;
+    let client = Client::new(config)?.without_rate_limit();
     let mut informing = InformerOptions::default().initial_sync(match options.start {
         Start::List => InitialSync::List,
         Start::Watch => InitialSync::Watch,
