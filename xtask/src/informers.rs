@@ -90,7 +90,7 @@ fn kube_rs() -> Result<PathBuf> {
     Ok(target.join("release/kube-rs-peer"))
 }
 
-/// The medians, and below each peer how many times the first line's figure it has.
+/// The medians, each with how many times the first line's it is.
 fn print_table(contenders: &[Contender], all: &mut [BTreeMap<String, Vec<f64>>]) {
     let headings: Vec<_> = FIGURES.iter().map(|(_, heading, ..)| *heading).collect();
     println!("| | {} |\n|---|{}", headings.join(" | "), "---|".repeat(headings.len()));

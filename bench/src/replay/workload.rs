@@ -98,41 +98,18 @@ impl Workload {
         let templates = |most: usize, make: &dyn Fn(&Entropy, usize) -> Value| {
             (0..objects.clamp(1, most)).map(|at| Template::new(&make(&entropy, at))).collect()
         };
+        let core = |path, kind, templates| Self { path, kind, api_version: "v1", typed_items: false, templates };
         match kind {
-            Kind::Uniform => Self {
-                path: "/api/v1/pods",
-                kind: "Pod",
-                api_version: "v1",
-                typed_items: false,
-                templates: templates(50, &uniform_pod),
-            },
-            Kind::Varied => Self {
-                path: "/api/v1/pods",
-                kind: "Pod",
-                api_version: "v1",
-                typed_items: false,
-                templates: templates(10_000, &varied_pod),
-            },
+            Kind::Uniform => core("/api/v1/pods", "Pod", templates(50, &uniform_pod)),
+            Kind::Varied => core("/api/v1/pods", "Pod", templates(10_000, &varied_pod)),
+            Kind::Secrets => core("/api/v1/secrets", "Secret", templates(1_000, &secret)),
+            Kind::ConfigMaps => core("/api/v1/configmaps", "ConfigMap", templates(1_000, &config_map)),
             Kind::Custom => Self {
                 path: "/apis/bench.windlass.dev/v1/widgets",
                 kind: "Widget",
                 api_version: "bench.windlass.dev/v1",
                 typed_items: true,
                 templates: templates(1_000, &widget),
-            },
-            Kind::Secrets => Self {
-                path: "/api/v1/secrets",
-                kind: "Secret",
-                api_version: "v1",
-                typed_items: false,
-                templates: templates(1_000, &secret),
-            },
-            Kind::ConfigMaps => Self {
-                path: "/api/v1/configmaps",
-                kind: "ConfigMap",
-                api_version: "v1",
-                typed_items: false,
-                templates: templates(1_000, &config_map),
             },
         }
     }

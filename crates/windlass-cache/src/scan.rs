@@ -96,7 +96,7 @@ pub(crate) fn find(object: &[u8], path: &[&str]) -> Found {
     found.map_or(Found::Unsure, Found::At)
 }
 
-/// The object without `metadata.managedFields`, and its `kind`; for the objects of which [`layout`] cannot tell.
+/// The object without `metadata.managedFields`, and its `kind`; for the objects of which [`survey`] cannot tell.
 ///
 /// Of several `metadata` the last one counts and the others are dropped, as in `Meta`.
 pub(crate) fn rewrite(object: &[u8]) -> Result<(Vec<u8>, Option<String>), serde_json::Error> {
