@@ -5,6 +5,7 @@
 
 #[cfg(feature = "k8s-openapi")]
 mod from;
+mod json;
 mod merge;
 #[cfg(feature = "schema")]
 mod strategic;
@@ -14,6 +15,7 @@ use thiserror::Error;
 
 #[cfg(feature = "k8s-openapi")]
 pub use from::PatchFrom;
+pub use json::json_diff;
 pub use merge::{merge_diff, merge_three_way};
 #[cfg(feature = "schema")]
 pub use strategic::{OnConflict, strategic_diff, strategic_three_way};

@@ -39,6 +39,7 @@
 //! | `v1_36` | yes | the built-in kinds of Kubernetes 1.36, and `Clientset` over them |
 //! | `certificates` | no | `windlass::client::certificates`: keys, authorities, certificates that a cluster signs and renews |
 //! | `server` | no | `windlass::server`, the embedded API server |
+//! | `webhook` | no | `windlass::webhook`: what an API server asks before it writes, converts, or lets somebody in |
 
 pub mod prelude;
 
@@ -49,6 +50,8 @@ pub use windlass_queue as queue;
 pub use windlass_runtime as runtime;
 #[cfg(feature = "server")]
 pub use windlass_server as server;
+#[cfg(feature = "webhook")]
+pub use windlass_webhook as webhook;
 
 /// The built-in kinds, by group and version: `k8s::apps::v1::Deployment`.
 pub use k8s_openapi::api as k8s;

@@ -1,0 +1,178 @@
+//! The serving certificate, from files that may be replaced while it is in use.
+
+use std::{
+    fmt, fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use rustls::{
+    crypto::ring::sign::any_supported_type,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+    server::{ClientHello, ResolvesServerCert},
+    sign::CertifiedKey,
+};
+use thiserror::Error;
+use windlass_api::{BoxError, ErrorChain};
+
+use crate::metrics::WebhookMetrics;
+
+/// How often the files are looked at.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// A certificate and its key, in PEM, in two files.
+///
+/// What is in the files is looked at once a second, and used for connections from then on; those that are there go on. A pair
+/// that cannot be used (half of it is written, say) leaves the one before in use.
+#[must_use]
+pub struct CertificateFiles {
+    certificate: PathBuf,
+    key: PathBuf,
+    interval: Duration,
+    on_change: Box<dyn Fn(&CertifiedKey) + Send + Sync>,
+}
+
+/// Why a certificate cannot be used. Never holds the key.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum CertificateError {
+    /// A file cannot be read.
+    #[error("reading {}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// What is in it is no certificate, or no key, in PEM, or the two do not go together.
+    #[error("using {} with {}", certificate.display(), key.display())]
+    Pair {
+        /// The file of the certificate.
+        certificate: PathBuf,
+        /// The file of the key.
+        key: PathBuf,
+        /// Why not.
+        source: BoxError,
+    },
+}
+
+/// What is in use, for rustls.
+pub(crate) struct Loaded {
+    files: CertificateFiles,
+    metrics: Arc<dyn WebhookMetrics>,
+    current: Mutex<Option<Current>>,
+}
+
+struct Current {
+    certified: Arc<CertifiedKey>,
+    /// The bytes of both files: both, since a new key may come before its certificate.
+    read: (Vec<u8>, Vec<u8>),
+}
+
+impl CertificateFiles {
+    /// In these files.
+    pub fn new(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
+        let on_change = Box::new(|_: &CertifiedKey| {});
+        Self { certificate: certificate.into(), key: key.into(), interval: INTERVAL, on_change }
+    }
+
+    /// `tls.crt` and `tls.key` in a directory, as a Secret of type `kubernetes.io/tls` is mounted.
+    pub fn in_directory(directory: impl AsRef<Path>) -> Self {
+        let directory = directory.as_ref();
+        Self::new(directory.join("tls.crt"), directory.join("tls.key"))
+    }
+
+    /// How often they are looked at; once a second by default.
+    pub const fn interval(mut self, interval: Duration) -> Self {
+        self.interval = interval;
+        self
+    }
+
+    /// Is told of the first certificate, and of each that takes its place.
+    pub fn on_change(mut self, told: impl Fn(&CertifiedKey) + Send + Sync + 'static) -> Self {
+        self.on_change = Box::new(told);
+        self
+    }
+
+    /// Reads them once. What cannot be used is an error; later it only leaves the one before in use.
+    pub(crate) fn load(self, metrics: Arc<dyn WebhookMetrics>) -> Result<Loaded, CertificateError> {
+        let loaded = Loaded { files: self, metrics, current: Mutex::new(None) };
+        loaded.read()?;
+        Ok(loaded)
+    }
+}
+
+impl Loaded {
+    /// Looks at the files for ever.
+    pub(crate) async fn follow(&self) {
+        loop {
+            tokio::time::sleep(self.files.interval).await;
+            if let Err(error) = self.read() {
+                let error = ErrorChain(&error);
+                tracing::error!(%error, "the serving certificate stays as it was");
+            }
+        }
+    }
+
+    /// Blocks on the file system, for two small files.
+    fn read(&self) -> Result<(), CertificateError> {
+        let result = self.read_pair();
+        self.metrics.certificate_read(result.is_ok());
+        if let Some(certified) = result? {
+            tracing::info!(file = %self.files.certificate.display(), "a new serving certificate is in use");
+            (self.files.on_change)(&certified);
+        }
+        Ok(())
+    }
+
+    /// What is new.
+    fn read_pair(&self) -> Result<Option<Arc<CertifiedKey>>, CertificateError> {
+        let CertificateFiles { certificate, key, .. } = &self.files;
+        let file =
+            |path: &Path| fs::read(path).map_err(|source| CertificateError::File { path: path.to_owned(), source });
+        let read = (file(certificate)?, file(key)?);
+        if self.current.lock().as_ref().is_some_and(|current| current.read == read) {
+            return Ok(None);
+        }
+        let certified = certified(&read.0, &read.1).map_err(|source| CertificateError::Pair {
+            certificate: certificate.clone(),
+            key: key.clone(),
+            source,
+        })?;
+        let certified = Arc::new(certified);
+        *self.current.lock() = Some(Current { certified: Arc::clone(&certified), read });
+        Ok(Some(certified))
+    }
+}
+
+impl ResolvesServerCert for Loaded {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        self.current.lock().as_ref().map(|current| Arc::clone(&current.certified))
+    }
+}
+
+fn certified(certificate: &[u8], key: &[u8]) -> Result<CertifiedKey, BoxError> {
+    let chain = CertificateDer::pem_slice_iter(certificate).collect::<Result<Vec<_>, _>>()?;
+    let certified = CertifiedKey::new(chain, any_supported_type(&PrivateKeyDer::from_pem_slice(key)?)?);
+    certified.keys_match()?;
+    Ok(certified)
+}
+
+impl fmt::Debug for CertificateFiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { certificate, key, interval, .. } = self;
+        let mut debug = f.debug_struct("CertificateFiles");
+        debug.field("certificate", certificate).field("key", key).field("interval", interval).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Loaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.files.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,146 @@
+use serde_json::{Value, json};
+use windlass_api::{BoxError, GroupKind, GroupVersion};
+
+use super::*;
+use crate::{
+    RegisterError, Webhooks,
+    testing::{Recorded, V1, V2, V3, post, send},
+};
+
+impl Convert<V2> for V1 {
+    fn to_hub(self) -> Result<V2, BoxError> {
+        match self.image.as_str() {
+            "broken" => Err("it is broken".into()),
+            "panic" => panic!("as told"),
+            _ => Ok(V2 { metadata: self.metadata, container: self.image }),
+        }
+    }
+
+    fn from_hub(hub: V2) -> Result<Self, BoxError> {
+        Ok(Self { metadata: hub.metadata, image: hub.container })
+    }
+}
+
+impl Convert<V2> for V3 {
+    fn to_hub(self) -> Result<V2, BoxError> {
+        Ok(V2 { metadata: self.metadata, container: self.picture })
+    }
+
+    fn from_hub(hub: V2) -> Result<Self, BoxError> {
+        Ok(Self { metadata: hub.metadata, picture: hub.container })
+    }
+}
+
+fn webhooks() -> Webhooks {
+    Webhooks::builder().conversion(Hub::<V2>::new().spoke::<V1>().spoke::<V3>()).build().unwrap()
+}
+
+fn website(version: &str, field: &str, value: &str) -> Value {
+    json!({"apiVersion": format!("shop.example.com/{version}"), "kind": "Website", "metadata": {"name": "w"}, field: value})
+}
+
+fn review(to: &str, objects: &[Value]) -> Value {
+    let request = json!({"uid": "u-7", "desiredAPIVersion": format!("shop.example.com/{to}"), "objects": objects});
+    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "request": request})
+}
+
+/// What is converted, or why not.
+async fn converted(webhooks: &Webhooks, to: &str, objects: &[Value]) -> Result<Value, String> {
+    let (code, answer) = post(webhooks, "/convert", &review(to, objects)).await;
+    assert_eq!((code, &answer["apiVersion"]), (200, &json!("apiextensions.k8s.io/v1")));
+    let response = &answer["response"];
+    assert_eq!((&response["uid"], answer.get("request")), (&json!("u-7"), None));
+    if response["result"]["status"] == "Success" {
+        return Ok(response["convertedObjects"].clone());
+    }
+    assert_eq!(response["convertedObjects"], Value::Null, "all, or none");
+    Err(response["result"]["message"].as_str().unwrap().to_owned())
+}
+
+#[tokio::test]
+async fn c_14_7_every_version_is_converted_to_every_other_by_way_of_the_hub() {
+    let webhooks = webhooks();
+    let versions = [("v1", "image"), ("v2", "container"), ("v3", "picture")];
+    for (from, field) in versions {
+        for (to, other) in versions.into_iter().filter(|(to, _)| *to != from) {
+            let objects = [website(from, field, "a"), website(from, field, "b")];
+            let expected = json!([website(to, other, "a"), website(to, other, "b")]);
+            assert_eq!(converted(&webhooks, to, &objects).await, Ok(expected), "{from} → {to}");
+        }
+    }
+    assert_eq!(converted(&webhooks, "v1", &[]).await, Ok(json!([])));
+}
+
+#[tokio::test]
+async fn c_14_7_one_object_that_cannot_be_converted_fails_all_of_them() {
+    let objects = [website("v1", "image", "fine"), website("v1", "image", "broken")];
+    let error = converted(&webhooks(), "v3", &objects).await.unwrap_err();
+    let v1 = "shop.example.com/v1, Kind=Website";
+    assert_eq!(error, format!("{v1} failed to convert to hub version shop.example.com/v2, Kind=Website: it is broken"));
+}
+
+#[tokio::test]
+async fn c_14_7_only_versions_of_the_same_kind_are_converted_and_not_to_themselves() {
+    let webhooks = webhooks();
+    let error = async |to: &str, object: Value| converted(&webhooks, to, &[object]).await.unwrap_err();
+    let same = error("v1", website("v1", "image", "a")).await;
+    assert_eq!(same, "conversion of Website is not allowed between the same version shop.example.com/v1");
+    let mut elsewhere = website("v1", "image", "a");
+    elsewhere["apiVersion"] = "garden.example.com/v1".into();
+    let group = error("v2", elsewhere).await;
+    assert_eq!(group, "Website of garden.example.com/v1 and shop.example.com/v2 do not belong to the same API group");
+    let mut kind = website("v1", "image", "a");
+    kind["kind"] = "Shop".into();
+    assert_eq!(error("v2", kind).await, "Shop of shop.example.com/v1 is not convertible to shop.example.com/v2");
+    let unknown = error("v9", website("v1", "image", "a")).await;
+    assert_eq!(unknown, r#"no kind "Website" is registered for version "shop.example.com/v9""#);
+}
+
+#[tokio::test]
+async fn c_14_7_a_panic_fails_the_conversion_and_is_counted() {
+    let metrics = Recorded::default();
+    let hub = Hub::<V2>::new().spoke::<V1>();
+    let webhooks = Webhooks::builder().conversion(hub).metrics(metrics.clone()).build().unwrap();
+    let error = converted(&webhooks, "v2", &[website("v1", "image", "panic")]).await.unwrap_err();
+    assert_eq!(error, "internal error occurred during conversion");
+    let expected = ["registered /convert", "started /convert", "conversion panicked", "finished /convert 200"];
+    assert_eq!(metrics.take(), expected);
+}
+
+#[tokio::test]
+async fn c_14_7_what_is_no_review_is_a_bad_request_without_an_answer() {
+    let webhooks = webhooks();
+    let json = || http::Request::post("/convert").header("content-type", "application/json");
+    for body in ["", "{", "[]", r#"{"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview"}"#] {
+        assert_eq!(send(&webhooks, json(), body.to_owned()).await, (400, Value::Null), "{body}");
+    }
+}
+
+#[tokio::test]
+async fn a_converter_of_one_s_own_needs_no_types() {
+    struct Relabel;
+    impl Converter for Relabel {
+        async fn convert(&self, mut object: Value, to: &GroupVersion) -> Result<Value, BoxError> {
+            object["cameFrom"] = object["apiVersion"].clone();
+            object["wanted"] = to.to_string().into();
+            Ok(object)
+        }
+    }
+    let kind = || GroupKind::new("shop.example.com", "Website");
+    let webhooks = Webhooks::builder().converter(kind(), Relabel).build().unwrap();
+    let made = converted(&webhooks, "v9", &[website("v1", "image", "a")]).await.unwrap();
+    let mut expected = website("v9", "image", "a");
+    expected["cameFrom"] = "shop.example.com/v1".into();
+    expected["wanted"] = "shop.example.com/v9".into();
+    assert_eq!(made, json!([expected]));
+
+    let twice = Webhooks::builder().converter(kind(), Relabel).converter(kind(), Relabel).build();
+    assert_eq!(twice.unwrap_err(), RegisterError::DuplicateConverter(kind()));
+}
+
+#[test]
+fn a_version_is_a_spoke_once() {
+    let twice = Webhooks::builder().conversion(Hub::<V2>::new().spoke::<V1>().spoke::<V1>()).build().unwrap_err();
+    let text = "shop.example.com/v1, Kind=Website cannot be one more version of Website.shop.example.com";
+    assert_eq!(twice.to_string(), text);
+}

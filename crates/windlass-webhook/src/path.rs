@@ -1,0 +1,99 @@
+//! Where an API server calls a webhook.
+
+use std::fmt;
+
+use thiserror::Error;
+use windlass_api::ApiResource;
+
+/// The path of a webhook: generated from a kind as controller-runtime does it, or chosen.
+///
+/// ```
+/// use windlass_api::{Resource, k8s_openapi::api::apps::v1::Deployment};
+/// use windlass_webhook::WebhookPath;
+///
+/// assert_eq!(WebhookPath::mutate(&Deployment::api_resource()).as_str(), "/mutate-apps-v1-deployment");
+/// assert!(WebhookPath::custom("/no spaces").is_err());
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WebhookPath(String);
+
+/// A path that no webhook can have.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{0:?} is no path for a webhook: it takes /, or parts of letters, digits, - and _ with a / before each")]
+pub struct PathError(String);
+
+impl WebhookPath {
+    /// `/mutate-<group>-<version>-<kind>`, in which the group has dashes for its dots and the kind is in lower case.
+    #[must_use]
+    pub fn mutate(resource: &ApiResource) -> Self {
+        Self::generated("mutate", resource)
+    }
+
+    /// `/validate-<group>-<version>-<kind>`, see [`Self::mutate`].
+    #[must_use]
+    pub fn validate(resource: &ApiResource) -> Self {
+        Self::generated("validate", resource)
+    }
+
+    /// `/convert`, for all kinds.
+    #[must_use]
+    pub fn convert() -> Self {
+        Self("/convert".to_owned())
+    }
+
+    /// One that matches `^((/[a-zA-Z0-9-_]+)+|/)$`.
+    pub fn custom(path: impl Into<String>) -> Result<Self, PathError> {
+        let path = path.into();
+        let is_part = |part: &str| {
+            !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
+        };
+        if path == "/" || path.strip_prefix('/').is_some_and(|parts| parts.split('/').all(is_part)) {
+            Ok(Self(path))
+        } else {
+            Err(PathError(path))
+        }
+    }
+
+    /// As in a URL.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    fn generated(what: &str, resource: &ApiResource) -> Self {
+        let ApiResource { group, version, kind, .. } = resource;
+        Self(format!("/{what}-{}-{version}-{}", group.replace('.', "-"), kind.to_lowercase()))
+    }
+}
+
+impl fmt::Display for WebhookPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::{core::v1::Pod, rbac::v1::ClusterRole};
+    use windlass_api::Resource as _;
+
+    use super::*;
+
+    #[test]
+    fn paths_are_made_of_group_version_and_kind() {
+        let role = ClusterRole::api_resource();
+        assert_eq!(WebhookPath::mutate(&role).as_str(), "/mutate-rbac-authorization-k8s-io-v1-clusterrole");
+        assert_eq!(WebhookPath::validate(&Pod::api_resource()).as_str(), "/validate--v1-pod");
+        assert_eq!(WebhookPath::convert().as_str(), "/convert");
+    }
+
+    #[test]
+    fn a_path_of_one_s_own_has_letters_digits_dashes_and_underscores() {
+        for good in ["/", "/a", "/a-B_9/c"] {
+            assert_eq!(WebhookPath::custom(good).unwrap().as_str(), good);
+        }
+        for bad in ["", "a", "/a/", "//a", "/a b", "/ä", "/a.b"] {
+            assert_eq!(WebhookPath::custom(bad), Err(PathError(bad.to_owned())));
+        }
+    }
+}

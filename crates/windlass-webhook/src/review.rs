@@ -1,0 +1,64 @@
+//! What all reviews have in common: they say what they are, and are answered as what they were.
+
+use std::panic::AssertUnwindSafe;
+
+use futures::FutureExt as _;
+use serde_json::{Map, Value};
+
+use crate::body::Refused;
+
+/// A family of reviews: the versions of one kind that are understood.
+pub(crate) struct Family {
+    pub(crate) kind: &'static str,
+    /// The first is answered to who does not say.
+    pub(crate) versions: &'static [&'static str],
+}
+
+/// A review that is one of a family.
+pub(crate) struct Review {
+    pub(crate) api_version: String,
+    pub(crate) fields: Map<String, Value>,
+}
+
+impl Family {
+    /// Takes a document for a review.
+    pub(crate) fn read(&self, document: Value) -> Result<Review, Refused> {
+        let Value::Object(mut fields) = document else {
+            return Err(Refused::undecodable(format_args!("expected one {}", self.kind)));
+        };
+        let mut text = |field: &str| match fields.shift_remove(field) {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text).filter(|text| !text.is_empty())),
+            Some(_) => Err(Refused::undecodable(format_args!("{field} is no string"))),
+        };
+        let (api_version, kind) = (text("apiVersion")?, text("kind")?);
+        let api_version = api_version.unwrap_or_else(|| self.versions[0].to_owned());
+        let kind = kind.unwrap_or_else(|| self.kind.to_owned());
+        if kind != self.kind || !self.versions.contains(&api_version.as_str()) {
+            return Err(Refused::undecodable(format_args!(
+                "no kind {kind:?} is registered for version {api_version:?}"
+            )));
+        }
+        Ok(Review { api_version, fields })
+    }
+
+    /// An answer to a review of `api_version`, or to nothing that could be read.
+    pub(crate) fn answer(&self, api_version: Option<&str>, field: &str, value: Value) -> Value {
+        let api_version = api_version.unwrap_or(self.versions[0]);
+        Value::Object(Map::from_iter([
+            ("apiVersion".to_owned(), api_version.into()),
+            ("kind".to_owned(), self.kind.into()),
+            (field.to_owned(), value),
+        ]))
+    }
+}
+
+/// Waits for somebody's code, and catches its panic: what it said.
+pub(crate) async fn contained<T>(work: impl Future<Output = T>) -> Result<T, String> {
+    AssertUnwindSafe(work).catch_unwind().await.map_err(|panic| {
+        let text = panic.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("(no message)");
+        tracing::error!(panic = text, "a webhook panicked");
+        text.to_owned()
+    })
+}

@@ -1,0 +1,73 @@
+//! TokenReview.
+
+use futures::future::BoxFuture;
+use http::request::Parts;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use windlass_api::{ErrorChain, k8s_openapi::api::authentication::v1::TokenReviewSpec};
+
+use super::{Authentication, DynAuthenticator};
+use crate::{
+    body::Refused,
+    endpoint::{Answer, Endpoint},
+    metrics::WebhookMetrics,
+    review::{Family, contained},
+};
+
+const FAMILY: Family =
+    Family { kind: "TokenReview", versions: &["authentication.k8s.io/v1", "authentication.k8s.io/v1beta1"] };
+
+const LIMIT: usize = 1 << 20;
+
+/// An authenticator behind a path.
+pub(crate) struct Tokens(pub(crate) Box<dyn DynAuthenticator>);
+
+impl Endpoint for Tokens {
+    fn limit(&self) -> usize {
+        LIMIT
+    }
+
+    fn refuse(&self, refused: &Refused) -> Answer {
+        Answer::ok(FAMILY.answer(None, "status", unknown(Some(&refused.to_string()))))
+    }
+
+    fn answer<'a>(
+        &'a self,
+        _: Parts,
+        document: Value,
+        metrics: &'a dyn WebhookMetrics,
+    ) -> BoxFuture<'a, Result<Answer, Refused>> {
+        Box::pin(async move {
+            let mut review = FAMILY.read(document)?;
+            let spec = review.fields.shift_remove("spec").unwrap_or(Value::Null);
+            let spec = Option::<TokenReviewSpec>::deserialize(spec).map_err(Refused::undecodable)?.unwrap_or_default();
+            if spec.token.is_empty() {
+                return Err(Refused::undecodable("token is empty"));
+            }
+            let audiences = spec.audiences.unwrap_or_default();
+            let result = contained(self.0.authenticate(&spec.token, &audiences)).await.unwrap_or_else(|panic| {
+                metrics.panicked();
+                Err(format!("panic: {panic} [recovered]").into())
+            });
+            let status = match result {
+                Ok(Authentication::Authenticated { user, audiences }) => {
+                    let mut status = json!({"authenticated": true, "user": user});
+                    if !audiences.is_empty() {
+                        status["audiences"] = json!(audiences);
+                    }
+                    status
+                }
+                Ok(Authentication::Unknown) => unknown(None),
+                Err(error) => unknown(Some(&ErrorChain(&*error).to_string())),
+            };
+            Ok(Answer::ok(FAMILY.answer(Some(&review.api_version), "status", status)))
+        })
+    }
+}
+
+fn unknown(error: Option<&str>) -> Value {
+    match error {
+        Some(error) => json!({"authenticated": false, "user": {}, "error": error}),
+        None => json!({"authenticated": false, "user": {}}),
+    }
+}

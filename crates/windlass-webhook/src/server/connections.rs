@@ -1,0 +1,134 @@
+//! Accepting connections, serving them, and ending them all.
+
+use std::{convert::Infallible, future::Future, io, pin::pin, sync::Arc, time::Duration};
+
+use hyper::{rt::Executor, service::service_fn};
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    server::conn::auto,
+};
+use parking_lot::Mutex;
+use rustls::ServerConfig;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::{Semaphore, watch},
+    task::JoinSet,
+    time::{self, timeout},
+};
+use tokio_rustls::TlsAcceptor;
+use windlass_api::BoxError;
+
+use crate::Webhooks;
+
+/// Connections at a time; more wait to be accepted.
+const CONNECTIONS: usize = 4096;
+
+/// After failing to accept (too many open files, say), wait so long before the next try.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// How long a TLS handshake may take.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// How long a client may take to send the head of a request; a connection may be idle for so long as well.
+const HEAD: Duration = Duration::from_secs(90);
+
+/// A client of HTTP/2 that says nothing is asked whether it is there, and taken for dead when it does not answer.
+const PING: Duration = Duration::from_secs(30);
+const PONG: Duration = Duration::from_secs(15);
+
+/// Serves a listener until `shutdown` is ready, and what has begun until the end of the grace period.
+pub(super) async fn serve(
+    listener: TcpListener,
+    tls: Arc<ServerConfig>,
+    webhooks: &Webhooks,
+    grace: Duration,
+    shutdown: impl Future<Output = ()>,
+) {
+    let acceptor = TlsAcceptor::from(tls);
+    let limit = Arc::new(Semaphore::new(CONNECTIONS));
+    let (stop, stopping) = watch::channel(());
+    let mut connections = JoinSet::new();
+    let mut shutdown = pin!(shutdown);
+    loop {
+        let accept = async {
+            // It is never closed.
+            let permit = Arc::clone(&limit).acquire_owned().await;
+            (accept(&listener).await, permit)
+        };
+        let (stream, permit) = tokio::select! {
+            biased;
+            () = &mut shutdown => break,
+            accepted = accept => accepted,
+            Some(_) = connections.join_next(), if !connections.is_empty() => continue,
+        };
+        let (acceptor, webhooks, stopping) = (acceptor.clone(), webhooks.clone(), stopping.clone());
+        connections.spawn(async move {
+            if let Err(error) = serve_one(stream, acceptor, webhooks, stopping).await {
+                tracing::debug!(error = &*error, "a connection failed");
+            }
+            drop(permit);
+        });
+    }
+    drop(listener);
+    drop(stop);
+    let finished = async { while connections.join_next().await.is_some() {} };
+    if timeout(grace, finished).await.is_err() {
+        tracing::warn!(connections = connections.len(), ?grace, "closing connections with calls that are under way");
+        connections.shutdown().await;
+    }
+}
+
+/// The next connection, however long that takes.
+async fn accept(listener: &TcpListener) -> TcpStream {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => return stream,
+            // The client hung up before we came to it.
+            Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) => {
+            }
+            Err(error) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "could not accept a connection");
+                time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Serves a connection to its end. `stopping` changes, or its sender goes, when it is to end.
+async fn serve_one(
+    stream: TcpStream,
+    acceptor: TlsAcceptor,
+    webhooks: Webhooks,
+    mut stopping: watch::Receiver<()>,
+) -> Result<(), BoxError> {
+    stream.set_nodelay(true)?;
+    let stream = tokio::select! {
+        _ = stopping.changed() => return Ok(()),
+        stream = timeout(HANDSHAKE, acceptor.accept(stream)) => stream??,
+    };
+    let service = service_fn(move |request| {
+        let webhooks = webhooks.clone();
+        async move { Ok::<_, Infallible>(webhooks.answer(request).await) }
+    });
+    let mut builder = auto::Builder::new(Streams::default());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD);
+    builder.http2().timer(TokioTimer::new()).keep_alive_interval(PING).keep_alive_timeout(PONG);
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    tokio::select! {
+        served = &mut connection => return served,
+        _ = stopping.changed() => connection.as_mut().graceful_shutdown(),
+    }
+    connection.await
+}
+
+/// The tasks of one HTTP/2 connection's streams. They end with the connection: dropping the last clone aborts them.
+#[derive(Clone, Default)]
+struct Streams(Arc<Mutex<JoinSet<()>>>);
+
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
+    fn execute(&self, stream: F) {
+        let mut tasks = self.0.lock();
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(stream);
+    }
+}

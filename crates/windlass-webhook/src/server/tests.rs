@@ -1,0 +1,255 @@
+use std::{
+    fs,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rustls::{
+    ClientConfig, RootCertStore,
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject as _},
+};
+use serde_json::{Value, json};
+use tokio::{net::TcpStream, sync::Notify, sync::oneshot, task::JoinHandle};
+use tokio_rustls::{TlsConnector, client::TlsStream};
+
+use super::*;
+use crate::{
+    admission::{Handler, Request, Response},
+    testing::{Folder, review},
+};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A server that runs, and how to end it.
+struct Running {
+    readiness: Readiness,
+    stop: oneshot::Sender<()>,
+    serving: JoinHandle<Result<(), ServeError>>,
+}
+
+impl Running {
+    async fn start(server: Server) -> Self {
+        let server = server.listen(SocketAddr::from(([127, 0, 0, 1], 0)));
+        let readiness = server.readiness();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let serving = tokio::spawn(server.serve(async { drop(stopped.await) }));
+        let started = async {
+            while readiness.address().is_none() {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(started).await;
+        Self { readiness, stop, serving }
+    }
+
+    async fn connect(&self, client: ClientConfig) -> io::Result<TlsStream<TcpStream>> {
+        let stream = TcpStream::connect(self.readiness.address().unwrap()).await?;
+        let name = ServerName::try_from("localhost").unwrap();
+        TlsConnector::from(Arc::new(client)).connect(name, stream).await
+    }
+
+    async fn stop(self) {
+        drop(self.stop);
+        timeout(self.serving).await.unwrap().unwrap();
+    }
+}
+
+async fn timeout<T>(work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, work).await.expect("in time")
+}
+
+fn webhooks(handler: impl Handler) -> Webhooks {
+    Webhooks::builder().handler(crate::WebhookPath::custom("/h").unwrap(), handler).build().unwrap()
+}
+
+fn allow(_: &Request) -> Response {
+    Response::allowed()
+}
+
+fn files(folder: &Folder) -> CertificateFiles {
+    CertificateFiles::in_directory(&folder.0).interval(Duration::from_millis(5))
+}
+
+/// Trusts these.
+fn trusting(certificates: &[&[u8]]) -> ClientConfig {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates {
+        roots.add(CertificateDer::from(certificate.to_vec())).unwrap();
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let mut config = config.with_root_certificates(roots).with_no_client_auth();
+    // A session that is taken up again shows no certificate.
+    config.resumption = rustls::client::Resumption::disabled();
+    config
+}
+
+async fn call(stream: TlsStream<TcpStream>) -> Result<Value, hyper::Error> {
+    use http_body_util::BodyExt as _;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    let connection = tokio::spawn(connection);
+    let asked = review("CREATE", &Value::Null, &Value::Null).to_string();
+    let request = http::Request::post("/h").header("content-type", "application/json").header("host", "localhost");
+    let answer = sender.send_request(request.body(asked).unwrap()).await?.into_body().collect().await?.to_bytes();
+    drop(sender);
+    connection.await.unwrap()?;
+    Ok(serde_json::from_slice::<Value>(&answer).unwrap()["response"].take())
+}
+
+#[tokio::test]
+async fn c_14_1_a_server_without_a_port_serves_nobody_and_is_ready() {
+    let server = Server::new(webhooks(allow)).disabled();
+    let readiness = server.readiness();
+    assert!(matches!(readiness.check().await, Err(NotReady::NotStarted)));
+    server.serve(std::future::pending()).await.unwrap();
+    readiness.check().await.unwrap();
+}
+
+#[test]
+fn c_14_1_port_and_folder_are_those_that_are_expected() {
+    let server = Server::new(webhooks(allow));
+    let Place::Address(address) = server.place else { panic!("an address") };
+    assert_eq!((address.port(), address.ip().is_unspecified()), (9443, true));
+    let files = format!(
+        "{:?}",
+        match server.certificate {
+            Certificate::Files(files) => files,
+            Certificate::Resolver(_) => panic!("files"),
+        }
+    );
+    assert!(files.contains("k8s-webhook-server/serving-certs/tls.crt") && files.contains("tls.key"), "{files}");
+    assert_eq!(server.grace, Duration::from_mins(1));
+}
+
+#[tokio::test]
+async fn c_14_1_readiness_shakes_hands_and_ends_with_the_server() {
+    let folder = Folder::new();
+    let certificate = folder.certify();
+    let running = Running::start(Server::new(webhooks(allow)).certificate_files(files(&folder))).await;
+    running.readiness.check().await.unwrap();
+    let response = call(running.connect(trusting(&[&certificate])).await.unwrap()).await.unwrap();
+    assert_eq!((&response["allowed"], &response["uid"]), (&json!(true), &json!("u-1")));
+    let readiness = running.readiness.clone();
+    running.stop().await;
+    assert!(matches!(readiness.check().await, Err(NotReady::NotStarted)));
+}
+
+#[tokio::test]
+async fn c_14_1_readiness_fails_while_there_is_no_certificate() {
+    #[derive(Debug)]
+    struct None;
+    impl ResolvesServerCert for None {
+        fn resolve(&self, _: rustls::server::ClientHello<'_>) -> Option<Arc<rustls::sign::CertifiedKey>> {
+            Option::None
+        }
+    }
+    let running = Running::start(Server::new(webhooks(allow)).certificate(Arc::new(None))).await;
+    assert!(matches!(timeout(running.readiness.check()).await, Err(NotReady::Unreachable(_))));
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn c_14_1_clients_have_to_show_a_certificate_when_their_authority_is_named() {
+    let folder = Folder::new();
+    let serving = folder.certify();
+    let (ca_key, key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+    let mut ca = CertificateParams::default();
+    ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let ca_path = folder.0.join("clients.crt");
+    fs::write(&ca_path, ca.self_signed(&ca_key).unwrap().pem()).unwrap();
+    let client = CertificateParams::default().signed_by(&key, &Issuer::new(ca, ca_key)).unwrap();
+
+    let server = Server::new(webhooks(allow)).certificate_files(files(&folder)).client_ca(&ca_path);
+    let running = Running::start(server).await;
+    let stranger = match running.connect(trusting(&[&serving])).await {
+        Ok(stream) => call(stream).await.is_err(), // In TLS 1.3 the client learns it with its first bytes.
+        Err(_) => true,
+    };
+    assert!(stranger);
+    let key = PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes()).unwrap();
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from(serving)).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let config = config.with_root_certificates(roots).with_client_auth_cert(vec![client.der().clone()], key).unwrap();
+    assert_eq!(call(running.connect(config).await.unwrap()).await.unwrap()["allowed"], json!(true));
+    running.stop().await;
+
+    fs::write(&ca_path, "nothing").unwrap();
+    let error = Server::new(webhooks(allow)).certificate_files(files(&folder)).client_ca(&ca_path);
+    let error = error.listen(SocketAddr::from(([127, 0, 0, 1], 0))).serve(std::future::pending()).await.unwrap_err();
+    assert!(matches!(error, ServeError::ClientCa { .. }));
+}
+
+#[test]
+fn c_14_1_two_webhooks_cannot_have_one_path() {
+    let path = || crate::WebhookPath::custom("/h").unwrap();
+    let twice = Webhooks::builder().handler(path(), allow).handler(path(), allow).build();
+    assert_eq!(twice.unwrap_err(), crate::RegisterError::DuplicatePath(path()));
+}
+
+#[tokio::test]
+async fn c_14_1_what_has_begun_is_answered_when_the_server_stops() {
+    struct Slow(Arc<(Notify, Notify)>);
+    impl Handler for Slow {
+        async fn handle(&self, _: &Request) -> Response {
+            self.0.0.notify_one();
+            self.0.1.notified().await;
+            Response::denied("at last")
+        }
+    }
+    let (folder, steps) = (Folder::new(), Arc::new((Notify::new(), Notify::new())));
+    let certificate = folder.certify();
+    let server = Server::new(webhooks(Slow(steps.clone()))).certificate_files(files(&folder));
+    let running = Running::start(server).await;
+    let (address, stream) = (running.readiness.address().unwrap(), running.connect(trusting(&[&certificate])).await);
+    let calling = tokio::spawn(call(stream.unwrap()));
+    timeout(steps.0.notified()).await;
+    drop(running.stop);
+    let refused = async {
+        while TcpStream::connect(address).await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(refused).await;
+    assert!(!running.serving.is_finished());
+    steps.1.notify_one();
+    assert_eq!(timeout(calling).await.unwrap().unwrap()["status"]["message"], "at last");
+    timeout(running.serving).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn c_14_8_certificates_change_under_load_and_no_call_fails() {
+    let folder = Folder::new();
+    let mut certificates = vec![folder.certify()];
+    let running = Arc::new(Running::start(Server::new(webhooks(allow)).certificate_files(files(&folder))).await);
+    let calls = Arc::new(AtomicUsize::new(0));
+    for _ in 0..4 {
+        certificates.push(folder.certify());
+        let trusted: Vec<_> = certificates.iter().map(|certificate| &**certificate).collect();
+        let client = trusting(&trusted);
+        let newest = certificates.last().unwrap().clone();
+        // Calls go on, on new connections, until one has been served with the newest certificate, and some more.
+        let load = (0..4).map(|_| {
+            let (running, client, newest) = (running.clone(), client.clone(), newest.clone());
+            let calls = calls.clone();
+            tokio::spawn(async move {
+                let mut after = 0;
+                while after < 5 {
+                    let stream = running.connect(client.clone()).await.unwrap();
+                    let shown = stream.get_ref().1.peer_certificates().unwrap()[0].to_vec();
+                    after += usize::from(shown == newest);
+                    assert_eq!(call(stream).await.unwrap()["allowed"], json!(true));
+                    calls.fetch_add(1, Ordering::Relaxed);
+                }
+            })
+        });
+        for task in load.collect::<Vec<_>>() {
+            timeout(task).await.unwrap();
+        }
+    }
+    assert!(calls.load(Ordering::Relaxed) >= 80);
+    Arc::into_inner(running).unwrap().stop().await;
+}

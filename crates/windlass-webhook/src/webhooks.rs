@@ -1,0 +1,228 @@
+//! The webhooks of a program, each behind its path.
+
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    fmt,
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use http::{
+    HeaderValue, StatusCode,
+    header::{ALLOW, CONTENT_TYPE},
+};
+use http_body::Body;
+use http_body_util::Full;
+use thiserror::Error;
+use windlass_api::{ApiResource, BoxError, GroupKind, Resource};
+
+use crate::{
+    WebhookPath,
+    admission::{Admission, Handler, Mutating, Mutator, Validating, Validator},
+    body::{Refused, read},
+    conversion::{Conversions, Converter, Hub},
+    endpoint::Endpoint,
+    metrics::{Call, NoMetrics, WebhookMetrics},
+    reviews::{Access, Authenticator, Authorizer, Tokens},
+};
+
+/// The webhooks of a program. Cheap to clone.
+///
+/// [`Server`](crate::Server) serves them; [`Self::answer`] serves them behind a server of one's own.
+#[derive(Clone)]
+pub struct Webhooks(Arc<Inner>);
+
+struct Inner {
+    endpoints: BTreeMap<WebhookPath, Box<dyn Endpoint>>,
+    metrics: Arc<dyn WebhookMetrics>,
+}
+
+/// Collects [`Webhooks`].
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct WebhooksBuilder {
+    endpoints: BTreeMap<WebhookPath, Box<dyn Endpoint>>,
+    conversions: Conversions,
+    metrics: Arc<dyn WebhookMetrics>,
+    /// The first.
+    error: Option<RegisterError>,
+}
+
+/// Why webhooks do not go together.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum RegisterError {
+    /// Two webhooks have one path: [`Chain`](crate::admission::Chain) makes one of them.
+    #[error("two webhooks have the path {0}")]
+    DuplicatePath(WebhookPath),
+    /// Two converters have one kind.
+    #[error("{0} has two converters")]
+    DuplicateConverter(GroupKind),
+    /// A spoke is of another kind than its hub, or there are two of one version.
+    #[error("{} cannot be one more version of {kind}", spoke.gvk())]
+    Spoke {
+        /// The kind of the hub.
+        kind: GroupKind,
+        /// What was to be one of its versions.
+        spoke: Box<ApiResource>,
+    },
+}
+
+impl Webhooks {
+    /// Collects webhooks.
+    pub fn builder() -> WebhooksBuilder {
+        WebhooksBuilder {
+            endpoints: BTreeMap::new(),
+            conversions: Conversions::default(),
+            metrics: Arc::new(NoMetrics),
+            error: None,
+        }
+    }
+
+    /// Where they are.
+    pub fn paths(&self) -> impl Iterator<Item = &WebhookPath> {
+        self.0.endpoints.keys()
+    }
+
+    /// Answers an HTTP request: for a server of one's own, and for tests without one.
+    ///
+    /// A path without a webhook is answered with 404; what is sent otherwise than by POST with 405.
+    pub async fn answer<B>(&self, request: http::Request<B>) -> http::Response<Full<Bytes>>
+    where
+        B: Body<Error: Into<BoxError>>,
+    {
+        let Self(inner) = self;
+        let (parts, body) = request.into_parts();
+        let found = inner.endpoints.iter().find(|(path, _)| path.as_str() == parts.uri.path());
+        let Some((path, endpoint)) = found else { return response(StatusCode::NOT_FOUND, Bytes::new()) };
+        let call = Call::begin(&inner.metrics, path);
+        let answered = match read(&parts.method, &parts.headers, body, endpoint.limit()).await {
+            Ok(document) => endpoint.answer(parts, document, &*inner.metrics).await,
+            Err(refused) => Err(refused),
+        };
+        let answer = match answered {
+            Ok(answer) => response(answer.code, answer.body),
+            Err(refused) => {
+                tracing::warn!(%path, %refused, "a call of a webhook was refused");
+                if let Refused::Method(_) = refused {
+                    let mut answer = response(StatusCode::METHOD_NOT_ALLOWED, Bytes::new());
+                    answer.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
+                    answer
+                } else {
+                    let answer = endpoint.refuse(&refused);
+                    response(answer.code, answer.body)
+                }
+            }
+        };
+        call.answered(answer.status().as_u16());
+        answer
+    }
+
+    pub(crate) fn metrics(&self) -> &Arc<dyn WebhookMetrics> {
+        &self.0.metrics
+    }
+}
+
+impl WebhooksBuilder {
+    /// Changes objects of a kind before they are written, at [`WebhookPath::mutate`].
+    pub fn mutator<K: Resource, M: Mutator<K>>(self, mutator: M) -> Self {
+        self.handler(WebhookPath::mutate(&K::api_resource()), Mutating::new(mutator))
+    }
+
+    /// Judges objects of a kind before they are written, at [`WebhookPath::validate`].
+    pub fn validator<K: Resource, V: Validator<K>>(self, validator: V) -> Self {
+        self.handler(WebhookPath::validate(&K::api_resource()), Validating::new(validator))
+    }
+
+    /// Answers requests for admission at a path of one's own.
+    pub fn handler(self, path: WebhookPath, handler: impl Handler) -> Self {
+        self.endpoint(path, Admission(Box::new(handler)))
+    }
+
+    /// Converts between the versions of a kind, at [`WebhookPath::convert`].
+    pub fn conversion<H: Resource>(self, mut hub: Hub<H>) -> Self {
+        if let Some(spoke) = hub.misplaced.pop() {
+            return self.refuse(RegisterError::Spoke { kind: Hub::<H>::kind(), spoke: Box::new(spoke) });
+        }
+        self.converter(Hub::<H>::kind(), hub)
+    }
+
+    /// Converts objects of a kind without its types, at [`WebhookPath::convert`].
+    pub fn converter(mut self, kind: GroupKind, converter: impl Converter) -> Self {
+        match self.conversions.0.insert(kind.clone(), Box::new(converter)) {
+            None => self,
+            Some(_) => self.refuse(RegisterError::DuplicateConverter(kind)),
+        }
+    }
+
+    /// Tells who has sent a token.
+    pub fn authenticator(self, path: WebhookPath, authenticator: impl Authenticator) -> Self {
+        self.endpoint(path, Tokens(Box::new(authenticator)))
+    }
+
+    /// Decides what somebody may do.
+    pub fn authorizer(self, path: WebhookPath, authorizer: impl Authorizer) -> Self {
+        self.endpoint(path, Access(Box::new(authorizer)))
+    }
+
+    /// Who counts what happens; nobody by default.
+    pub fn metrics(mut self, metrics: impl WebhookMetrics) -> Self {
+        self.metrics = Arc::new(metrics);
+        self
+    }
+
+    /// The webhooks, unless two of them are in each other's way.
+    pub fn build(mut self) -> Result<Webhooks, RegisterError> {
+        if !self.conversions.0.is_empty() {
+            let conversions = std::mem::take(&mut self.conversions);
+            self = self.endpoint(WebhookPath::convert(), conversions);
+        }
+        let Self { endpoints, metrics, error, .. } = self;
+        if let Some(error) = error {
+            return Err(error);
+        }
+        for path in endpoints.keys() {
+            metrics.registered(path);
+        }
+        Ok(Webhooks(Arc::new(Inner { endpoints, metrics })))
+    }
+
+    fn endpoint(mut self, path: WebhookPath, endpoint: impl Endpoint + 'static) -> Self {
+        match self.endpoints.entry(path) {
+            Entry::Vacant(entry) => {
+                entry.insert(Box::new(endpoint));
+                self
+            }
+            Entry::Occupied(entry) => {
+                let error = RegisterError::DuplicatePath(entry.key().clone());
+                self.refuse(error)
+            }
+        }
+    }
+
+    fn refuse(mut self, error: RegisterError) -> Self {
+        self.error.get_or_insert(error);
+        self
+    }
+}
+
+fn response(code: StatusCode, body: Bytes) -> http::Response<Full<Bytes>> {
+    let json = !body.is_empty();
+    let mut response = http::Response::new(Full::new(body));
+    *response.status_mut() = code;
+    if json {
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    }
+    response
+}
+
+impl fmt::Debug for Webhooks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Webhooks").field(&self.0.endpoints.keys()).finish()
+    }
+}
+
+impl fmt::Debug for WebhooksBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("WebhooksBuilder").field(&self.endpoints.keys()).finish()
+    }
+}
