@@ -310,6 +310,7 @@ where
             stores,
         }),
         reporter: running.reporter.clone(),
+        leadership: running.leadership().clone(),
     });
     let mut tasks = JoinSet::new();
     for _ in 0..workers {

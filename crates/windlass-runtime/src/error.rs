@@ -75,6 +75,14 @@ pub enum Error {
         name: String,
     },
 
+    /// The leader election of the manager cannot be held like this.
+    #[error("invalid leader election")]
+    Election(#[from] crate::leader_election::InvalidElection),
+
+    /// This process led and does not any more. What needed leadership has been aborted.
+    #[error("leader election lost")]
+    LeadershipLost,
+
     /// Some runnables had to be aborted.
     #[error("still running after the grace period of {grace:?}, and aborted: {}", .names.join(", "))]
     GraceExceeded {

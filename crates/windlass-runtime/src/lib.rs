@@ -9,7 +9,8 @@
 //! 4. A worker takes a key, looks up the newest state of its object and calls the [`Reconciler`] ([`reconcile`]).
 //! 5. The reconciler brings the world closer to what the object asks for, through the client in its [`Context`], and says
 //!    what is next: an [`Action`]; after an error, a [`Retry`].
-//! 6. The [`manager`] runs controllers and what else belongs to them until the [`shutdown`].
+//! 6. The [`manager`] runs controllers and what else belongs to them until the [`shutdown`]; where several processes run
+//!    the same, in the one that is elected ([`leader_election`]).
 //!
 //! What people should know of it is told by [`events`]. What happens can be counted ([`metrics`]) and watched ([`observer`]).
 //!
@@ -25,7 +26,8 @@
 //!
 //! - Not every state is seen: between two reconciles there may have been many.
 //! - Caches lag behind the server; a reconciler may read what it has itself overwritten since.
-//! - Two processes that run the same manager both act: there is no leader election here yet.
+//! - Two processes that run the same manager both act, unless they hold a [`leader_election`]. What even that does not
+//!   guarantee is said there.
 
 pub mod cluster;
 pub mod watch;
@@ -40,6 +42,7 @@ pub mod reconcile;
 
 pub mod events;
 
+pub mod leader_election;
 pub mod manager;
 pub mod shutdown;
 
@@ -51,6 +54,7 @@ mod error;
 pub use cluster::Cluster;
 pub use controller::Controller;
 pub use error::{Error, Result};
+pub use leader_election::{LeaderElection, Leadership};
 pub use manager::{Group, Manager, ManagerBuilder, Runnable, Running, Task};
 pub use metrics::ControllerMetrics;
 pub use observer::{Change, Outcome, ReconcileEvent, ReconcileFinished, ReconcileObserver, ReconcileStarted, Trigger};

@@ -1,6 +1,7 @@
 //! The manager: runs controllers and whatever else belongs to them, in order, until the end.
 
 mod builder;
+mod campaign;
 mod groups;
 mod reporter;
 mod runnable;
@@ -14,18 +15,19 @@ use std::{
     time::Duration,
 };
 
+use futures::FutureExt;
 use tokio::task::JoinSet;
 use windlass_api::ErrorChain;
 use windlass_client::Client;
 
-use self::groups::Groups;
 pub(crate) use self::reporter::Reporter;
 pub use self::{
     builder::ManagerBuilder,
     runnable::{Group, Runnable, Running, Task},
 };
+use self::{campaign::Campaign, groups::Groups};
 use crate::{
-    Error, ReconcileObserver, Result,
+    Error, LeaderElection, ReconcileObserver, Result,
     cluster::Cluster,
     events::{Queue, Writer},
     metrics::ControllerMetrics,
@@ -53,6 +55,7 @@ pub struct Manager {
     events: Queue,
     runnables: Vec<Box<dyn Runnable>>,
     grace: Duration,
+    election: Option<LeaderElection>,
     observers: Vec<Arc<dyn ReconcileObserver>>,
     metrics: Arc<dyn ControllerMetrics>,
 }
@@ -98,7 +101,7 @@ impl Manager {
     ///
     /// Returns the first error, if any: a runnable that failed or panicked, or had to be aborted at the end.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<()> {
-        let Self { cluster, events, mut runnables, grace, observers, metrics } = self;
+        let Self { cluster, events, mut runnables, grace, election, observers, metrics } = self;
         let mut names = HashSet::new();
         for runnable in &runnables {
             let name = runnable.name();
@@ -108,11 +111,14 @@ impl Manager {
             names.insert(name);
         }
 
+        let elector = election.map(|election| election.in_manager(&cluster)).transpose()?;
+
         // Its own set: dropped with this future, it is aborted.
         let (mut writer, writer_stop) = (JoinSet::new(), Stopper::new());
         let events = Writer::new(cluster.client().clone(), events, cluster.entropy().clone());
         writer.spawn(events.run(writer_stop.handle()));
-        let mut groups = Groups::new(cluster, Reporter::new(observers, metrics));
+        let mut campaign = Campaign::new(elector);
+        let mut groups = Groups::new(cluster, Reporter::new(observers, metrics), campaign.leadership().clone());
         let mut shutdown = pin!(shutdown);
 
         // 1. Start. Each runnable sees to what it needs itself: controllers wait for their caches.
@@ -120,16 +126,29 @@ impl Manager {
         //    - Webhooks before caches: the API server may need a conversion webhook of ours to answer our own lists.
         //    - Caches: begun by the first runnable that asks for one, on behalf of the manager.
         //    - Others, which do not need to be the only one of their kind in the cluster.
-        //    - Controllers, which do (leader election will stand before them).
+        //    - Those that get ready to act when this process is the leader.
         runnables.sort_by_key(|runnable| runnable.group()); // stable
+        let leaders_at = runnables.partition_point(|runnable| !runnable.group().needs_leadership());
+        let mut leaders = runnables.split_off(leaders_at);
         for runnable in runnables {
             groups.start(runnable);
         }
 
         // 2. Run until told to stop, or until the first failure.
-        let mut first_error = tokio::select! {
-            () = &mut shutdown => None,
-            error = groups.failure() => Some(error),
+        //    - The others, controllers above all, when this process is elected; at once if there is no election.
+        campaign.start();
+        let leadership = campaign.leadership().clone();
+        let mut elected = pin!(leadership.acquired().fuse());
+        let mut first_error = loop {
+            tokio::select! {
+                biased;
+                () = &mut shutdown => break None,
+                error = campaign.failure() => break Some(error),
+                error = groups.failure() => break Some(error),
+                () = &mut elected => for runnable in leaders.drain(..) {
+                    groups.start(runnable);
+                }
+            }
         };
         match &first_error {
             None => tracing::info!("stopping"),
@@ -141,14 +160,17 @@ impl Manager {
         // 3. Stop, in the opposite order: controllers write until their last reconcile, which may need caches, webhooks
         //    and probes. One grace period for all of it.
         //    The events come last: until then there may be something to say.
+        //    Who has lost an election may not act any more: there is no grace then.
+        let grace = if matches!(first_error, Some(Error::LeadershipLost)) { Duration::ZERO } else { grace };
         let stop = async {
-            groups.stop(&mut first_error).await;
+            groups.stop(&mut campaign, &mut first_error).await;
             writer_stop.stop();
             writer.join_next().await
         };
         if tokio::time::timeout(grace, stop).await.is_err() {
             writer.shutdown().await;
             let names = groups.abort().await;
+            campaign.abort().await;
             tracing::error!(?names, ?grace, "aborted what was still running after the grace period");
             first_error.get_or_insert(Error::GraceExceeded { names, grace });
         }

@@ -10,7 +10,7 @@ use windlass_cache::Lister;
 use windlass_queue::WorkQueue;
 
 use crate::{
-    Action, Context, Reconciler, Retry,
+    Action, Context, Leadership, Reconciler, Retry,
     error::panic_message,
     manager::Reporter,
     observer::{Outcome, ReconcileEvent, ReconcileFinished, ReconcileStarted},
@@ -45,6 +45,7 @@ pub(crate) struct Worker<K, W> {
     pub(crate) work: W,
     pub(crate) shared: Arc<Shared>,
     pub(crate) reporter: Reporter,
+    pub(crate) leadership: Leadership,
 }
 
 // === impl Work ===
@@ -89,6 +90,8 @@ impl<K: Object, W: Work<K>> Worker<K, W> {
                 key = self.queue.get() => key,
             };
             match key {
+                // The process may have slept since, and another one may act by now.
+                Some(key) if !self.leadership.is_leader() => return self.queue.done(&key),
                 Some(key) => self.process(key).await,
                 None => return,
             }

@@ -11,7 +11,7 @@ use windlass_client::Client;
 
 use super::Manager;
 use crate::{
-    ControllerMetrics,
+    ControllerMetrics, LeaderElection,
     cluster::{Cluster, ListWatches},
     events::Outlet,
     metrics::NoMetrics,
@@ -28,6 +28,7 @@ pub struct ManagerBuilder {
     clock: Clock,
     entropy: Entropy,
     grace: Duration,
+    election: Option<LeaderElection>,
     metrics: Arc<dyn ControllerMetrics>,
 }
 
@@ -40,6 +41,7 @@ impl ManagerBuilder {
             clock: Clock::system(),
             entropy: Entropy::os(),
             grace: GRACE,
+            election: None,
             metrics: Arc::new(NoMetrics),
         }
     }
@@ -62,6 +64,16 @@ impl ManagerBuilder {
         self
     }
 
+    /// Runs what needs to be the only one of its kind, above all controllers, in the process that wins an election: see
+    /// [`LeaderElection`]. Without, every process that runs the manager is a leader.
+    ///
+    /// A manager that loses the election stops with [`Error::LeadershipLost`](crate::Error::LeadershipLost), without a
+    /// grace period. The program should end then, and be started again.
+    pub fn leader_election(mut self, election: LeaderElection) -> Self {
+        self.election = Some(election);
+        self
+    }
+
     /// Who counts what happens; nobody by default.
     pub fn metrics(mut self, metrics: impl ControllerMetrics) -> Self {
         self.metrics = Arc::new(metrics);
@@ -81,10 +93,10 @@ impl ManagerBuilder {
 
     /// The manager, with nothing to run yet.
     pub fn build(self) -> Manager {
-        let Self { client, list_watches, clock, entropy, grace, metrics } = self;
+        let Self { client, list_watches, clock, entropy, grace, election, metrics } = self;
         let (outlet, events) = Outlet::new(clock.clone(), entropy.clone());
         let cluster = Cluster::new(client, list_watches, clock, entropy, outlet);
-        Manager { cluster, events, runnables: Vec::new(), grace, observers: Vec::new(), metrics }
+        Manager { cluster, events, runnables: Vec::new(), grace, election, observers: Vec::new(), metrics }
     }
 }
 

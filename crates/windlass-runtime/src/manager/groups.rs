@@ -7,15 +7,16 @@ use tokio::{
     task::{Id, JoinError, JoinSet},
 };
 
-use super::{Group, Reporter, Runnable, Running};
+use super::{Group, Reporter, Runnable, Running, campaign::Campaign};
 use windlass_api::ErrorChain;
 
-use crate::{Error, Result, cluster::Cluster, error::panic_message, shutdown::Stopper};
+use crate::{Error, Leadership, Result, cluster::Cluster, error::panic_message, shutdown::Stopper};
 
 /// Owns every task of a manager; dropped, it aborts them.
 pub(super) struct Groups {
     cluster: Cluster,
     reporter: Reporter,
+    leadership: Leadership,
     /// One per group, so that they can be stopped one after the other.
     stoppers: HashMap<Group, Stopper>,
     tasks: JoinSet<Result<()>>,
@@ -28,18 +29,19 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    pub(super) fn new(cluster: Cluster, reporter: Reporter) -> Self {
+    pub(super) fn new(cluster: Cluster, reporter: Reporter, leadership: Leadership) -> Self {
         let (alive, all_gone) = mpsc::channel(1);
         let stoppers = Group::IN_START_ORDER.into_iter().map(|group| (group, Stopper::new())).collect();
         let (tasks, names) = (JoinSet::new(), HashMap::new());
-        Self { cluster, reporter, stoppers, tasks, names, alive: Some(alive), all_gone }
+        Self { cluster, reporter, leadership, stoppers, tasks, names, alive: Some(alive), all_gone }
     }
 
     /// Starts a runnable.
     pub(super) fn start(&mut self, runnable: Box<dyn Runnable>) {
         let (group, name) = (runnable.group(), runnable.name());
         let alive = self.alive.clone().expect("nothing starts after the end");
-        let running = Running::new(self.cluster.clone(), self.stoppers[&group].handle(), self.reporter.clone(), alive);
+        let stop = self.stoppers[&group].handle();
+        let running = Running::new(self.cluster.clone(), stop, self.leadership.clone(), self.reporter.clone(), alive);
         let task = self.tasks.spawn(runnable.run(running));
         self.names.insert(task.id(), (group, name));
     }
@@ -55,9 +57,13 @@ impl Groups {
         }
     }
 
-    /// Stops the groups one after the other. Failures go to `first_error`, or to the log if there is one already.
-    pub(super) async fn stop(&mut self, first_error: &mut Option<Error>) {
+    /// Stops the groups one after the other, and the campaign when nothing needs leadership any more. Failures go to
+    /// `first_error`, or to the log if there is one already.
+    pub(super) async fn stop(&mut self, campaign: &mut Campaign, first_error: &mut Option<Error>) {
         for group in Group::IN_START_ORDER.into_iter().rev() {
+            if group == Group::Others {
+                campaign.stop().await;
+            }
             self.stoppers[&group].stop();
             while self.names.values().any(|(other, _)| *other == group) {
                 let Some((name, result)) = self.next_end().await else { break };

@@ -10,7 +10,7 @@ use futures::{FutureExt, future::BoxFuture};
 use tokio::sync::mpsc;
 
 use super::Reporter;
-use crate::{Result, cluster::Cluster, shutdown::Stop};
+use crate::{Leadership, Result, cluster::Cluster, shutdown::Stop};
 
 /// Something that runs as long as the manager does: a [`Controller`](crate::Controller), a [`Task`], or a type of yours.
 #[diagnostic::on_unimplemented(
@@ -43,7 +43,9 @@ pub enum Group {
     Webhooks,
     /// Whatever may run in several processes at a time. The default.
     Others,
-    /// Controllers.
+    /// What gets ready in every process, and acts only in the leader's: see [`Running::leadership`].
+    WarmUps,
+    /// What runs in the leader's process only, above all controllers.
     Controllers,
 }
 
@@ -52,6 +54,7 @@ pub enum Group {
 pub struct Running {
     cluster: Cluster,
     stop: Stop,
+    leadership: Leadership,
     pub(crate) reporter: Reporter,
     /// Never sent on. The manager waits until all clones are dropped.
     _alive: mpsc::Sender<Infallible>,
@@ -67,12 +70,24 @@ pub struct Task<F> {
 
 impl Group {
     /// As `Ord` has it.
-    pub(super) const IN_START_ORDER: [Self; 4] = [Self::Servers, Self::Webhooks, Self::Others, Self::Controllers];
+    pub(super) const IN_START_ORDER: [Self; 5] =
+        [Self::Servers, Self::Webhooks, Self::Others, Self::WarmUps, Self::Controllers];
+
+    /// Whether it waits until this process is elected, if there is an election.
+    pub(super) fn needs_leadership(self) -> bool {
+        self == Self::Controllers
+    }
 }
 
 impl Running {
-    pub(super) fn new(cluster: Cluster, stop: Stop, reporter: Reporter, alive: mpsc::Sender<Infallible>) -> Self {
-        Self { cluster, stop, reporter, _alive: alive }
+    pub(super) fn new(
+        cluster: Cluster,
+        stop: Stop,
+        leadership: Leadership,
+        reporter: Reporter,
+        alive: mpsc::Sender<Infallible>,
+    ) -> Self {
+        Self { cluster, stop, leadership, reporter, _alive: alive }
     }
 
     /// The client and the caches of the manager.
@@ -83,6 +98,11 @@ impl Running {
     /// Tells when to stop.
     pub fn stop(&self) -> &Stop {
         &self.stop
+    }
+
+    /// Tells whether this process is the leader; without an election it always is.
+    pub fn leadership(&self) -> &Leadership {
+        &self.leadership
     }
 }
 

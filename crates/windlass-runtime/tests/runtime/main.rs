@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "clippy.toml exempts test functions, but not their helpers")]
 
 mod fake;
+mod leases;
 
 mod controllers;
+mod election;
 mod events;
 mod managers;

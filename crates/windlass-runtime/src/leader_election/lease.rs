@@ -1,0 +1,159 @@
+//! What a lease says, and what a candidate makes of it. Values only; the caller brings the time.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use windlass_api::k8s_openapi::{
+    api::coordination::v1::LeaseSpec,
+    apimachinery::pkg::apis::meta::v1::MicroTime,
+    jiff::{Span, Timestamp},
+};
+
+/// A lease as it was seen.
+#[derive(Debug)]
+pub(super) struct Seen {
+    spec: LeaseSpec,
+    /// When it was first seen like this; if it is this candidate's own, when it was sent.
+    at: Instant,
+}
+
+impl Seen {
+    pub(super) fn new(spec: LeaseSpec, at: Instant) -> Self {
+        Self { spec, at }
+    }
+
+    /// Only a change tells that the holder is alive.
+    pub(super) fn again(self, spec: LeaseSpec, now: Instant) -> Self {
+        if self.spec == spec { self } else { Self::new(spec, now) }
+    }
+
+    pub(super) fn spec(&self) -> &LeaseSpec {
+        &self.spec
+    }
+
+    pub(super) fn holder(&self) -> &str {
+        holder(&self.spec)
+    }
+
+    /// When others may take it. The holder knows best how long it relies on it.
+    pub(super) fn expires(&self) -> Instant {
+        let seconds = self.spec.lease_duration_seconds.unwrap_or_default();
+        self.at + Duration::from_secs(u64::try_from(seconds).unwrap_or_default())
+    }
+
+    /// Whether anybody may have it.
+    pub(super) fn is_free(&self, now: Instant) -> bool {
+        self.holder().is_empty() || self.expires() <= now
+    }
+}
+
+pub(super) fn holder(spec: &LeaseSpec) -> &str {
+    spec.holder_identity.as_deref().unwrap_or_default()
+}
+
+/// What a candidate writes to take a lease, or to keep it.
+pub(super) fn claimed(old: Option<&LeaseSpec>, identity: &str, duration: Duration, now: Timestamp) -> LeaseSpec {
+    let mut renewed = micro_time(now);
+    let transitions = old.and_then(|old| old.lease_transitions).unwrap_or_default();
+    let (acquired, transitions) = match old {
+        Some(old) if holder(old) == identity => {
+            // Others see by the change that the holder is alive: also when its clock stands still, or was set back.
+            let after = |time: &MicroTime| time.0.checked_add(Span::new().microseconds(1)).ok();
+            renewed.0 = old.renew_time.as_ref().and_then(after).map_or(renewed.0, |after| after.max(renewed.0));
+            (old.acquire_time.clone(), transitions)
+        }
+        Some(_) => (Some(renewed.clone()), transitions.saturating_add(1)),
+        None => (Some(renewed.clone()), 0),
+    };
+    // Rounded up: nobody takes it before its holder has given it up.
+    let seconds = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
+    LeaseSpec {
+        holder_identity: Some(identity.to_owned()),
+        lease_duration_seconds: Some(i32::try_from(seconds).unwrap_or(i32::MAX)),
+        acquire_time: acquired,
+        renew_time: Some(renewed),
+        lease_transitions: Some(transitions),
+        ..LeaseSpec::default()
+    }
+}
+
+/// What a holder writes to give a lease up.
+pub(super) fn released(old: &LeaseSpec, now: Timestamp) -> LeaseSpec {
+    let now = micro_time(now);
+    LeaseSpec {
+        holder_identity: Some(String::new()),
+        lease_duration_seconds: Some(1),
+        acquire_time: Some(now.clone()),
+        renew_time: Some(now),
+        lease_transitions: Some(old.lease_transitions.unwrap_or_default()),
+        ..LeaseSpec::default()
+    }
+}
+
+/// As precise as the API.
+fn micro_time(at: Timestamp) -> MicroTime {
+    MicroTime(Timestamp::from_microsecond(at.as_microsecond()).unwrap_or(at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    const LEASE: Duration = Duration::from_secs(15);
+
+    #[test]
+    fn c_9_3_a_lease_is_free_when_it_has_not_changed_for_as_long_as_it_says_by_the_own_clock() {
+        let start = Instant::now();
+        // Its times are of another century, and do not matter.
+        let first = claimed(None, "a", LEASE, at(0));
+        let seen = Seen::new(first.clone(), start);
+        assert!(!seen.is_free(start + LEASE - Duration::from_nanos(1)));
+        let seen = seen.again(first.clone(), start + LEASE / 2);
+        assert!(seen.is_free(start + LEASE), "seen again is not changed");
+        let seen = seen.again(claimed(Some(&first), "a", LEASE, at(1)), start + LEASE);
+        assert!(!seen.is_free(start + LEASE + LEASE / 2), "changed");
+    }
+
+    #[test]
+    fn c_9_5_transitions_count_holders_and_the_time_of_acquiring_stays_with_the_holder() {
+        let first = claimed(None, "a", LEASE, at(1));
+        let renewed = claimed(Some(&first), "a", LEASE, at(2));
+        assert_eq!((renewed.lease_transitions, &renewed.acquire_time), (Some(0), &first.acquire_time));
+        assert_ne!(renewed.renew_time, first.renew_time);
+        let taken = claimed(Some(&renewed), "b", LEASE, at(3));
+        assert_eq!((taken.lease_transitions, &taken.acquire_time), (Some(1), &taken.renew_time));
+        let given_up = released(&taken, at(4));
+        assert_eq!(given_up.lease_transitions, Some(1), "nobody is no holder");
+        assert_eq!(claimed(Some(&given_up), "b", LEASE, at(5)).lease_transitions, Some(2));
+    }
+
+    #[test]
+    fn c_9_3_a_renewal_is_a_change_even_when_the_clock_stands_still_or_is_set_back() {
+        let first = claimed(None, "a", LEASE, at(10));
+        let second = claimed(Some(&first), "a", LEASE, at(10));
+        let third = claimed(Some(&second), "a", LEASE, at(5));
+        assert!(first != second && second != third && first != third);
+        assert_eq!(claimed(Some(&third), "b", LEASE, at(5)).renew_time, Some(MicroTime(at(5))), "of another holder");
+    }
+
+    #[test]
+    fn c_9_5_the_duration_is_whole_seconds_and_never_less_than_the_holder_counts_on() {
+        for (duration, seconds) in [(1_000, 1), (1_001, 2), (15_000, 15), (500, 1)] {
+            let spec = claimed(None, "a", Duration::from_millis(duration), at(1));
+            assert_eq!(spec.lease_duration_seconds, Some(seconds));
+        }
+    }
+
+    #[test]
+    fn c_9_6_a_lease_that_was_given_up_has_no_holder_and_is_free_at_once() {
+        let now = Instant::now();
+        let spec = released(&claimed(None, "a", LEASE, at(1)), at(2));
+        assert_eq!((holder(&spec), spec.lease_duration_seconds), ("", Some(1)));
+        assert_eq!(spec.acquire_time, spec.renew_time);
+        assert!(Seen::new(spec, now).is_free(now));
+    }
+}

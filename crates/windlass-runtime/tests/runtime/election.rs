@@ -1,0 +1,580 @@
+//! Candidates for a lease, under paused time. The numbers are those of the contracts of leader election.
+
+use std::{
+    sync::{Arc, atomic::AtomicBool, atomic::Ordering::SeqCst},
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio::{
+    sync::oneshot,
+    task::JoinHandle,
+    time::{Instant, sleep, timeout},
+};
+use windlass_api::{Clock, Entropy, k8s_openapi::jiff::Timestamp};
+use windlass_runtime::{
+    Error, Group, LeaderElection, Leadership, Manager, Running, Task,
+    leader_election::{ElectionMetrics, Elector, InvalidElection, Verdict},
+};
+
+use crate::{
+    fake::{MS, Run, eventually},
+    leases::{Leases, Line},
+};
+
+const LEASE: Duration = Duration::from_secs(15);
+const DEADLINE: Duration = Duration::from_secs(10);
+const RETRY: Duration = Duration::from_secs(2);
+
+/// An election whose wall clock is `skew` seconds from everybody else's: it must not matter.
+fn election(identity: &str, skew: i64) -> LeaderElection {
+    let start = Instant::now();
+    let now = move || {
+        let elapsed = i64::try_from(start.elapsed().as_micros()).unwrap();
+        Timestamp::from_microsecond(1_700_000_000_000_000 + skew * 1_000_000 + elapsed).unwrap()
+    };
+    let seed = identity.bytes().map(u64::from).sum();
+    LeaderElection::new("lock").identity(identity).clock(Clock::from_fn(now)).entropy(Entropy::seeded(seed))
+}
+
+/// A candidate that runs.
+struct Candidate {
+    leadership: Leadership,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<Verdict>,
+}
+
+impl Candidate {
+    fn start(server: &Leases, identity: &str) -> Self {
+        Self::of(election(identity, 0).elector(&server.client(identity)).unwrap())
+    }
+
+    fn of(elector: Elector) -> Self {
+        let leadership = elector.leadership();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let task = tokio::spawn(elector.run(async { drop(stopped.await) }));
+        Self { leadership, stop, task }
+    }
+
+    fn leads(&self) -> bool {
+        self.leadership.is_leader()
+    }
+
+    async fn verdict(self) -> Verdict {
+        timeout(Duration::from_hours(1), self.task).await.expect("the candidacy ends").unwrap()
+    }
+
+    async fn stop(self) -> Verdict {
+        drop(self.stop);
+        timeout(Duration::from_hours(1), self.task).await.expect("the candidacy ends").unwrap()
+    }
+}
+
+#[test]
+fn c_9_1_timings_that_cannot_work_are_refused_in_client_go_s_words() {
+    let [none, one, ten, fifteen] = [0, 1, 10, 15].map(Duration::from_secs);
+    let cases = [
+        (ten, ten, one, "leaseDuration must be greater than renewDeadline"),
+        (none, none, none, "leaseDuration must be greater than renewDeadline"),
+        (fifteen, Duration::from_millis(2400), RETRY, "renewDeadline must be greater than retryPeriod*JitterFactor"),
+        (one, none, none, "renewDeadline must be greater than retryPeriod*JitterFactor"),
+        (fifteen, ten, none, "retryPeriod must be greater than zero"),
+    ];
+    let client = Leases::default().client("a");
+    for (lease, deadline, retry, expected) in cases {
+        let election = election("a", 0).lease_duration(lease).renew_deadline(deadline).retry_period(retry);
+        assert_eq!(election.elector(&client).unwrap_err().to_string(), expected);
+    }
+    let close = election("a", 0).renew_deadline(Duration::from_millis(2401));
+    assert!(close.elector(&client).is_ok());
+    assert_eq!(election("", 0).elector(&client).unwrap_err(), InvalidElection::NoIdentity);
+    assert_eq!(LeaderElection::new("").elector(&client).unwrap_err(), InvalidElection::NoLease);
+    let [first, second] = [1, 2].map(|seed| LeaderElection::new("l").entropy(Entropy::seeded(seed)).elector(&client));
+    assert_ne!(first.unwrap().identity(), second.unwrap().identity(), "unique without being told");
+}
+
+#[tokio::test(start_paused = true)]
+async fn c_9_1_the_defaults_are_those_of_client_go() {
+    let server = Leases::default();
+    let candidate = Candidate::start(&server, "a");
+    sleep(Duration::from_secs(21)).await;
+    assert_eq!(server.lease().unwrap()["spec"]["leaseDurationSeconds"], 15);
+    let writes = server.sent("a").iter().filter(|sent| !sent.request.starts_with("GET")).count();
+    assert_eq!(writes, 11, "at once, and every two seconds");
+    server.line("a", Line::Cut);
+    let (cut, leadership) = (Instant::now(), candidate.leadership.clone());
+    assert_eq!(candidate.verdict().await, Verdict::Lost);
+    assert!(!leadership.is_leader());
+    // The last renewal was one second before.
+    assert_eq!(cut.elapsed().as_secs(), 9);
+}
+
+#[tokio::test(start_paused = true)]
+async fn c_9_2_who_waits_looks_again_within_the_retry_period_at_a_time_of_its_own() {
+    let server = Leases::default();
+    let leader = Candidate::start(&server, "leader");
+    eventually("a leader", || leader.leads()).await;
+    let others = ["b", "c"].map(|name| Candidate::start(&server, name));
+    sleep(Duration::from_mins(5)).await;
+    let pauses = |name: &str| {
+        let times: Vec<_> = server.sent(name).iter().map(|sent| sent.at).collect();
+        times.windows(2).map(|pair| pair[1] - pair[0]).collect::<Vec<_>>()
+    };
+    for name in ["b", "c"] {
+        assert!(pauses(name).len() > 150);
+        for pause in pauses(name) {
+            assert!(pause >= RETRY / 2 && pause <= RETRY + MS, "{pause:?}");
+        }
+    }
+    assert_ne!(pauses("b"), pauses("c"));
+    assert!(others.iter().all(|other| !other.leads()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn c_9_2_a_leader_that_cannot_renew_tries_until_the_deadline_and_goes_on_if_it_succeeds_before() {
+    let server = Leases::default();
+    let candidate = Candidate::start(&server, "a");
+    eventually("a leader", || candidate.leads()).await;
+    server.line("a", Line::Refused(500));
+    sleep(DEADLINE - RETRY - Duration::from_secs(1)).await;
+    assert!(candidate.leads());
+    server.line("a", Line::Up);
+    sleep(Duration::from_mins(1)).await;
+    assert!(candidate.leads(), "it was renewed at the last moment");
+    server.line("a", Line::Refused(500));
+    let refused = Instant::now();
+    assert_eq!(candidate.verdict().await, Verdict::Lost);
+    assert!(refused.elapsed() <= DEADLINE && refused.elapsed() >= DEADLINE - RETRY, "{:?}", refused.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn c_9_3_clocks_need_not_agree_and_only_a_change_that_is_seen_keeps_others_away() {
+    // An hour behind and an hour ahead.
+    let server = Leases::default();
+    let start = |name: &str, skew| Candidate::of(election(name, skew).elector(&server.client(name)).unwrap());
+    let first = start("behind", -3600);
+    eventually("a leader", || first.leads()).await;
+    let second = start("ahead", 3600);
+    sleep(Duration::from_mins(10)).await;
+    assert!(first.leads() && !second.leads(), "the lease looks old to the second, but is renewed");
+    server.line("behind", Line::Cut);
+    let cut = Instant::now();
+    eventually("a new leader", || second.leads()).await;
+    assert!(!first.leads());
+    assert!(cut.elapsed() >= LEASE - RETRY, "{:?}", cut.elapsed());
+    assert_eq!(server.holder(), "ahead");
+}
+
+#[tokio::test(start_paused = true)]
+async fn c_9_3_a_dead_leader_is_followed_within_the_lease_duration_and_a_retry_period() {
+    for seed in 0..20 {
+        let server = Leases::default();
+        let leader = Candidate::start(&server, "leader");
+        eventually("a leader", || leader.leads()).await;
+        let others: Vec<_> = (0..2)
+            .map(|n| {
+                let name = format!("other-{n}");
+                let election = election(&name, 0).entropy(Entropy::seeded(seed * 2 + n));
+                Candidate::of(election.elector(&server.client(&name)).unwrap())
+            })
+            .collect();
+        sleep(Duration::from_secs(20) + MS * u32::try_from(seed * 100).unwrap()).await;
+        leader.task.abort();
+        let killed = Instant::now();
+        eventually("a new leader", || others.iter().any(Candidate::leads)).await;
+        assert!(killed.elapsed() <= LEASE + RETRY + MS * 5, "{:?}", killed.elapsed());
+        assert!(killed.elapsed() >= LEASE - RETRY, "{:?}", killed.elapsed());
+        sleep(LEASE * 3).await;
+        assert_eq!(others.iter().filter(|other| other.leads()).count(), 1);
+        drop(leader.stop);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn c_9_3_no_two_lead_at_any_moment_whatever_happens_to_their_lines() {
+    let entropy = Entropy::seeded(7);
+    let server = Leases::default();
+    let names = ["a", "b", "c"];
+    let leaders: Arc<Mutex<Vec<Option<Leadership>>>> = Arc::new(Mutex::new(vec![None, None, None]));
+    for (at, name) in names.into_iter().enumerate() {
+        let (server, leaders) = (server.clone(), leaders.clone());
+        tokio::spawn(async move {
+            loop {
+                let elector = election(name, 0).elector(&server.client(name)).unwrap();
+                leaders.lock()[at] = Some(elector.leadership());
+                let _ = elector.run(std::future::pending()).await;
+                leaders.lock()[at] = None;
+            }
+        });
+    }
+    let (mut seen, mut changes, mut last) = (0, 0, String::new());
+    for _ in 0..40_000 {
+        if entropy.below(100) == 0 {
+            #[expect(clippy::cast_possible_truncation, reason = "below 3")]
+            let name = names[entropy.below(3) as usize];
+            let slow = Duration::from_millis(entropy.below(20_000));
+            server.line(
+                name,
+                match entropy.below(4) {
+                    0 => Line::Cut,
+                    1 => Line::SlowAnswer(slow),
+                    2 => Line::Refused(500),
+                    _ => Line::Up,
+                },
+            );
+        }
+        sleep(MS * 50).await;
+        let leading = leaders.lock().iter().flatten().filter(|leadership| leadership.is_leader()).count();
+        assert!(leading <= 1);
+        seen += leading;
+        let holder = server.holder();
+        changes += usize::from(holder != last);
+        last = holder;
+    }
+    assert!(seen > 10_000, "somebody leads most of the time: {seen}");
+    assert!(changes > 20, "and not always the same: {changes}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn c_9_4_a_leader_renews_without_reading_and_reads_when_that_fails() {
+    let server = Leases::default();
+    let slow = Counted::default();
+    let elector = election("a", 0).metrics(slow.clone()).elector(&server.client("a")).unwrap();
+    let candidate = Candidate::of(elector);
+    sleep(RETRY * 3 + MS).await;
+    let requests = |from: usize| -> Vec<_> {
+        let sent = server.sent("a");
+        sent[from..].iter().map(|sent| (sent.request.split(' ').next().unwrap().to_owned(), sent.status)).collect()
+    };
+    let is = |list: &[(&str, u16)]| list.iter().map(|(verb, status)| ((*verb).to_owned(), *status)).collect::<Vec<_>>();
+    assert_eq!(requests(0), is(&[("GET", 404), ("POST", 200), ("PUT", 200), ("PUT", 200), ("PUT", 200)]));
+    server.change(|lease| lease["metadata"]["labels"] = json!({"of": "somebody"}));
+    sleep(RETRY).await;
+    assert_eq!(requests(5), is(&[("PUT", 409), ("GET", 200), ("PUT", 200)]));
+    assert_eq!(server.lease().unwrap()["metadata"]["labels"]["of"], "somebody", "what others wrote stays");
+    server.remove();
+    sleep(RETRY).await;
+    assert_eq!(requests(8), is(&[("PUT", 404), ("GET", 404), ("POST", 200)]));
+    assert!(candidate.leads());
+    assert_eq!(slow.lines(), ["lost lock", "acquired lock", "slow lock"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn c_9_4_a_lease_without_a_holder_is_taken_at_once_and_one_of_the_same_name_kept() {
+    let server = Leases::default();
+    let first = Candidate::start(&server, "a");
+    eventually("a leader", || first.leads()).await;
+    first.task.abort();
+    let acquired = server.lease().unwrap()["spec"]["acquireTime"].clone();
+    // The same identity, after a restart: it is the holder, and need not wait.
+    let again = Candidate::start(&server, "a");
+    sleep(MS).await;
+    assert!(again.leads());
+    assert_eq!(server.lease().unwrap()["spec"]["acquireTime"], acquired);
+    again.task.abort();
+    server.change(|lease| lease["spec"]["holderIdentity"] = json!(""));
+    let other = Candidate::start(&server, "b");
+    sleep(MS).await;
+    assert!(other.leads());
+    assert_eq!(server.lease().unwrap()["spec"]["leaseTransitions"], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn c_9_4_a_leader_whose_lease_was_taken_stops_at_its_next_renewal() {
+    let server = Leases::default();
+    let candidate = Candidate::start(&server, "a");
+    eventually("a leader", || candidate.leads()).await;
+    server.change(|lease| lease["spec"]["holderIdentity"] = json!("thief"));
+    let taken = Instant::now();
+    let leadership = candidate.leadership.clone();
+    assert_eq!(candidate.verdict().await, Verdict::Lost);
+    assert!(taken.elapsed() <= RETRY);
+    assert_eq!(leadership.leader().as_deref(), Some("thief"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn c_9_6_a_lease_is_released_on_a_stop_by_its_holder_only_and_in_spite_of_conflicts() {
+    let server = Leases::default();
+    let releasing =
+        |name: &str| Candidate::of(election(name, 0).release_on_stop().elector(&server.client(name)).unwrap());
+    let first = releasing("a");
+    eventually("a leader", || first.leads()).await;
+    let waiting = releasing("b");
+    sleep(Duration::from_secs(5)).await;
+    let before = server.lease();
+    assert_eq!(waiting.stop().await, Verdict::Stopped);
+    assert_eq!(server.lease().unwrap()["spec"]["holderIdentity"], before.unwrap()["spec"]["holderIdentity"]);
+
+    let next = releasing("c");
+    sleep(Duration::from_secs(5)).await;
+    server.change(|lease| lease["metadata"]["labels"] = json!({"changed": "meanwhile"}));
+    let (stopped, leadership) = (Instant::now(), first.leadership.clone());
+    assert_eq!(first.stop().await, Verdict::Stopped);
+    assert!(!leadership.is_leader());
+    let spec = server.lease().unwrap()["spec"].clone();
+    assert_eq!((&spec["holderIdentity"], &spec["leaseDurationSeconds"]), (&json!(""), &json!(1)));
+    assert_eq!(spec["renewTime"], spec["acquireTime"]);
+    eventually("the next leader", || next.leads()).await;
+    assert!(stopped.elapsed() <= RETRY, "{:?}", stopped.elapsed());
+    assert_eq!(server.lease().unwrap()["spec"]["leaseTransitions"], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn c_9_6_a_lease_is_kept_unless_release_was_chosen_and_when_it_is_somebody_else_s() {
+    let server = Leases::default();
+    let candidate = Candidate::start(&server, "a");
+    eventually("a leader", || candidate.leads()).await;
+    candidate.stop().await;
+    assert_eq!(server.holder(), "a");
+    server.remove();
+
+    let elector = election("b", 0).release_on_stop().elector(&server.client("b")).unwrap();
+    let candidate = Candidate::of(elector);
+    eventually("a leader", || candidate.leads()).await;
+    server.change(|lease| lease["spec"]["holderIdentity"] = json!("thief"));
+    candidate.stop().await;
+    assert_eq!(server.holder(), "thief");
+}
+
+#[tokio::test(start_paused = true)]
+async fn c_9_6_releasing_ends_with_the_renew_deadline() {
+    let server = Leases::default();
+    let candidate = Candidate::of(election("a", 0).release_on_stop().elector(&server.client("a")).unwrap());
+    eventually("a leader", || candidate.leads()).await;
+    server.line("a", Line::Cut);
+    let stopped = Instant::now();
+    assert_eq!(candidate.stop().await, Verdict::Stopped);
+    assert!(stopped.elapsed() <= DEADLINE, "{:?}", stopped.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn c_9_7_each_new_leader_is_told_once_and_work_ends_with_leadership() {
+    let server = Leases::default();
+    let told: Arc<Mutex<Vec<String>>> = Arc::default();
+    let telling = told.clone();
+    let election = election("a", 0).on_new_leader(move |leader| {
+        telling.lock().push(leader.to_owned());
+        assert_ne!(leader, "first", "a panic harms nobody");
+    });
+    let first = Candidate::start(&server, "first");
+    eventually("a leader", || first.leads()).await;
+
+    let working = Arc::new(AtomicBool::new(false));
+    let (guard, elector) = (working.clone(), election.elector(&server.client("a")).unwrap());
+    let leading = tokio::spawn(elector.lead(std::future::pending(), |leadership| async move {
+        assert!(leadership.is_leader());
+        let _guard = Guard::new(guard);
+        std::future::pending::<()>().await;
+    }));
+    sleep(Duration::from_mins(1)).await;
+    assert!(!working.load(SeqCst));
+    first.task.abort();
+    eventually("the work has begun", || working.load(SeqCst)).await;
+    assert_eq!(*told.lock(), ["first", "a"]);
+    server.line("a", Line::Cut);
+    assert_eq!(timeout(LEASE, leading).await.expect("it is lost").unwrap(), Verdict::Lost);
+    assert!(!working.load(SeqCst), "the work was dropped");
+}
+
+#[tokio::test(start_paused = true)]
+async fn c_9_7_a_candidacy_can_be_stopped_before_it_has_led_and_while_it_leads() {
+    let server = Leases::default();
+    let first = Candidate::start(&server, "a");
+    eventually("a leader", || first.leads()).await;
+    let waiting = election("b", 0).elector(&server.client("b")).unwrap();
+    let verdict = waiting.lead(sleep(Duration::from_secs(30)), |_| async { panic!("it never leads") }).await;
+    assert_eq!(verdict, Verdict::Stopped);
+    first.stop().await;
+    server.remove();
+
+    let done = election("c", 0).release_on_stop().elector(&server.client("c")).unwrap();
+    let started = Instant::now();
+    let verdict = done.lead(std::future::pending(), |_| sleep(Duration::from_secs(30))).await;
+    assert_eq!((verdict, started.elapsed().as_secs()), (Verdict::Stopped, 30), "the work was done");
+    assert_eq!(server.holder(), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn c_9_8_a_leader_that_does_not_notice_its_loss_fails_its_health_check() {
+    let server = Leases::default();
+    let elector = election("a", 0).elector(&server.client("a")).unwrap();
+    let leadership = elector.leadership();
+    assert_eq!(leadership.check(Duration::ZERO), Ok(()), "who does not lead is well");
+    // Held up: polled until it leads, and then no more.
+    let mut run = Box::pin(elector.run(std::future::pending()));
+    tokio::select! {
+        _ = &mut run => panic!("it leads"),
+        () = leadership.acquired() => {}
+    }
+    sleep(LEASE + Duration::from_secs(5)).await;
+    assert!(!leadership.is_leader(), "who asks is told the truth nevertheless");
+    assert_eq!(leadership.check(Duration::from_secs(5)), Ok(()));
+    sleep(MS).await;
+    let error = leadership.check(Duration::from_secs(5)).unwrap_err();
+    assert_eq!(error.to_string(), "failed election to renew leadership on lease lock");
+    assert_eq!(run.await, Verdict::Lost, "and when it comes to itself, it gives up");
+}
+
+#[tokio::test(start_paused = true)]
+async fn c_9_9_labels_are_set_on_the_lease_and_events_tell_of_it() {
+    let server = Leases::default();
+    let election = election("a", 0).label("team", "paint").namespace("ours").release_on_stop();
+    let manager = Manager::builder(server.client("a")).leader_election(election).build();
+    let run = Run::start(manager);
+    eventually("a leader", || server.holder() == "a").await;
+    run.stop().await.unwrap();
+    assert_eq!(server.lease().unwrap()["metadata"]["labels"]["team"], "paint");
+    assert!(server.sent("a").iter().all(|sent| sent.request.contains("/namespaces/ours/leases")));
+    assert_eq!(server.events(), ["LeaderElection a became leader", "LeaderElection a stopped leading"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn c_9_10_a_request_may_take_half_the_renew_deadline() {
+    let server = Leases::default();
+    let candidate = Candidate::start(&server, "a");
+    eventually("a leader", || candidate.leads()).await;
+    sleep(RETRY * 2).await;
+    // One request is lost; there is time for another.
+    server.line("a", Line::Cut);
+    sleep(Duration::from_secs(3)).await;
+    server.line("a", Line::Up);
+    sleep(Duration::from_mins(1)).await;
+    assert!(candidate.leads());
+}
+
+#[tokio::test(start_paused = true)]
+async fn c_9_10_an_answer_that_comes_late_counts_from_when_the_request_was_sent() {
+    let server = Leases::default();
+    let candidate = Candidate::start(&server, "a");
+    eventually("a leader", || candidate.leads()).await;
+    // Renewals are carried out, and their answers come after four seconds.
+    server.line("a", Line::SlowAnswer(Duration::from_secs(4)));
+    sleep(Duration::from_secs(30)).await;
+    assert!(candidate.leads());
+    server.line("a", Line::Cut);
+    let leadership = candidate.leadership.clone();
+    assert_eq!(candidate.verdict().await, Verdict::Lost);
+    let last = server.sent("a").last().unwrap().at;
+    assert!(!leadership.is_leader());
+    assert!(last.elapsed() <= DEADLINE, "{:?} after the server had it", last.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn c_9_12_metrics_tell_who_leads() {
+    let (server, counted) = (Leases::default(), Counted::default());
+    let candidate = Candidate::of(election("a", 0).metrics(counted.clone()).elector(&server.client("a")).unwrap());
+    assert_eq!(counted.lines(), ["lost lock"], "from the beginning");
+    eventually("a leader", || candidate.leads()).await;
+    candidate.stop().await;
+    assert_eq!(counted.lines(), ["lost lock", "acquired lock", "lost lock"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn c_13_23_only_the_leader_runs_what_needs_leadership_and_the_loss_of_it_ends_the_manager_at_once() {
+    let server = Leases::default();
+    let log: Arc<Mutex<Vec<String>>> = Arc::default();
+    let manager = |name: &'static str| {
+        let mut manager = Manager::builder(server.client(name)).leader_election(election(name, 0)).build();
+        for group in [Group::Controllers, Group::WarmUps, Group::Others] {
+            let log = log.clone();
+            manager.add(
+                Task::new(format!("{group:?}"), async move |running: Running| {
+                    log.lock().push(format!("{name} {group:?} {}", running.leadership().is_leader()));
+                    std::future::pending::<()>().await;
+                    Ok(())
+                })
+                .in_group(group),
+            );
+        }
+        Run::start(manager)
+    };
+    let first = manager("a");
+    eventually("the first leads", || log.lock().len() == 3).await;
+    let second = manager("b");
+    sleep(Duration::from_mins(1)).await;
+    let expected = ["a Others false", "a WarmUps false", "a Controllers true", "b Others false", "b WarmUps false"];
+    assert_eq!(*log.lock(), expected);
+
+    server.line("a", Line::Cut);
+    let cut = Instant::now();
+    let error = first.result().await.unwrap_err();
+    assert!(matches!(error, Error::LeadershipLost));
+    assert_eq!(error.to_string(), "leader election lost");
+    assert!(cut.elapsed() <= DEADLINE, "without a grace period: {:?}", cut.elapsed());
+    eventually("the second leads", || log.lock().len() == 6).await;
+    assert_eq!(log.lock()[5], "b Controllers true");
+    second.drop_future();
+}
+
+#[tokio::test(start_paused = true)]
+async fn c_13_23_the_lease_is_released_when_what_needed_it_has_ended() {
+    let server = Leases::default();
+    let holder_at_end: Arc<Mutex<Option<String>>> = Arc::default();
+    let election = election("a", 0).release_on_stop();
+    let mut manager = Manager::builder(server.client("a")).leader_election(election).build();
+    let (leases, holder) = (server.clone(), holder_at_end.clone());
+    let task = Task::new("slow", async move |running: Running| {
+        running.stop().requested().await;
+        sleep(Duration::from_secs(20)).await;
+        assert!(running.leadership().is_leader(), "the lease is renewed until the end");
+        *holder.lock() = Some(leases.holder());
+        Ok(())
+    });
+    manager.add(task.in_group(Group::Controllers));
+    let run = Run::start(manager);
+    eventually("a leader", || server.holder() == "a").await;
+    run.stop().await.unwrap();
+    assert_eq!(holder_at_end.lock().as_deref(), Some("a"));
+    assert_eq!(server.holder(), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_election_that_cannot_be_held_is_an_error_before_anything_starts() {
+    let server = Leases::default();
+    let election = election("a", 0).retry_period(Duration::ZERO);
+    let mut manager = Manager::builder(server.client("a")).leader_election(election).build();
+    manager.add(Task::new("never", async |_: Running| panic!("it is started")));
+    let error = manager.run(std::future::pending()).await.unwrap_err();
+    assert!(matches!(error, Error::Election(InvalidElection::NoRetryPeriod)));
+}
+
+/// Notes what is counted.
+#[derive(Clone, Debug, Default)]
+struct Counted(Arc<Mutex<Vec<String>>>);
+
+impl Counted {
+    fn lines(&self) -> Vec<String> {
+        self.0.lock().clone()
+    }
+}
+
+impl ElectionMetrics for Counted {
+    fn acquired(&self, lease: &str) {
+        self.0.lock().push(format!("acquired {lease}"));
+    }
+
+    fn lost(&self, lease: &str) {
+        self.0.lock().push(format!("lost {lease}"));
+    }
+
+    fn slow_path(&self, lease: &str) {
+        self.0.lock().push(format!("slow {lease}"));
+    }
+}
+
+/// True while it lives.
+struct Guard(Arc<AtomicBool>);
+
+impl Guard {
+    fn new(flag: Arc<AtomicBool>) -> Self {
+        flag.store(true, SeqCst);
+        Self(flag)
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.0.store(false, SeqCst);
+    }
+}
