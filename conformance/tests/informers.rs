@@ -1,8 +1,6 @@
 //! Informers over sockets: against each server, over connections that break, and against servers that come back with what they
 //! had, with less, or with nothing.
 
-mod wire;
-
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
@@ -24,7 +22,7 @@ use windlass_server::{
     storage::{MemoryStorage, Revision, Storage},
 };
 
-use self::wire::Wire;
+use crate::wire::Wire;
 
 type Maps = SharedInformer<ConfigMap>;
 

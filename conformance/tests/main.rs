@@ -4,6 +4,8 @@
 mod cases;
 mod client;
 mod compaction;
+mod election;
 mod errors;
 mod informers;
 mod loops;
+mod wire;

@@ -12,7 +12,7 @@ use windlass_client::{Client, Config};
 
 /// Carries bytes between clients and a server, as long as it is asked to. Ends when it is dropped.
 #[derive(Debug)]
-pub(super) struct Wire {
+pub(crate) struct Wire {
     address: SocketAddr,
     line: watch::Sender<Line>,
     carrying: AbortHandle,
@@ -27,7 +27,7 @@ enum Line {
 
 impl Wire {
     /// A wire to the server of a configuration.
-    pub(super) async fn to(config: &Config) -> Self {
+    pub(crate) async fn to(config: &Config) -> Self {
         let server = config.server.authority().expect("a server has an address").to_string();
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
         let address = listener.local_addr().expect("a bound listener has an address");
@@ -36,25 +36,30 @@ impl Wire {
         Self { address, line, carrying }
     }
 
+    /// Where the server seems to be.
+    pub(crate) fn uri(&self) -> http::Uri {
+        format!("https://{}", self.address).parse().expect("an address makes a URI")
+    }
+
     /// A client that reaches the server over this wire alone.
-    pub(super) fn client(&self, config: &Config) -> Client {
+    pub(crate) fn client(&self, config: &Config) -> Client {
         let mut config = config.clone();
-        config.server = format!("https://{}", self.address).parse().expect("an address makes a URI");
+        config.server = self.uri();
         Client::new(config).expect("the configuration of a target is sound").without_rate_limit()
     }
 
     /// Breaks every connection. New ones are taken.
-    pub(super) fn cut(&self) {
+    pub(crate) fn cut(&self) {
         self.line.send_modify(|line| *line = Line::Up);
     }
 
     /// Breaks every connection and refuses new ones.
-    pub(super) fn go_down(&self) {
+    pub(crate) fn go_down(&self) {
         self.line.send_replace(Line::Down);
     }
 
     /// Takes connections again.
-    pub(super) fn come_up(&self) {
+    pub(crate) fn come_up(&self) {
         self.line.send_replace(Line::Up);
     }
 }
