@@ -27,6 +27,7 @@ struct Replica {
     thread: Option<JoinHandle<Option<windlass_runtime::Result<()>>>>,
 }
 
+#[derive(Debug)]
 enum Order {
     /// Ends as processes end that are killed.
     Die,
@@ -56,7 +57,7 @@ impl Replica {
     }
 
     fn order(&self, order: Order) {
-        self.orders.send(order).ok().expect("it lives");
+        self.orders.send(order).expect("it lives");
     }
 
     /// Waits for the end; `None` if it was killed.
@@ -114,7 +115,7 @@ async fn next_leader(replicas: &[Replica], former: Option<&str>) -> (usize, Dura
         let looked = Instant::now();
         let leading: Vec<_> = replicas.iter().filter(|replica| replica.leadership.is_leader()).collect();
         // Who was looked at first may have ceased meanwhile, if this thread had to wait for so long.
-        if looked.elapsed() < LEASE - DEADLINE {
+        if looked.elapsed() + DEADLINE < LEASE {
             let names: Vec<_> = leading.iter().map(|replica| &replica.name).collect();
             assert!(leading.len() <= 1, "{names:?} lead at once");
         }

@@ -79,7 +79,7 @@ impl Leadership {
         let Source::Elected { state, .. } = &self.0 else { return };
         // Without an elector nobody is ever elected.
         if state.clone().wait_for(|state| state.held.is_some()).await.is_err() {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 

@@ -137,7 +137,7 @@ async fn c_9_2_a_leader_that_cannot_renew_tries_until_the_deadline_and_goes_on_i
     let candidate = Candidate::start(&server, "a");
     eventually("a leader", || candidate.leads()).await;
     server.line("a", Line::Refused(500));
-    sleep(DEADLINE - RETRY - Duration::from_secs(1)).await;
+    sleep(Duration::from_secs(7)).await;
     assert!(candidate.leads());
     server.line("a", Line::Up);
     sleep(Duration::from_mins(1)).await;
@@ -145,7 +145,7 @@ async fn c_9_2_a_leader_that_cannot_renew_tries_until_the_deadline_and_goes_on_i
     server.line("a", Line::Refused(500));
     let refused = Instant::now();
     assert_eq!(candidate.verdict().await, Verdict::Lost);
-    assert!(refused.elapsed() <= DEADLINE && refused.elapsed() >= DEADLINE - RETRY, "{:?}", refused.elapsed());
+    assert!(refused.elapsed() <= DEADLINE && refused.elapsed() + RETRY >= DEADLINE, "{:?}", refused.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
@@ -162,7 +162,7 @@ async fn c_9_3_clocks_need_not_agree_and_only_a_change_that_is_seen_keeps_others
     let cut = Instant::now();
     eventually("a new leader", || second.leads()).await;
     assert!(!first.leads());
-    assert!(cut.elapsed() >= LEASE - RETRY, "{:?}", cut.elapsed());
+    assert!(cut.elapsed() + RETRY >= LEASE, "{:?}", cut.elapsed());
     assert_eq!(server.holder(), "ahead");
 }
 
@@ -184,7 +184,7 @@ async fn c_9_3_a_dead_leader_is_followed_within_the_lease_duration_and_a_retry_p
         let killed = Instant::now();
         eventually("a new leader", || others.iter().any(Candidate::leads)).await;
         assert!(killed.elapsed() <= LEASE + RETRY + MS * 5, "{:?}", killed.elapsed());
-        assert!(killed.elapsed() >= LEASE - RETRY, "{:?}", killed.elapsed());
+        assert!(killed.elapsed() + RETRY >= LEASE, "{:?}", killed.elapsed());
         sleep(LEASE * 3).await;
         assert_eq!(others.iter().filter(|other| other.leads()).count(), 1);
         drop(leader.stop);
