@@ -1,6 +1,8 @@
 //! Informers over sockets: against each server, over connections that break, and against servers that come back with what they
 //! had, with less, or with nothing.
 
+mod large;
+
 use std::{
     collections::BTreeMap,
     net::SocketAddr,

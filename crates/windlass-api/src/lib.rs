@@ -55,6 +55,7 @@ pub mod patch;
 mod selector;
 
 mod list_watch;
+mod oversize;
 mod status;
 
 pub use backoff::{Backoff, Delays};
@@ -104,6 +105,7 @@ pub use patch::{Patch, PatchKind};
 pub use selector::{FieldRequirement, FieldSelector, LabelSelector, Operator, Requirement, SelectorError};
 
 pub use list_watch::{BoxError, EventType, ListItem, ListMeta, ListWatch, ListWatchError, RawEvent, ShardInfo};
+pub use oversize::{Oversize, Place};
 pub use status::{Cause, Status, StatusDetails, reason};
 
 /// k8s-openapi, in the version whose types the traits of this crate are implemented for.

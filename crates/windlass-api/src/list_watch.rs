@@ -1,13 +1,16 @@
 //! The seam between the crate that talks to servers and the crate that caches: bytes, not types.
 
-use std::{fmt::Debug, time::Duration};
+use std::{
+    fmt::{self, Debug},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use futures::{future::BoxFuture, stream::BoxStream};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{ListOptions, ResourceVersion, Status, WatchOptions};
+use crate::{ListOptions, Oversize, ResourceVersion, Status, WatchOptions};
 
 /// An error of a layer below, of whatever type.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -16,6 +19,8 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 ///
 /// Implementations do not retry and do not relist: that is the reflector's work. Dropping a future or a stream ends the
 /// request behind it.
+///
+/// A stream ends with its first error, unless that is [`ListWatchError::Oversize`]: then it goes on after that object.
 pub trait ListWatch: Debug + Send + Sync + 'static {
     /// One page, object by object as it arrives; [`ListItem::End`] comes once, last. A stream that ends without it was
     /// cut off.
@@ -102,6 +107,21 @@ pub enum ListWatchError {
     /// What came is not what the API promises.
     #[error("the server sent what cannot be read")]
     Decode(#[source] BoxError),
+    /// An object is too large to be read. The list or the watch goes on with the next.
+    #[error("an object is too large")]
+    Oversize(#[source] Box<Oversize>),
+}
+
+impl fmt::Display for EventType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Added => "ADDED",
+            Self::Modified => "MODIFIED",
+            Self::Deleted => "DELETED",
+            Self::Bookmark => "BOOKMARK",
+            Self::Error => "ERROR",
+        })
+    }
 }
 
 impl ListWatchError {
@@ -110,7 +130,7 @@ impl ListWatchError {
     pub fn status(&self) -> Option<&Status> {
         match self {
             Self::Status(status) => Some(status),
-            Self::Transport(_) | Self::Decode(_) => None,
+            Self::Transport(_) | Self::Decode(_) | Self::Oversize(_) => None,
         }
     }
 

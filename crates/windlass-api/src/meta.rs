@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use jiff::Timestamp;
 use serde::{
     Deserialize, Deserializer,
-    de::{IgnoredAny, MapAccess, Visitor},
+    de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor},
 };
 use thiserror::Error;
 
@@ -137,6 +137,20 @@ impl Meta {
         struct Envelope(#[serde(deserialize_with = "metadata_of")] Encoded);
         let Envelope(encoded) = serde_json::from_slice(object)?;
         Ok(encoded.into())
+    }
+
+    /// Reads which object this is, and in which version, out of the start of its JSON; no more than that, and no more of
+    /// it than needed. `None` when it ends before all of that has come.
+    #[must_use]
+    pub fn parse_start(start: &[u8]) -> Option<Self> {
+        let mut found = Identity::default();
+        // That the end is missing makes it fail, after what was found.
+        let start_of_object = Start { found: &mut found, level: Level::Object };
+        let _ = start_of_object.deserialize(&mut serde_json::Deserializer::from_slice(start));
+        let Identity { name, namespace, uid, resource_version } = found;
+        // Uid and version stand behind name and namespace, in the order of Go's types and in that of the alphabet.
+        let key = ObjectKey { namespace, name: name? };
+        Some(Self::new(key).with_uid(uid?).with_resource_version(resource_version?))
     }
 
     /// Namespace and name.
@@ -352,6 +366,59 @@ fn metadata_of<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Encoded, D:
     deserializer.deserialize_map(Object)
 }
 
+/// What has been found at the start of an object.
+#[derive(Default)]
+struct Identity {
+    name: Option<Arc<str>>,
+    namespace: Option<Arc<str>>,
+    uid: Option<Uid>,
+    resource_version: Option<ResourceVersion>,
+}
+
+/// Fills in what stands on this level of an object.
+struct Start<'i> {
+    found: &'i mut Identity,
+    level: Level,
+}
+
+#[derive(Clone, Copy)]
+enum Level {
+    Object,
+    Metadata,
+}
+
+impl<'de> DeserializeSeed<'de> for Start<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Start<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let found = self.found;
+        while let Some(key) = map.next_key::<std::borrow::Cow<'de, str>>()? {
+            match (self.level, &*key) {
+                // The first one has to do: whether there is another cannot be known.
+                (Level::Object, "metadata") => return map.next_value_seed(Self { found, level: Level::Metadata }),
+                (Level::Metadata, "name") => found.name = map.next_value()?,
+                (Level::Metadata, "namespace") => found.namespace = map.next_value()?,
+                (Level::Metadata, "uid") => found.uid = map.next_value()?,
+                (Level::Metadata, "resourceVersion") => found.resource_version = map.next_value()?,
+                _ => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -376,6 +443,29 @@ mod tests {
     #[test]
     fn the_last_of_two_metadata_wins() {
         assert_eq!(&**Meta::parse(br#"{"metadata":{"name":"a"},"metadata":{"name":"b"}}"#).unwrap().name(), "b");
+    }
+
+    #[test]
+    fn the_start_of_an_object_tells_which_one_it_is_or_nothing() {
+        let typed = r#"{"kind":"ConfigMap","metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"7","labels":{"l":"x"#;
+        let custom = r#"{"data":{"metadata":{"name":"inner"}},"metadata":{"managedFields":[{}],"name":"a","namespace":"n","resourceVersion":"7","uid":"u"},"spec":{"big":"xx"#;
+        for start in [typed, custom] {
+            let all = start.find(r#""l":"#).or(start.find(r#"},"spec"#)).unwrap() - 1;
+            for end in 0..start.len() {
+                match Meta::parse_start(&start.as_bytes()[..end]) {
+                    Some(meta) => assert_eq!(
+                        (meta.key().to_string(), meta.resource_version().as_u64(), meta.uid()),
+                        ("n/a".to_owned(), Some(7), &Uid::new("u")),
+                    ),
+                    None => assert!(end <= all, "{end}"),
+                }
+            }
+        }
+        for nothing in ["", "[", r#"{"spec":{"name":"a"}"#, r#"{"metadata":{"name":"a","namespace":"n"}}"#] {
+            assert_eq!(Meta::parse_start(nothing.as_bytes()), None, "{nothing}");
+        }
+        let whole = br#"{"metadata":{"name":"a","uid":"u","resourceVersion":"7"}}"#;
+        assert_eq!(Meta::parse_start(whole).unwrap().key().to_string(), "a");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::{borrow::Cow, sync::Arc};
 
 use thiserror::Error;
-use windlass_api::{BoxError, GroupResource, ListWatchError, MetaError, ObjectKey, ResourceVersion};
+use windlass_api::{BoxError, GroupResource, ListWatchError, MetaError, ObjectKey, Oversize, ResourceVersion};
 
 /// A cached object whose body is not what its type expects. The informer goes on; whoever asked for the object decides.
 #[derive(Debug, Clone, Error)]
@@ -37,7 +37,8 @@ pub enum InformerError {
         /// Why.
         source: ListWatchError,
     },
-    /// An object was left out, because it cannot be told which one it is.
+    /// An object was left out, because it cannot be told which one it is or what it holds. Of one that the cache has already,
+    /// the last state that could be read stays, until it is deleted or a list leaves it out.
     #[error("reading one of {resource}")]
     Object {
         /// `deployments.apps`
@@ -79,6 +80,9 @@ pub enum UnreadableObject {
     /// It has no name.
     #[error("the object has no name")]
     Nameless,
+    /// It has more bytes than the client takes. The last state that could be read stays, until the object is deleted.
+    #[error("the object is too large")]
+    TooLarge(#[source] Box<Oversize>),
     /// The transform failed, or made another object of it.
     #[error("transforming {key}")]
     Transform {

@@ -29,7 +29,7 @@ pub trait CacheMetrics: Debug + Send + Sync + 'static {
         let _ = event_type;
     }
 
-    /// Something went wrong. The informer goes on.
+    /// Something went wrong, an object that was left out among it. The informer goes on.
     fn failed(&self, error: &InformerError) {
         let _ = error;
     }

@@ -7,7 +7,8 @@
 //! # What is guaranteed
 //!
 //! - What is handed on never goes back in time, unless the server itself does.
-//! - A change that the server tells is handed on, or everything is asked for again.
+//! - A change that the server tells is handed on, or everything is asked for again. An object that cannot be read is reported
+//!   and passed over; one that became too large to be read stays at the last state that could be, until it is deleted.
 //! - Every attempt after the first waits, longer each time, up to a minute; only the end of a watch that was any good is
 //!   followed by the next one at once.
 //!
@@ -30,7 +31,7 @@ use serde::Deserialize;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use windlass_api::{
     ApiResource, BoxError, Entropy, EventType, GroupResource, InitialEvents, ListItem, ListOptions, ListWatch,
-    ListWatchError, Object, ObjectKey, RawEvent, ResourceVersion, Status, WatchOptions,
+    ListWatchError, Meta, Object, ObjectKey, Place, RawEvent, ResourceVersion, Status, WatchOptions,
 };
 
 use self::machine::{Asks, Effect, Failure, Input, Length, Machine, Stage, State, Then};
@@ -246,6 +247,10 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
                     }
                 }
                 Ok(ListItem::End(meta)) => return Input::PageEnded(meta),
+                Err(ListWatchError::Oversize(object)) => {
+                    self.keep_known(object.meta.as_ref());
+                    self.report_object(UnreadableObject::TooLarge(object));
+                }
                 Err(error) => return failed(self, error),
             }
         }
@@ -258,8 +263,11 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
         let version = async {
             let mut items = list_watch.list(options).await?;
             while let Some(item) = items.next().await {
-                if let ListItem::End(meta) = item? {
-                    return Ok(meta.resource_version);
+                match item {
+                    Ok(ListItem::End(meta)) => return Ok(meta.resource_version),
+                    // Only the version matters.
+                    Ok(ListItem::Object(_)) | Err(ListWatchError::Oversize(_)) => {}
+                    Err(error) => return Err(error),
                 }
             }
             Err(ListWatchError::Transport("the list was cut off".into()))
@@ -317,6 +325,18 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
             let event = match event {
                 None => return self.watch_closed(),
                 Some(Ok(event)) => event,
+                Some(Err(ListWatchError::Oversize(object))) => {
+                    watch.seen += 1;
+                    let input = match object.place {
+                        Place::Event(_, event_type) => self.pass_over(event_type, object.meta.as_ref(), state),
+                        Place::Item(_) => None,
+                    };
+                    self.report_object(UnreadableObject::TooLarge(object));
+                    match input {
+                        Some(input) => return input,
+                        None => continue,
+                    }
+                }
                 Some(Err(error @ ListWatchError::Transport(_))) => {
                     self.report_watch(error);
                     return match self.watch_closed() {
@@ -375,6 +395,39 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
                 // Better the last state as it came than an object that never goes away.
                 (event_type == EventType::Deleted).then_some(object)
             }
+        }
+    }
+
+    /// An event whose object is too large to be read. `None`: there is nothing to do about it.
+    fn pass_over(&mut self, event_type: EventType, meta: Option<&Meta>, state: &State) -> Option<Input> {
+        self.reporter.metrics().event(event_type);
+        match (state, event_type) {
+            (_, EventType::Deleted) => {
+                // A list tells what is gone without showing it.
+                self.close_watch();
+                Some(Input::WatchFailed(Stage::Open, Failure::Other))
+            }
+            (State::Streaming { .. }, _) => {
+                self.keep_known(meta);
+                None
+            }
+            // What a watch without a version begins with tells no progress.
+            (State::Watching { catching_up: true }, EventType::Added) => None,
+            // Otherwise the next watch would begin with it again.
+            _ => meta.map(|meta| Input::Event {
+                event_type: EventType::Bookmark,
+                version: meta.resource_version().clone(),
+                ends_initial: false,
+            }),
+        }
+    }
+
+    /// An object is there, and too large to be read: the state of it that is known, if there is one, is set aside.
+    fn keep_known(&mut self, meta: Option<&Meta>) {
+        let Some(meta) = meta else { return };
+        let known = self.aside.get(meta.key()).cloned().or_else(|| self.sink.known(meta.key()));
+        if let Some(known) = known.filter(|known| known.meta().uid() == meta.uid()) {
+            self.aside.insert(known.key().clone(), known);
         }
     }
 

@@ -20,8 +20,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use windlass_api::{
-    ApiResource, EventType, InitialEvents, ListItem, ListMeta, ListOptions, ListWatch, ListWatchError, MetaError,
-    ObjectKey, RawEvent, ResourceVersion, Status, WatchOptions,
+    ApiResource, EventType, InitialEvents, ListItem, ListMeta, ListOptions, ListWatch, ListWatchError, Meta, MetaError,
+    ObjectKey, Oversize, Place, RawEvent, ResourceVersion, Status, WatchOptions,
 };
 
 use crate::{
@@ -81,6 +81,7 @@ struct Server {
     failures: Vec<(Verb, ListWatchError)>,
     watch_list: WatchList,
     page_size: Option<usize>,
+    object_limit: Option<usize>,
     requests: Vec<Request>,
 }
 
@@ -225,6 +226,12 @@ impl FakeListWatch {
         self.server.lock().page_size = Some(objects.max(1));
     }
 
+    /// From now on objects of more than so many bytes are told as too large, as a client does that has such a limit. Streams
+    /// that are open keep theirs.
+    pub fn object_limit(&self, bytes: usize) {
+        self.server.lock().object_limit = Some(bytes);
+    }
+
     /// The current version.
     #[must_use]
     pub fn version(&self) -> u64 {
@@ -270,8 +277,15 @@ impl ListWatch for FakeListWatch {
         &self,
         options: ListOptions,
     ) -> BoxFuture<'_, Result<BoxStream<'static, Result<ListItem, ListWatchError>>, ListWatchError>> {
-        let items = self.server.lock().list(&options);
-        let stream = items.map(|items| self.counted(stream::iter(items.into_iter().map(Ok))));
+        let mut server = self.server.lock();
+        let limit = server.object_limit;
+        let stream = server.list(&options).map(|items| {
+            let items = (1..).zip(items).map(move |(number, item)| match &item {
+                ListItem::Object(body) => within(limit, Place::Item(number), body).map(|()| item),
+                ListItem::End(_) => Ok(item),
+            });
+            self.counted(stream::iter(items))
+        });
         async move { stream }.boxed()
     }
 
@@ -280,9 +294,15 @@ impl ListWatch for FakeListWatch {
         options: WatchOptions,
     ) -> BoxFuture<'_, Result<BoxStream<'static, Result<RawEvent, ListWatchError>>, ListWatchError>> {
         let timeout = options.timeout;
-        let stream = self.server.lock().watch(options).map(|receiver| {
+        let mut server = self.server.lock();
+        let limit = server.object_limit;
+        let stream = server.watch(options).map(|receiver| {
             let events =
                 stream::unfold(receiver, |mut receiver| async move { Some((receiver.recv().await?, receiver)) });
+            let events = stream::iter(1..).zip(events).map(move |(number, event)| {
+                let event: RawEvent = event?;
+                within(limit, Place::Event(number, event.event_type), &event.body).map(|()| event)
+            });
             match timeout {
                 Some(timeout) => self.counted(events.take_until(tokio::time::sleep(timeout))),
                 None => self.counted(events),
@@ -398,6 +418,17 @@ impl Server {
 pub fn cached<K>(resource: ApiResource, object: &impl Serialize) -> Result<Cached<K>, UnreadableObject> {
     let body = serde_json::to_vec(object).map_err(|error| UnreadableObject::Meta(MetaError::from(error)))?;
     Ingest::alone(resource, ManagedFields::Keep).read(&body)
+}
+
+/// Nothing, or the error of an object that is too large.
+fn within(limit: Option<usize>, place: Place, body: &Bytes) -> Result<(), ListWatchError> {
+    match limit {
+        Some(limit) if body.len() > limit => {
+            let (meta, size) = (Meta::parse_start(&body[..limit]), body.len() as u64);
+            Err(ListWatchError::Oversize(Box::new(Oversize { place, meta, size, limit })))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Items of lists do not say what they are.

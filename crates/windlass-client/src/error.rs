@@ -179,6 +179,7 @@ impl Error {
             ListWatchError::Status(status) => Self::Status { operation, status },
             ListWatchError::Transport(source) => Self::Transport { operation, source },
             ListWatchError::Decode(source) => Self::Decode { operation, source },
+            ListWatchError::Oversize(oversize) => Self::Decode { operation, source: oversize },
         }
     }
 }

@@ -7,7 +7,8 @@
 //! Guarantees, each with a test:
 //! - **Cut anywhere**: how the stream is cut into chunks makes no difference to what comes out.
 //! - **Nothing silent**: a stream that ends within a frame, or a list that ends before its closing bracket, is an error.
-//! - **Bounded**: a frame larger than the limit is an error before it is held.
+//! - **Bounded**: no more of a frame is held than the limit says. An object that is larger is passed over as it streams by,
+//!   and is an error that names it; the next object comes after it.
 //!
 //! Not guaranteed: that an object is well-formed within. Whoever parses it finds out. And a frame may share the memory of
 //! the chunk that it came in: who keeps it for long should copy it.
@@ -16,25 +17,51 @@ mod list;
 mod watch;
 
 use thiserror::Error;
-use windlass_api::ListWatchError;
+use windlass_api::{ListWatchError, Meta, Oversize, Place};
 
 pub(crate) use list::ListDecoder;
 pub(crate) use watch::WatchDecoder;
 
-/// The largest object that is read from a stream. Servers refuse to store a tenth of this.
-pub(crate) const FRAME_LIMIT: usize = 16 << 20;
+/// The largest object that is read from a stream, unless the client has another limit. Servers refuse to store a tenth of
+/// this.
+pub(crate) const OBJECT_LIMIT: usize = 16 << 20;
 
 /// A stream that cannot be cut into objects.
 #[derive(Debug, Error)]
 pub(crate) enum FrameError {
-    #[error("an object larger than {limit} bytes")]
-    TooLarge { limit: usize },
+    /// The only one that is not the end of the stream.
+    #[error(transparent)]
+    Oversize(Box<Oversize>),
+    #[error("{what} larger than {limit} bytes")]
+    TooLarge { what: &'static str, limit: usize },
     #[error("the stream ended within {within}")]
     Truncated { within: &'static str },
     #[error("expected {expected}, found {found}")]
     Unexpected { expected: &'static str, found: String },
     #[error("{what} cannot be read")]
     Json { what: &'static str, source: serde_json::Error },
+}
+
+/// An object that is being passed over, because it is larger than the limit.
+#[derive(Debug)]
+struct Passing {
+    place: Place,
+    /// What its start, as much as was held of it, said.
+    meta: Option<Meta>,
+    /// How much of it has come.
+    size: u64,
+}
+
+impl Passing {
+    fn more(&mut self, bytes: &[u8]) {
+        self.size += bytes.len() as u64;
+    }
+
+    /// It has gone by.
+    fn end(self, limit: usize) -> FrameError {
+        let Self { place, meta, size } = self;
+        FrameError::Oversize(Box::new(Oversize { place, meta, size, limit }))
+    }
 }
 
 impl FrameError {
@@ -49,6 +76,7 @@ impl From<FrameError> for ListWatchError {
         match error {
             // The connection was lost where nothing below noticed.
             FrameError::Truncated { .. } => Self::Transport(error.into()),
+            FrameError::Oversize(oversize) => Self::Oversize(oversize),
             _ => Self::Decode(error.into()),
         }
     }

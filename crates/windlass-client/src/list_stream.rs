@@ -9,12 +9,10 @@ use futures::Stream;
 use http_body::Body as _;
 use windlass_api::{ListItem, ListWatchError};
 
-use crate::{
-    frame::{FRAME_LIMIT, ListDecoder},
-    transport::Body,
-};
+use crate::{frame::ListDecoder, transport::Body};
 
-/// Yields each object as it arrives, then [`ListItem::End`] once. After an error, or the end, nothing more.
+/// Yields each object as it arrives, then [`ListItem::End`] once. After an error, or the end, nothing more; only one that is
+/// [`ListWatchError::Oversize`] stands for an object and is followed by the next.
 ///
 /// Dropping it ends the request.
 #[derive(Debug)]
@@ -25,8 +23,9 @@ pub(crate) struct ListStream {
 }
 
 impl ListStream {
-    pub(crate) fn new(body: Body) -> Self {
-        Self { body: Some(body), decoder: ListDecoder::new(FRAME_LIMIT) }
+    /// Of objects of more than `limit` bytes there is only the error.
+    pub(crate) fn new(body: Body, limit: usize) -> Self {
+        Self { body: Some(body), decoder: ListDecoder::new(limit) }
     }
 
     fn poll_item(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<ListItem>, ListWatchError>> {
@@ -53,7 +52,7 @@ impl Stream for ListStream {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let outcome = ready!(self.poll_item(cx));
-        if outcome.is_err() {
+        if outcome.as_ref().is_err_and(|error| !matches!(error, ListWatchError::Oversize(_))) {
             self.body = None;
         }
         Poll::Ready(outcome.transpose())

@@ -17,7 +17,8 @@ use crate::{
 
 /// Lists and watches the objects of one resource as encoded bytes, in one namespace or in all.
 ///
-/// Bodies may share the memory of the network buffer that they came in; a cache that keeps them copies them.
+/// Bodies may share the memory of the network buffer that they came in; a cache that keeps them copies them. Objects that are
+/// larger than the client takes ([`Client::with_object_limit`]) are passed over, each with an error that names it.
 #[derive(Clone, Debug)]
 pub struct ResourceListWatch {
     client: Client,
@@ -65,14 +66,14 @@ impl ListWatch for ResourceListWatch {
     fn list(&self, options: ListOptions) -> BoxFuture<'_, Result<Stream<ListItem>, ListWatchError>> {
         Box::pin(async move {
             let body = self.open(Verb::List, self.target.list(&options, self.content_for(options.content))).await?;
-            Ok(ListStream::new(body).boxed())
+            Ok(ListStream::new(body, self.client.object_limit()).boxed())
         })
     }
 
     fn watch(&self, options: WatchOptions) -> BoxFuture<'_, Result<Stream<RawEvent>, ListWatchError>> {
         Box::pin(async move {
             let body = self.open(Verb::Watch, self.target.watch(&options, self.content_for(options.content))).await?;
-            Ok(RawWatchStream::new(body).boxed())
+            Ok(RawWatchStream::new(body, self.client.object_limit()).boxed())
         })
     }
 }

@@ -30,8 +30,9 @@ pub use rate_limit::RateLimit;
 use crate::{
     config::Compression,
     error::{Operation, Verb},
+    frame::OBJECT_LIMIT,
     metrics::{Attempt, ClientMetrics, Received},
-    response::OBJECT_LIMIT,
+    response::RESPONSE_LIMIT,
     transport::{Body, Transport},
     warnings::{LogWarnings, Warning, WarningHandler},
 };
@@ -60,6 +61,8 @@ pub(crate) struct Policy {
     pub(crate) compression: Compression,
     /// The largest answer that is read whole, in bytes.
     pub(crate) response_limit: usize,
+    /// The largest object that is read from a list or a watch, in bytes.
+    pub(crate) object_limit: usize,
     pub(crate) warnings: Arc<dyn WarningHandler>,
     /// `None` when nobody counts.
     pub(crate) metrics: Option<Arc<dyn ClientMetrics>>,
@@ -107,7 +110,8 @@ impl Default for Policy {
             retries: RETRIES,
             timeout: None,
             compression: Compression::Offered,
-            response_limit: OBJECT_LIMIT,
+            response_limit: RESPONSE_LIMIT,
+            object_limit: OBJECT_LIMIT,
             warnings: Arc::new(LogWarnings),
             metrics: None,
         }

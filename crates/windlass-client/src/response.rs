@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// The largest single object that is read. Servers refuse to store a twentieth of this.
-pub(crate) const OBJECT_LIMIT: usize = 64 << 20;
+pub(crate) const RESPONSE_LIMIT: usize = 64 << 20;
 /// The largest error that is read; a `Status` with many causes is a few kilobytes.
 const ERROR_LIMIT: usize = 1 << 20;
 /// How much of an error that is no `Status` is kept.

@@ -10,10 +10,7 @@ use http_body::Body as _;
 use serde::de::DeserializeOwned;
 use windlass_api::{BoxError, EventType, ListWatchError, PartialObject, RawEvent, ResourceVersion, Status};
 
-use crate::{
-    frame::{FRAME_LIMIT, WatchDecoder},
-    transport::Body,
-};
+use crate::{frame::WatchDecoder, transport::Body};
 
 /// The annotation of the bookmark that closes the initial events.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
@@ -42,7 +39,7 @@ pub struct Bookmark {
 }
 
 /// Yields each event as it arrives. An event of type [`EventType::Error`] is the last; after an error, or the end,
-/// nothing more.
+/// nothing more; only an error that is [`ListWatchError::Oversize`] stands for an event and is followed by the next.
 ///
 /// Dropping it ends the request.
 #[derive(Debug)]
@@ -53,8 +50,9 @@ pub(crate) struct RawWatchStream {
 }
 
 impl RawWatchStream {
-    pub(crate) fn new(body: Body) -> Self {
-        Self { body: Some(body), decoder: WatchDecoder::new(FRAME_LIMIT) }
+    /// Of events of more than `limit` bytes there is only the error.
+    pub(crate) fn new(body: Body, limit: usize) -> Self {
+        Self { body: Some(body), decoder: WatchDecoder::new(limit) }
     }
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<RawEvent>, ListWatchError>> {
@@ -83,7 +81,7 @@ impl Stream for RawWatchStream {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let outcome = ready!(self.poll_event(cx));
-        if outcome.is_err() {
+        if outcome.as_ref().is_err_and(|error| !matches!(error, ListWatchError::Oversize(_))) {
             self.body = None;
         }
         Poll::Ready(outcome.transpose())

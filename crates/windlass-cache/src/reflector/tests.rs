@@ -343,6 +343,82 @@ async fn what_cannot_be_read_is_reported_and_the_rest_goes_on() {
     );
 }
 
+fn grown(name: &str) -> Value {
+    let mut map = map(name);
+    map["metadata"]["uid"] = json!(name);
+    map["data"] = json!({"large": "x".repeat(2_000)});
+    map
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_is_too_large_is_named_and_passed_over_and_the_rest_goes_on() {
+    for options in [by_list(), InformerOptions::default()] {
+        let fake = FakeListWatch::new();
+        fake.object_limit(1_000);
+        fake.apply(&map("a"));
+        fake.apply(&grown("b"));
+        fake.apply(&map("c"));
+        let mut rig = Rig::new(&fake, options);
+        assert_eq!(rig.next().await, "all [n/a@2 n/c@4] @4");
+        let is_told = |rig: &Rig, place: &str, name: &str| {
+            let error = rig.errors.lock().pop().unwrap();
+            let told = format!("reading one of configmaps: the object is too large: {place}, n/{name}, has 2");
+            assert!(error.starts_with(&told) && error.contains("no more than 1000 are read"), "{error}");
+        };
+        is_told(&rig, if rig.lists().is_empty() { "event 2 of the watch (ADDED)" } else { "item 2 of the list" }, "b");
+        let lists = rig.lists().len();
+        fake.apply(&grown("d"));
+        assert_eq!(rig.next().await, "at 5", "the next watch need not begin with it again");
+        is_told(&rig, if lists == 0 { "event 5 of the watch (ADDED)" } else { "event 1 of the watch (ADDED)" }, "d");
+        fake.apply(&map("e"));
+        assert_eq!(rig.next().await, "added n/e@6");
+        assert_eq!((rig.lists().len(), rig.watches().len(), rig.errors.lock().len()), (lists, 1, 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_became_too_large_stays_as_it_was_until_it_is_deleted() {
+    for options in [by_list(), InformerOptions::default()] {
+        let fake = FakeListWatch::new();
+        fake.object_limit(1_000);
+        let mut small = map("a");
+        small["metadata"]["uid"] = json!("a");
+        fake.apply(&small);
+        fake.apply(&map("b"));
+        let mut rig = Rig::new(&fake, options);
+        assert_eq!(rig.next().await, "all [n/a@2 n/b@3] @3");
+        fake.apply(&grown("a"));
+        assert_eq!(rig.next().await, "at 4");
+        fake.send_error(&Status::internal("no"));
+        assert_eq!(rig.next().await, "all [n/a@2 n/b@3] @4", "a list again leaves it as it is");
+        fake.delete(&"n/a".parse().unwrap());
+        assert_eq!(rig.next().await, "all [n/b@3] @5", "a list tells that it is gone");
+        fake.apply(&grown("b"));
+        assert_eq!(rig.next().await, "at 6");
+        rig.errors.lock().clear();
+        fake.send_error(&Status::internal("no"));
+        assert_eq!(rig.next().await, "all [] @6", "another object of the same name is left out");
+        assert!(rig.errors.lock().iter().any(|error| error.contains("n/b, has 2")));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_and_a_comparison_pay_no_heed_to_objects_that_are_too_large() {
+    let fake = FakeListWatch::new();
+    fake.object_limit(1_000);
+    fake.apply(&grown("a"));
+    fake.apply(&map("b"));
+    let mut rig = Rig::new(&fake, InformerOptions::default().verification(Verification::Compare));
+    assert_eq!(rig.next().await, "all [n/b@3] @3");
+    fake.break_connections();
+    settle().await;
+    fake.apply(&map("c"));
+    assert_eq!(rig.next().await, "added n/c@4");
+    let errors = rig.errors.lock().clone();
+    let told = ["the object is too large", "the connection to the server failed"];
+    assert_eq!(errors.iter().map(|error| error.split(": ").nth(1).unwrap()).collect::<Vec<_>>(), told);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_bookmark_or_an_error_that_cannot_be_read_leads_to_a_new_start() {
     for event_type in [EventType::Bookmark, EventType::Error] {

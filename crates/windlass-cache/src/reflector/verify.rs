@@ -28,18 +28,25 @@ pub(super) async fn compare<K>(
         streamed.iter().map(|object| (object.key().clone(), object.meta().resource_version().clone())).collect();
     let mut differences = Differences::default();
     while let Some(item) = items.next().await {
-        match item? {
-            ListItem::Object(body) => {
+        match item {
+            Ok(ListItem::Object(body)) => {
                 let meta = Meta::parse(&body).map_err(|error| ListWatchError::Decode(error.into()))?;
                 if left.remove(meta.key()).is_none_or(|streamed| streamed != *meta.resource_version()) {
                     differences.0.push(meta.key().clone());
                 }
             }
-            ListItem::End(_) => {
+            Ok(ListItem::End(_)) => {
                 differences.0.extend(left.into_keys());
                 differences.0.sort_unstable();
                 return Ok(differences);
             }
+            // What the watch had of it, if anything, is no state of this version.
+            Err(ListWatchError::Oversize(object)) => {
+                if let Some(meta) = &object.meta {
+                    left.remove(meta.key());
+                }
+            }
+            Err(error) => return Err(error),
         }
     }
     Err(ListWatchError::Transport("the list was cut off".into()))

@@ -64,10 +64,19 @@ impl Client {
     }
 
     /// The same client, which reads answers of so many bytes at most, where it reads them whole; 64 MiB unless set. Lists
-    /// and watches are read object by object, and have a limit for each.
+    /// and watches are read object by object, see [`Self::with_object_limit`].
     #[must_use]
     pub fn with_response_limit(self, bytes: usize) -> Self {
         self.with(|policy| policy.response_limit = bytes)
+    }
+
+    /// The same client, which reads objects of so many bytes at most in lists and watches; 16 MiB unless set.
+    ///
+    /// A larger one is passed over as it streams by, and never held; it is told as an error that names it. For an informer, that
+    /// error goes to the hook and the metrics, and it goes on with the next object; other lists and watches end with it.
+    #[must_use]
+    pub fn with_object_limit(self, bytes: usize) -> Self {
+        self.with(|policy| policy.object_limit = bytes)
     }
 
     /// The same client, whose server's warnings go elsewhere than to the log.
@@ -106,6 +115,11 @@ impl Client {
     /// The largest answer that is read whole, in bytes.
     pub(crate) fn response_limit(&self) -> usize {
         self.policy.response_limit
+    }
+
+    /// The largest object that is read from a list or a watch, in bytes.
+    pub(crate) fn object_limit(&self) -> usize {
+        self.policy.object_limit
     }
 
     pub(crate) fn with(mut self, change: impl FnOnce(&mut Policy)) -> Self {

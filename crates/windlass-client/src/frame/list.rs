@@ -5,9 +5,9 @@
 
 use bytes::{Bytes, BytesMut};
 use serde::{Deserialize, Deserializer, de::IgnoredAny};
-use windlass_api::{ListMeta, Skipper};
+use windlass_api::{ListMeta, Meta, Place, Skipper};
 
-use super::FrameError;
+use super::{FrameError, Passing};
 
 /// The largest envelope. Real ones are a few hundred bytes; continue tokens make the most of it.
 const ENVELOPE_LIMIT: usize = 1 << 20;
@@ -24,6 +24,10 @@ pub(crate) struct ListDecoder {
     item: BytesMut,
     /// Within an item: how far it has been walked.
     skipper: Skipper,
+    /// How many items have begun.
+    items: u64,
+    /// The item is one that is not held.
+    passing: Option<Passing>,
     limit: usize,
 }
 
@@ -36,7 +40,8 @@ enum State {
     Envelope(Envelope),
     /// Between items. Leaves into `Item` at a brace, back into the envelope at the closing bracket.
     Items(Expect),
-    /// Within an item, which starts at the start of the chunk or in `item`. Leaves at its closing brace.
+    /// Within an item, which starts at the start of the chunk or in `item`, or is being passed over. Leaves at its closing
+    /// brace.
     Item,
     /// After the last brace: only white space may follow.
     Complete,
@@ -87,6 +92,8 @@ impl ListDecoder {
             envelope: Vec::new(),
             item: BytesMut::new(),
             skipper: Skipper::default(),
+            items: 0,
+            passing: None,
             limit,
         }
     }
@@ -97,7 +104,7 @@ impl ListDecoder {
         self.chunk = chunk;
     }
 
-    /// The next item; `None` when more has to come in.
+    /// The next item; `None` when more has to come in. [`FrameError::Oversize`] stands for an item, and others follow it.
     pub(crate) fn next_item(&mut self) -> Result<Option<Bytes>, FrameError> {
         while !self.chunk.is_empty() {
             match self.state {
@@ -157,7 +164,7 @@ impl ListDecoder {
         let chunk = std::mem::take(&mut self.chunk);
         for (index, &byte) in chunk.iter().enumerate() {
             if self.envelope.len() >= ENVELOPE_LIMIT {
-                return Err(FrameError::TooLarge { limit: ENVELOPE_LIMIT });
+                return Err(FrameError::TooLarge { what: "a list without its items", limit: ENVELOPE_LIMIT });
             }
             let level = at.depth;
             self.envelope.push(byte);
@@ -205,7 +212,10 @@ impl ListDecoder {
         };
         let mut rest = self.chunk.split_off(at);
         self.state = match (expect, rest[0]) {
-            (Expect::ItemOrEnd | Expect::Item, b'{') => State::Item,
+            (Expect::ItemOrEnd | Expect::Item, b'{') => {
+                self.items += 1;
+                State::Item
+            }
             (Expect::CommaOrEnd, b',') => {
                 rest = rest.split_off(1);
                 State::Items(Expect::Item)
@@ -226,14 +236,32 @@ impl ListDecoder {
         let end = self.skipper.advance(&self.chunk);
         let rest = self.chunk.split_off(end.unwrap_or(self.chunk.len()));
         let part = std::mem::replace(&mut self.chunk, rest);
-        if self.item.len() + part.len() > self.limit {
-            return Err(FrameError::TooLarge { limit: self.limit });
+        if self.passing.is_none() && self.item.len() + part.len() > self.limit {
+            self.pass_over(&part);
+        }
+        if let Some(mut passing) = self.passing.take() {
+            passing.more(&part);
+            if end.is_some() {
+                self.state = State::Items(Expect::CommaOrEnd);
+                return Err(passing.end(self.limit));
+            }
+            self.passing = Some(passing);
+            return Ok(None);
         }
         if end.is_some() && self.item.is_empty() {
             return Ok(Some(part));
         }
         self.item.extend_from_slice(&part);
         Ok(end.map(|_| self.item.split().freeze()))
+    }
+
+    /// Nothing is held of the item from now on, which goes on with `part`.
+    fn pass_over(&mut self, part: &Bytes) {
+        let mut start = std::mem::take(&mut self.item);
+        let held = start.len();
+        start.extend_from_slice(&part[..self.limit - held]);
+        let (place, meta) = (Place::Item(self.items), Meta::parse_start(&start));
+        self.passing = Some(Passing { place, meta, size: held as u64 });
     }
 }
 
@@ -360,9 +388,42 @@ mod tests {
     }
 
     #[test]
-    fn an_item_or_envelope_beyond_its_limit_is_refused() {
-        let long = format!(r#"{{"items":[{{"a":"{}"}}]}}"#, "x".repeat(2_000));
-        assert!(matches!(decode(&[long.as_bytes()]).unwrap_err(), FrameError::TooLarge { limit: 1024 }));
+    fn an_item_beyond_the_limit_is_passed_over_and_named_wherever_it_is_cut() {
+        let long =
+            format!(r#"{{"metadata":{{"name":"b","uid":"u","resourceVersion":"7"}},"a":"}}{}"}}"#, "x".repeat(2_000));
+        let list = format!(r#"{{"items":[{ITEM},{long}, {ITEM}],"metadata":{{"resourceVersion":"9"}}}}"#);
+        for first in 0..list.len() {
+            let mut decoder = ListDecoder::new(1 << 10);
+            let (mut items, mut errors, mut most) = (Vec::new(), Vec::new(), 0);
+            for chunk in [&list[..first], &list[first..]].iter().flat_map(|part| part.as_bytes().chunks(600)) {
+                decoder.push(Bytes::copy_from_slice(chunk));
+                loop {
+                    match decoder.next_item() {
+                        Ok(Some(item)) => items.push(item),
+                        Ok(None) => break,
+                        Err(FrameError::Oversize(oversize)) => errors.push(*oversize),
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+                most = most.max(decoder.item.len());
+            }
+            assert_eq!(items, [ITEM, ITEM], "{first}");
+            let [error] = &errors[..] else { panic!("{errors:?}") };
+            let (name, size) = (error.meta.as_ref().map(|meta| &**meta.name()), error.size);
+            assert_eq!((error.place, name, size, error.limit), (Place::Item(2), Some("b"), long.len() as u64, 1 << 10));
+            assert!(most <= 1 << 10);
+            assert_eq!(decoder.finish().unwrap().resource_version.as_u64(), Some(9));
+        }
+    }
+
+    #[test]
+    fn a_list_that_ends_within_what_is_passed_over_is_cut_off() {
+        let list = format!(r#"{{"items":[{{"a":"{}"#, "x".repeat(2_000));
+        assert!(matches!(decode(&[list.as_bytes()]).unwrap_err(), FrameError::Truncated { .. }));
+    }
+
+    #[test]
+    fn an_envelope_beyond_its_limit_is_refused() {
         let endless = vec![b' '; 2 << 20];
         assert!(matches!(decode(&[b"{", &endless]).unwrap_err(), FrameError::TooLarge { .. }));
     }

@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use bytes::{Bytes, BytesMut};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use windlass_api::{EventType, RawEvent};
+use windlass_api::{EventType, Meta, Place, RawEvent};
 
-use super::FrameError;
+use super::{FrameError, Passing};
 
 /// Cuts a watch into events.
 #[derive(Debug)]
@@ -16,12 +16,16 @@ pub(crate) struct WatchDecoder {
     chunk: Bytes,
     /// The start of a line that goes on in the next chunk. Holds no newline.
     line: BytesMut,
+    /// How many events there were.
+    events: u64,
+    /// The line is one that is not held.
+    passing: Option<Passing>,
     limit: usize,
 }
 
 impl WatchDecoder {
     pub(crate) fn new(limit: usize) -> Self {
-        Self { chunk: Bytes::new(), line: BytesMut::new(), limit }
+        Self { chunk: Bytes::new(), line: BytesMut::new(), events: 0, passing: None, limit }
     }
 
     /// Adds a chunk. [`Self::next_event`] must have returned `None` before.
@@ -30,30 +34,41 @@ impl WatchDecoder {
         self.chunk = chunk;
     }
 
-    /// The next event; `None` when it is not whole yet.
+    /// The next event; `None` when it is not whole yet. [`FrameError::Oversize`] stands for an event, and others follow it.
     pub(crate) fn next_event(&mut self) -> Result<Option<RawEvent>, FrameError> {
         while let Some(end) = memchr::memchr(b'\n', &self.chunk) {
             let rest = self.chunk.split_off(end + 1);
             let mut line = std::mem::replace(&mut self.chunk, rest);
             line.truncate(end);
+            if self.passing.is_some() || self.line.len() + line.len() > self.limit {
+                self.pass_over(&line)?;
+                if let Some(passing) = self.passing.take() {
+                    return Err(passing.end(self.limit));
+                }
+            }
             if !self.line.is_empty() {
-                self.keep(&line)?;
+                self.line.extend_from_slice(&line);
                 line = self.line.split().freeze();
             }
-            if line.len() > self.limit {
-                return Err(FrameError::TooLarge { limit: self.limit });
-            }
             if !line.trim_ascii().is_empty() {
+                self.events += 1;
                 return event(&line).map(Some);
             }
         }
         let rest = std::mem::take(&mut self.chunk);
-        self.keep(&rest)?;
+        if self.passing.is_some() || self.line.len() + rest.len() > self.limit {
+            self.pass_over(&rest)?;
+        } else {
+            self.line.extend_from_slice(&rest);
+        }
         Ok(None)
     }
 
     /// The stream has ended. A last event without a newline counts if it is whole.
     pub(crate) fn finish(&mut self) -> Result<Option<RawEvent>, FrameError> {
+        if self.passing.is_some() {
+            return Err(FrameError::Truncated { within: "an event" });
+        }
         let line = self.line.split().freeze();
         if line.trim_ascii().is_empty() {
             return Ok(None);
@@ -61,12 +76,28 @@ impl WatchDecoder {
         careful_event(&line).map(Some).map_err(|_| FrameError::Truncated { within: "an event" })
     }
 
-    fn keep(&mut self, bytes: &[u8]) -> Result<(), FrameError> {
-        if self.line.len() + bytes.len() > self.limit {
-            return Err(FrameError::TooLarge { limit: self.limit });
-        }
-        self.line.extend_from_slice(bytes);
+    /// Nothing is held of the line from now on, which goes on with `part`. Only the state of an object is passed over: what
+    /// else is so long is no watch.
+    fn pass_over(&mut self, part: &[u8]) -> Result<(), FrameError> {
+        let mut passing = match self.passing.take() {
+            Some(passing) => passing,
+            None => self.begin_passing(part)?,
+        };
+        passing.more(part);
+        self.passing = Some(passing);
         Ok(())
+    }
+
+    fn begin_passing(&mut self, part: &[u8]) -> Result<Passing, FrameError> {
+        let mut start = std::mem::take(&mut self.line);
+        let held = start.len();
+        start.extend_from_slice(&part[..self.limit - held]);
+        let (event_type, object) = usual_start(&start)
+            .filter(|(event_type, _)| !matches!(event_type, EventType::Bookmark | EventType::Error))
+            .ok_or(FrameError::TooLarge { what: "a line that is no change of an object", limit: self.limit })?;
+        self.events += 1;
+        let (place, meta) = (Place::Event(self.events, event_type), Meta::parse_start(object));
+        Ok(Passing { place, meta, size: held as u64 })
     }
 }
 
@@ -80,13 +111,17 @@ fn event(line: &Bytes) -> Result<RawEvent, FrameError> {
 /// The layout that servers written in Go always send: type, then object, then nothing. The object is what stands
 /// between, unseen.
 fn usual_event(line: &Bytes) -> Option<RawEvent> {
+    let (event_type, object) = usual_start(line)?;
+    let object = object.strip_suffix(b"}").filter(|object| object.ends_with(b"}"))?;
+    Some(RawEvent { event_type, body: line.slice_ref(object) })
+}
+
+/// The type, and the object with whatever comes after it.
+fn usual_start(line: &[u8]) -> Option<(EventType, &[u8])> {
     let rest = line.strip_prefix(br#"{"type":""#)?;
     let (event_type, rest) = rest.split_at(memchr::memchr(b'"', rest)?);
-    let object = rest.strip_prefix(br#"","object":"#)?.strip_suffix(b"}")?;
-    if !(object.starts_with(b"{") && object.ends_with(b"}")) {
-        return None;
-    }
-    Some(RawEvent { event_type: event_type_of(event_type)?, body: line.slice_ref(object) })
+    let object = rest.strip_prefix(br#"","object":"#)?;
+    Some((event_type_of(event_type)?, object.starts_with(b"{").then_some(object)?))
 }
 
 /// Any layout: the line is parsed, the object in it only walked over.
@@ -215,12 +250,57 @@ mod tests {
         }
     }
 
+    /// An event of one object, with so much in it.
+    fn event_of(event_type: &str, name: &str, len: usize) -> String {
+        let metadata = format!(r#"{{"name":"{name}","uid":"u","resourceVersion":"7"}}"#);
+        let object = format!(r#"{{"kind":"Pod","metadata":{metadata},"x":"{}"}}"#, "x".repeat(len));
+        format!("{{\"type\":\"{event_type}\",\"object\":{object}}}\n")
+    }
+
     #[test]
-    fn a_line_beyond_the_limit_is_refused_before_it_is_held() {
+    fn an_event_beyond_the_limit_is_passed_over_and_named_wherever_it_is_cut() {
+        let large = event_of("MODIFIED", "b", 2_000);
+        let stream = [&event_of("ADDED", "a", 0), &*large, &event_of("DELETED", "c", 0)].concat();
+        for first in 0..stream.len() {
+            let mut decoder = WatchDecoder::new(1 << 10);
+            let (mut events, mut errors, mut most) = (Vec::new(), Vec::new(), 0);
+            for chunk in [&stream[..first], &stream[first..]].iter().flat_map(|part| part.as_bytes().chunks(600)) {
+                decoder.push(Bytes::copy_from_slice(chunk));
+                loop {
+                    match decoder.next_event() {
+                        Ok(Some(event)) => events.push(event.event_type),
+                        Ok(None) => break,
+                        Err(FrameError::Oversize(oversize)) => errors.push(*oversize),
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+                most = most.max(decoder.line.len());
+            }
+            assert_eq!(events, [EventType::Added, EventType::Deleted], "{first}");
+            let [error] = &errors[..] else { panic!("{errors:?}") };
+            let (name, size) = (error.meta.as_ref().map(|meta| &**meta.name()), error.size);
+            assert_eq!((error.place, name), (Place::Event(2, EventType::Modified), Some("b")));
+            assert_eq!((size, error.limit), (large.len() as u64 - 1, 1 << 10));
+            assert!(most <= 1 << 10);
+            assert!(decoder.finish().unwrap().is_none());
+        }
+    }
+
+    #[test]
+    fn a_watch_that_ends_within_what_is_passed_over_is_cut_off() {
+        let large = event_of("ADDED", "b", 2_000);
+        assert!(matches!(decode(&[large.trim_end().as_bytes()]).unwrap_err(), FrameError::Truncated { .. }));
+    }
+
+    #[test]
+    fn a_line_beyond_the_limit_that_is_no_object_s_is_refused_before_it_is_held() {
         let long = vec![b'x'; 600];
-        let error = decode(&[&long, &long]).unwrap_err();
-        assert!(matches!(error, FrameError::TooLarge { limit: 1024 }), "{error}");
-        let line = [&*long, &*long, b"\n"].concat();
-        assert!(matches!(decode(&[&line]).unwrap_err(), FrameError::TooLarge { .. }));
+        let garbage = [&*long, &*long, b"\n"].concat();
+        for line in [&*garbage, event_of("ERROR", "e", 2_000).as_bytes(), event_of("BOOKMARK", "e", 2_000).as_bytes()] {
+            for chunk in [600, line.len()] {
+                let error = decode(&line.chunks(chunk).collect::<Vec<_>>()).unwrap_err();
+                assert!(matches!(error, FrameError::TooLarge { limit: 1024, .. }), "{error}");
+            }
+        }
     }
 }

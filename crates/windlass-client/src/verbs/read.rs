@@ -174,7 +174,8 @@ impl<K: Object> List<K> {
         let sent =
             call.send(Verb::List, Unnamed::All, |call| Ok(call.target.list(&self.options, call.codec.content)?));
         let sent = sent.await?;
-        Ok(Page { stream: ListStream::new(sent.response.into_body()), operation: sent.operation, call: sent.call })
+        let stream = ListStream::new(sent.response.into_body(), sent.call.client.object_limit());
+        Ok(Page { stream, operation: sent.operation, call: sent.call })
     }
 }
 

@@ -126,8 +126,9 @@ impl<K: Object> Watch<K> {
         let sent =
             self.call.send(Verb::Watch, Unnamed::All, |call| Ok(call.target.watch(&options, call.codec.content)?));
         let sent = sent.await?;
+        let limit = sent.call.client.object_limit();
         let (complete, resource) = (sent.call.codec.complete, sent.call.target.resource);
-        let stream = WatchStream::new(sent.response.into_body(), sent.operation);
+        let stream = WatchStream::new(sent.response.into_body(), limit, sent.operation);
         Ok(WatchStream { complete: Box::new(move |object| complete(&resource, object)), ..stream })
     }
 }
@@ -140,8 +141,8 @@ impl<K> Clone for Watch<K> {
 }
 
 impl<K: Object> WatchStream<K> {
-    pub(crate) fn new(body: Body, operation: Operation) -> Self {
-        Self { events: RawWatchStream::new(body), operation, complete: Box::new(|_| ()), state: State::Open }
+    pub(crate) fn new(body: Body, limit: usize, operation: Operation) -> Self {
+        Self { events: RawWatchStream::new(body, limit), operation, complete: Box::new(|_| ()), state: State::Open }
     }
 }
 

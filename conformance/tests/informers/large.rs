@@ -1,0 +1,161 @@
+//! Objects that are too large: passed over while they stream in, named to the hook, and no end to anything.
+
+use std::sync::Arc;
+
+use conformance::{eventually, on_each_target};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, BufWriter},
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+};
+use windlass_api::{Patch, Resource};
+use windlass_cache::{InformerError, InformerOptions, InitialSync, SharedInformer, UnreadableObject};
+use windlass_client::{Client, Config};
+
+use super::{Belief, Run, make_namespace, map, on_server, touch, until_equal};
+
+/// What an informer has told of objects that are too large.
+#[derive(Clone, Default)]
+struct Told(Arc<Mutex<Vec<String>>>);
+
+impl Told {
+    fn by(options: InformerOptions) -> (Self, InformerOptions) {
+        let told = Self::default();
+        let log = Arc::clone(&told.0);
+        let options = options.on_error(move |error| {
+            if let InformerError::Object { source: UnreadableObject::TooLarge(object), .. } = error {
+                log.lock().push(object.to_string());
+            }
+        });
+        (told, options)
+    }
+
+    async fn of(&self, name: &str) -> String {
+        eventually("the object is named", || async {
+            let told = self.0.lock();
+            told.iter().find(|told| told.contains(name)).cloned()
+        })
+        .await
+    }
+}
+
+#[tokio::test]
+async fn an_object_beyond_the_limit_is_passed_over_by_lists_and_watches_of_each_server() {
+    on_each_target(|target| async {
+        let namespace = make_namespace(&target).await;
+        let client = target.client.clone();
+        let fill = |bytes: usize| Patch::Merge(json!({"data": {"large": "x".repeat(bytes)}}));
+        for initial_sync in [InitialSync::Watch, InitialSync::List] {
+            for name in ["a", "b", "c"] {
+                client.create(&map(&namespace, name)).await.unwrap();
+            }
+            client.patch::<ConfigMap>("b", fill(50_000)).within(&namespace).await.unwrap();
+            let (told, options) = Told::by(InformerOptions::default().initial_sync(initial_sync).page_size(2));
+            let run = Run::start(&client.clone().with_object_limit(20_000), &namespace, options);
+            let belief = Belief::of(&run.informer);
+            run.informer.has_synced().await.unwrap();
+            let first = told.of(&format!("{namespace}/b")).await;
+            assert!(first.contains("no more than 20000 are read"), "{first}");
+            assert_eq!(run.informer.store().len(), 2);
+
+            client.patch::<ConfigMap>("a", fill(60_000)).within(&namespace).await.unwrap();
+            assert!(told.of(&format!("{namespace}/a")).await.contains("(MODIFIED)"));
+            touch(&client, &namespace, "c").await;
+            client.create(&map(&namespace, "d")).await.unwrap();
+            eventually("the informer has what came after it", || async {
+                (run.informer.store().len() == 3 && belief.0.lock().len() == 3).then_some(())
+            })
+            .await;
+            let c = on_server(&client, &namespace).await.remove(&format!("{namespace}/c"));
+            assert_eq!(belief.0.lock().get(&format!("{namespace}/c")), c.as_ref());
+
+            for name in ["a", "b"] {
+                client.delete::<ConfigMap>(name).within(&namespace).await.unwrap();
+            }
+            until_equal(&client, &namespace, &run.informer, &belief).await;
+            for name in ["c", "d"] {
+                client.delete::<ConfigMap>(name).within(&namespace).await.unwrap();
+            }
+            until_equal(&client, &namespace, &run.informer, &belief).await;
+            run.stop().await;
+        }
+        client.delete::<Namespace>(&*namespace).await.unwrap();
+        target
+    })
+    .await;
+}
+
+const MIB: usize = 1 << 20;
+
+/// Answers one request: a list, or a watch that stays open, with an object of 100 MiB in the midst of small ones.
+async fn answer(connection: TcpStream) -> std::io::Result<()> {
+    let object = |name: &str, version: u32| {
+        format!(
+            r#"{{"metadata":{{"name":"{name}","namespace":"n","uid":"{name}","resourceVersion":"{version}"}},"data":{{"k":""#
+        )
+    };
+    let mut connection = BufReader::new(connection);
+    let mut request = String::new();
+    while connection.read_line(&mut request).await? > 2 {}
+    let is_watch = request.contains("watch=true");
+    let [before, between, after] = if is_watch {
+        [
+            format!(r#"{{"type":"ADDED","object":{}"#, object("big", 11)),
+            format!("\"}}}}}}\n{{\"type\":\"ADDED\",\"object\":{}", object("last", 12)),
+            "\"}}}\n".to_owned(),
+        ]
+    } else {
+        [
+            format!(r#"{{"items":[{}"}}}},{}"#, object("first", 8), object("huge", 9)),
+            format!(r#""}}}},{}"#, object("second", 10)),
+            r#""}}],"metadata":{"resourceVersion":"10"}}"#.to_owned(),
+        ]
+    };
+    let mut answer = BufWriter::new(&mut connection);
+    answer.write_all(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n").await?;
+    answer.write_all(before.as_bytes()).await?;
+    let filling = vec![b'x'; MIB];
+    for _ in 0..100 {
+        answer.write_all(&filling).await?;
+    }
+    answer.write_all(between.as_bytes()).await?;
+    answer.write_all(after.as_bytes()).await?;
+    answer.flush().await?;
+    if is_watch {
+        // Until the client goes away.
+        connection.read_line(&mut request).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_object_of_100_mib_in_a_list_and_in_a_watch_does_not_stop_an_informer() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let config = Config::new(format!("http://{}", listener.local_addr().unwrap()).parse().unwrap());
+    let serving = tokio::spawn(async move {
+        let mut connections = JoinSet::new();
+        while let Ok((connection, _)) = listener.accept().await {
+            connections.spawn(answer(connection));
+        }
+    });
+    let client = Client::new(config).unwrap();
+    let (told, options) = Told::by(InformerOptions::default().initial_sync(InitialSync::List));
+    let list_watch = Arc::new(client.list_watch(&ConfigMap::api_resource(), Some("n")));
+    let run = Run::of(SharedInformer::new(list_watch, options));
+    let names = || -> Vec<_> { run.informer.store().list().iter().map(|map| map.key().name.to_string()).collect() };
+    run.informer.has_synced().await.unwrap();
+    let in_list = told.of("n/huge").await;
+    assert!(in_list.starts_with("item 2 of the list, n/huge, has 104857"), "{in_list}");
+    assert!(in_list.ends_with("no more than 16777216 are read of an object"), "{in_list}");
+    let in_watch = told.of("n/big").await;
+    assert!(in_watch.starts_with("event 1 of the watch (ADDED), n/big, has 104857"), "{in_watch}");
+    eventually("what comes after it is there", || async { (names().len() == 3).then_some(()) }).await;
+    let mut names = names();
+    names.sort_unstable();
+    assert_eq!(names, ["first", "last", "second"]);
+    run.stop().await;
+    serving.abort();
+}

@@ -1,0 +1,66 @@
+//! Objects that are larger than their reader takes.
+
+use std::fmt;
+
+use crate::{EventType, Meta};
+
+/// An object that was left out of a list or a watch, because it is larger than its reader takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Oversize {
+    /// Where it was.
+    pub place: Place,
+    /// Which object it is: name, namespace, uid and version. `None` when the part that was read does not say.
+    pub meta: Option<Meta>,
+    /// How many bytes it has, encoded.
+    pub size: u64,
+    /// How many bytes are read of one object at most.
+    pub limit: usize,
+}
+
+/// Where in an answer an object is. The first is number 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Among the items of a list, or of a page of one.
+    Item(u64),
+    /// Among the events of a watch.
+    Event(u64, EventType),
+}
+
+impl fmt::Display for Oversize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.place)?;
+        if let Some(meta) = &self.meta {
+            write!(f, ", {},", meta.key())?;
+        }
+        write!(f, " has {} bytes, and no more than {} are read of an object", self.size, self.limit)
+    }
+}
+
+impl std::error::Error for Oversize {}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Item(number) => write!(f, "item {number} of the list"),
+            Self::Event(number, event_type) => write!(f, "event {number} of the watch ({event_type})"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_message_names_the_place_and_the_object_where_it_is_known() {
+        let meta = Meta::new("default/big".parse().unwrap());
+        let place = Place::Event(7, EventType::Modified);
+        let mut oversize = Oversize { place, meta: Some(meta), size: 104_857_600, limit: 16_777_216 };
+        assert_eq!(
+            oversize.to_string(),
+            "event 7 of the watch (MODIFIED), default/big, has 104857600 bytes, and no more than 16777216 are read of an object"
+        );
+        (oversize.place, oversize.meta) = (Place::Item(3), None);
+        assert!(oversize.to_string().starts_with("item 3 of the list has 104857600 bytes"));
+    }
+}
