@@ -280,6 +280,8 @@ where
         queue = queue.metrics(metrics);
     }
     let queue = queue.build();
+    let unfinished = queue.clone();
+    running.reporter.metrics.queue(&name, Box::new(move || unfinished.unfinished_work()));
 
     // 2. The sources. All of them start before any is waited for, so that they list at the same time.
     let target = Target {

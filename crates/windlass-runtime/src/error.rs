@@ -24,6 +24,13 @@ pub enum Error {
         name: String,
     },
 
+    /// A server of the manager cannot listen.
+    #[error("cannot listen")]
+    Listen {
+        /// Why not.
+        source: std::io::Error,
+    },
+
     /// A cache did not become complete in time; the log says what the server answered.
     #[error("the cache of {} ({}) did not sync within {timeout:?}", .resource.plural, .resource.api_version())]
     SyncTimeout {

@@ -71,7 +71,8 @@ pub struct LeaderElection {
     /// `None`: the operating system's.
     entropy: Option<Entropy>,
     recorder: Option<Recorder>,
-    metrics: Arc<dyn ElectionMetrics>,
+    /// `None`: nobody.
+    metrics: Option<Arc<dyn ElectionMetrics>>,
 }
 
 /// Called with the identity of each leader.
@@ -132,7 +133,7 @@ impl LeaderElection {
             clock: None,
             entropy: None,
             recorder: None,
-            metrics: Arc::new(NoMetrics),
+            metrics: None,
         }
     }
 
@@ -208,9 +209,15 @@ impl LeaderElection {
         self
     }
 
-    /// Who counts; by default nobody.
+    /// Who counts; by default the manager's registry, or nobody.
     pub fn metrics(mut self, metrics: impl ElectionMetrics) -> Self {
-        self.metrics = Arc::new(metrics);
+        self.metrics = Some(Arc::new(metrics));
+        self
+    }
+
+    /// Who counts unless somebody else was chosen.
+    pub(crate) fn counted_by(mut self, metrics: impl ElectionMetrics) -> Self {
+        self.metrics.get_or_insert_with(|| Arc::new(metrics));
         self
     }
 
@@ -252,7 +259,7 @@ impl LeaderElection {
             clock: self.clock.unwrap_or_default(),
             entropy,
             recorder,
-            metrics: self.metrics,
+            metrics: self.metrics.unwrap_or_else(|| Arc::new(NoMetrics)),
         };
         Ok(Elector::new(setup, lock))
     }

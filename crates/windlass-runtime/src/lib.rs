@@ -12,7 +12,8 @@
 //! 6. The [`manager`] runs controllers and what else belongs to them until the [`shutdown`]; where several processes run
 //!    the same, in the one that is elected ([`leader_election`]).
 //!
-//! What people should know of it is told by [`events`]. What happens can be counted ([`metrics`]) and watched ([`observer`]).
+//! What people should know of it is told by [`events`]. What happens can be counted ([`metrics`]) and watched ([`observer`]);
+//! the kubelet asks for its [`health`].
 //!
 //! # What is guaranteed
 //!
@@ -46,8 +47,11 @@ pub mod leader_election;
 pub mod manager;
 pub mod shutdown;
 
+pub mod health;
 pub mod metrics;
 pub mod observer;
+
+mod serving;
 
 mod error;
 

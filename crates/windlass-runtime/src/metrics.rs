@@ -1,10 +1,22 @@
-//! What controllers tell about themselves in numbers.
+//! What controllers tell about themselves in numbers: [`ControllerMetrics`] is told, [`Registry`] keeps it as Prometheus
+//! does, and [`MetricsServer`] shows it.
+
+mod access;
+mod registry;
+mod server;
 
 use std::{fmt::Debug, sync::Arc, time::Duration};
 
-use windlass_queue::QueueMetrics;
+use windlass_queue::{QueueMetrics, UnfinishedWork};
 
+pub use self::{
+    registry::{Registry, RequestCounter},
+    server::MetricsServer,
+};
 use crate::observer::Outcome;
+
+/// Says what the workers of a queue have in their hands.
+pub type UnfinishedProbe = Box<dyn Fn() -> UnfinishedWork + Send + Sync>;
 
 /// Receives what happens in the controllers of a manager. Each method has a default that does nothing.
 ///
@@ -16,6 +28,12 @@ pub trait ControllerMetrics: Debug + Send + Sync + 'static {
     fn controller(&self, controller: &str, workers: usize) -> Option<Arc<dyn QueueMetrics>> {
         let _ = (controller, workers);
         None
+    }
+
+    /// A controller has a queue, whose unfinished work can be asked for: `unfinished_work_seconds` and
+    /// `longest_running_processor_seconds`.
+    fn queue(&self, controller: &str, unfinished: UnfinishedProbe) {
+        let _ = (controller, unfinished);
     }
 
     /// A reconcile begins: `active_workers` rises by one.

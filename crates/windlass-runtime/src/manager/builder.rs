@@ -14,7 +14,7 @@ use crate::{
     ControllerMetrics, LeaderElection,
     cluster::{Cluster, ListWatches},
     events::Outlet,
-    metrics::NoMetrics,
+    metrics::{NoMetrics, Registry},
 };
 
 /// How long runnables may take to end.
@@ -30,6 +30,7 @@ pub struct ManagerBuilder {
     grace: Duration,
     election: Option<LeaderElection>,
     metrics: Arc<dyn ControllerMetrics>,
+    registry: Option<Registry>,
 }
 
 impl ManagerBuilder {
@@ -43,6 +44,7 @@ impl ManagerBuilder {
             grace: GRACE,
             election: None,
             metrics: Arc::new(NoMetrics),
+            registry: None,
         }
     }
 
@@ -80,6 +82,12 @@ impl ManagerBuilder {
         self
     }
 
+    /// Counts everything in a registry: controllers, their queues, the requests of the manager's client, and who leads.
+    pub fn registry(mut self, registry: &Registry) -> Self {
+        self.registry = Some(registry.clone());
+        self.metrics(registry.clone())
+    }
+
     /// Where the caches get their objects, per resource and namespace; by default from the client.
     ///
     /// For tests without a server, and for what stands between a server and a cache on purpose.
@@ -93,7 +101,15 @@ impl ManagerBuilder {
 
     /// The manager, with nothing to run yet.
     pub fn build(self) -> Manager {
-        let Self { client, list_watches, clock, entropy, grace, election, metrics } = self;
+        let Self { client, list_watches, clock, entropy, grace, election, metrics, registry } = self;
+        let client = match &registry {
+            Some(registry) => client.with_metrics(registry.requests_to("")),
+            None => client,
+        };
+        let election = election.map(|election| match registry {
+            Some(registry) => election.counted_by(registry),
+            None => election,
+        });
         let (outlet, events) = Outlet::new(clock.clone(), entropy.clone());
         let cluster = Cluster::new(client, list_watches, clock, entropy, outlet);
         Manager { cluster, events, runnables: Vec::new(), grace, election, observers: Vec::new(), metrics }

@@ -68,13 +68,17 @@ impl Fake {
 
     /// A manager whose caches are fed from here. Its client reaches nobody.
     pub(crate) fn manager(&self) -> ManagerBuilder {
-        let fake = self.clone();
         let nobody = tower::service_fn(|_| async {
             let response = http::Response::builder().status(500).body(http_body_util::Empty::<Bytes>::new());
             Ok::<_, Infallible>(response.unwrap())
         });
-        Manager::builder(Client::from_service(nobody, "default"))
-            .list_watch(move |resource, namespace| fake.list_watch(resource, namespace))
+        self.manager_of(Client::from_service(nobody, "default"))
+    }
+
+    /// A manager whose caches are fed from here.
+    pub(crate) fn manager_of(&self, client: Client) -> ManagerBuilder {
+        let fake = self.clone();
+        Manager::builder(client).list_watch(move |resource, namespace| fake.list_watch(resource, namespace))
     }
 
     fn list_watch(&self, resource: &ApiResource, namespace: Option<&str>) -> Arc<dyn ListWatch> {

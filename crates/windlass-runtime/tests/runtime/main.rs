@@ -5,6 +5,7 @@
 mod fake;
 mod leases;
 
+mod admin;
 mod controllers;
 mod election;
 mod events;

@@ -1,0 +1,139 @@
+//! Who may see metrics: whoever the cluster knows by a token and allows it.
+
+use std::{borrow::Borrow, collections::HashMap, hash::Hash, time::Duration};
+
+use http::{Request, StatusCode, header};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use windlass_api::k8s_openapi::api::{
+    authentication::v1::{TokenReview, TokenReviewSpec, UserInfo},
+    authorization::v1::{NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
+};
+use windlass_client::Client;
+
+use crate::serving::{Answer, text};
+
+/// How long what the cluster said is believed: who it is, that they may, that they may not.
+const KNOWN: Duration = Duration::from_mins(1);
+const ALLOWED: Duration = Duration::from_mins(5);
+const DENIED: Duration = Duration::from_secs(30);
+/// How much is remembered at most.
+const REMEMBERED: usize = 1024;
+
+/// Asks the cluster, and remembers its answers for a while.
+#[derive(Debug)]
+pub(super) struct Gate {
+    client: Client,
+    users: Memory<String, Option<UserInfo>>,
+    /// By user, verb and path.
+    decisions: Memory<(String, String, String), Decision>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Decision {
+    Allow,
+    Deny,
+}
+
+/// A map whose entries end.
+#[derive(Debug)]
+struct Memory<K, V>(Mutex<HashMap<K, (Instant, V)>>);
+
+impl Gate {
+    pub(super) fn new(client: Client) -> Self {
+        Self { client, users: Memory::default(), decisions: Memory::default() }
+    }
+
+    /// The answer to whom it does not let through.
+    pub(super) async fn refusal<B>(&self, request: &Request<B>) -> Option<Answer> {
+        let refuse = |status, message: String| Some(text(status, message + "\n"));
+        let Some(token) = bearer(request) else { return refuse(StatusCode::UNAUTHORIZED, "Unauthorized".into()) };
+        let user = match self.user(token).await {
+            Ok(Some(user)) => user,
+            Ok(None) => return refuse(StatusCode::UNAUTHORIZED, "Unauthorized".into()),
+            Err(error) => {
+                tracing::error!(error = error.chain(), "cannot ask the cluster who wants to see metrics");
+                return refuse(StatusCode::INTERNAL_SERVER_ERROR, "Authentication failed".into());
+            }
+        };
+        let name = user.username.clone().unwrap_or_default();
+        match self.decision(user, request.method().as_str(), request.uri().path()).await {
+            Ok(Decision::Allow) => None,
+            Ok(Decision::Deny) => refuse(StatusCode::FORBIDDEN, format!("Authorization denied for user {name}")),
+            Err(error) => {
+                tracing::error!(error = error.chain(), "cannot ask the cluster who may see metrics");
+                refuse(StatusCode::INTERNAL_SERVER_ERROR, format!("Authorization for user {name} failed"))
+            }
+        }
+    }
+
+    async fn user(&self, token: &str) -> Result<Option<UserInfo>, windlass_client::Error> {
+        if let Some(user) = self.users.get(token) {
+            return Ok(user);
+        }
+        let spec = TokenReviewSpec { token: token.to_owned(), ..TokenReviewSpec::default() };
+        let review = self.client.create(&TokenReview { spec, ..TokenReview::default() }).await?;
+        let status = review.status.unwrap_or_default();
+        let user = status.user.filter(|_| status.authenticated == Some(true));
+        self.users.put(token.to_owned(), user.clone(), KNOWN);
+        Ok(user)
+    }
+
+    async fn decision(&self, user: UserInfo, method: &str, path: &str) -> Result<Decision, windlass_client::Error> {
+        let verb = method.to_lowercase();
+        let key = (user.username.clone().unwrap_or_default(), verb.clone(), path.to_owned());
+        if let Some(decision) = self.decisions.get(&key) {
+            return Ok(decision);
+        }
+        let spec = SubjectAccessReviewSpec {
+            user: user.username,
+            uid: user.uid,
+            groups: user.groups,
+            extra: user.extra,
+            non_resource_attributes: Some(NonResourceAttributes { path: Some(path.to_owned()), verb: Some(verb) }),
+            ..SubjectAccessReviewSpec::default()
+        };
+        let review = self.client.create(&SubjectAccessReview { spec, ..SubjectAccessReview::default() }).await?;
+        let allowed = review.status.is_some_and(|status| status.allowed && status.denied != Some(true));
+        let (decision, lifetime) = if allowed { (Decision::Allow, ALLOWED) } else { (Decision::Deny, DENIED) };
+        self.decisions.put(key, decision, lifetime);
+        Ok(decision)
+    }
+}
+
+/// The token of a request.
+fn bearer<B>(request: &Request<B>) -> Option<&str> {
+    let value = request.headers().get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = value.split_once(' ')?;
+    let token = token.trim();
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
+}
+
+impl<K: Hash + Eq, V: Clone> Memory<K, V> {
+    fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+    {
+        let entries = self.0.lock();
+        entries.get(key).filter(|(ends, _)| Instant::now() < *ends).map(|(_, value)| value.clone())
+    }
+
+    fn put(&self, key: K, value: V, lifetime: Duration) {
+        let now = Instant::now();
+        let mut entries = self.0.lock();
+        if entries.len() >= REMEMBERED {
+            entries.retain(|_, (ends, _)| now < *ends);
+        }
+        // Strangers may try many tokens; those are forgotten before memory is.
+        if entries.len() >= REMEMBERED {
+            entries.clear();
+        }
+        entries.insert(key, (now + lifetime, value));
+    }
+}
+
+impl<K, V> Default for Memory<K, V> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}

@@ -1,0 +1,492 @@
+//! The numbers of a manager as Prometheus has them, under the names that dashboards for controller-runtime know.
+
+use std::{
+    fmt::{self, Debug},
+    sync::Arc,
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use prometheus::{
+    Encoder, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec,
+    Opts, TextEncoder, core::Collector,
+};
+use windlass_client::{
+    Operation, Verb,
+    metrics::{Attempt, ClientMetrics},
+};
+use windlass_queue::{QueueMetrics, UnfinishedWork};
+
+use super::{ControllerMetrics, UnfinishedProbe};
+use crate::{Outcome, Retry, leader_election::ElectionMetrics};
+
+/// Of reconciles, in seconds.
+const RECONCILE_BUCKETS: &[f64] = &[
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5,
+    1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0, 50.0, 60.0,
+];
+/// Of work queues, in seconds: from ten nanoseconds to a quarter of an hour.
+const QUEUE_BUCKETS: &[f64] = &[1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0];
+/// Of requests, in seconds.
+const REQUEST_BUCKETS: &[f64] = &[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
+/// Of requests and answers, in bytes.
+const SIZE_BUCKETS: &[f64] =
+    &[64.0, 256.0, 512.0, 1024.0, 4096.0, 16384.0, 65536.0, 262_144.0, 1_048_576.0, 4_194_304.0, 16_777_216.0];
+
+/// Counts everything, and shows it as text. Clones are the same registry.
+///
+/// Names and labels are those of controller-runtime and client-go: `controller_runtime_*`, `workqueue_*`,
+/// `rest_client_*`, `leader_election_*`. Given to a manager by
+/// [`ManagerBuilder::registry`](crate::ManagerBuilder::registry), and shown by a
+/// [`MetricsServer`](super::MetricsServer).
+#[derive(Clone)]
+pub struct Registry(Arc<Inner>);
+
+struct Inner {
+    registry: prometheus::Registry,
+    controllers: Controllers,
+    queues: Queues,
+    requests: Requests,
+    leading: IntGaugeVec,
+    slow_paths: IntCounterVec,
+}
+
+/// `controller_runtime_*`, each by the controller's name.
+struct Controllers {
+    total: IntCounterVec,
+    errors: IntCounterVec,
+    terminal_errors: IntCounterVec,
+    panics: IntCounterVec,
+    time: HistogramVec,
+    workers: IntGaugeVec,
+    active: IntGaugeVec,
+}
+
+/// `workqueue_*`, each by the queue's name, which is the controller's.
+struct Queues {
+    depth: IntGaugeVec,
+    adds: IntCounterVec,
+    waited: HistogramVec,
+    worked: HistogramVec,
+    retries: IntCounterVec,
+    unfinished: GaugeVec,
+    longest: GaugeVec,
+    /// What to ask before the last two are shown.
+    probes: Mutex<Vec<(String, UnfinishedProbe)>>,
+}
+
+/// The numbers of one queue.
+struct Queue {
+    depth: IntGauge,
+    adds: IntCounter,
+    waited: Histogram,
+    worked: Histogram,
+    retries: IntCounter,
+}
+
+/// `rest_client_*`.
+struct Requests {
+    total: IntCounterVec,
+    retries: IntCounterVec,
+    duration: HistogramVec,
+    throttled: HistogramVec,
+    sent: HistogramVec,
+    received: HistogramVec,
+}
+
+/// Counts the requests of the clients of one server.
+#[derive(Clone)]
+pub struct RequestCounter {
+    registry: Registry,
+    host: Arc<str>,
+}
+
+/// Makes metrics, and keeps them in a registry.
+struct Maker<'r>(&'r prometheus::Registry);
+
+// === impl Registry ===
+
+impl Registry {
+    /// A registry in which nothing has been counted.
+    #[must_use]
+    pub fn new() -> Self {
+        let registry = prometheus::Registry::new();
+        let make = Maker(&registry);
+        let controllers = Controllers::new(&make);
+        let queues = Queues::new(&make);
+        let requests = Requests::new(&make);
+        let leading = make.gauges(
+            "leader_election_master_status",
+            "Whether this process leads by the lease of that name: 1 if it does.",
+            &["name"],
+        );
+        let slow_paths = make.counters(
+            "leader_election_slowpath_total",
+            "Renewals of the lease of that name that had to read it first.",
+            &["name"],
+        );
+        Self(Arc::new(Inner { registry, controllers, queues, requests, leading, slow_paths }))
+    }
+
+    /// For metrics of your own, which are shown with the others.
+    #[must_use]
+    pub fn prometheus(&self) -> &prometheus::Registry {
+        &self.0.registry
+    }
+
+    /// Counts the requests of a client, with [`Client::with_metrics`](windlass_client::Client::with_metrics); `host` is the
+    /// label that tells one server from another.
+    #[must_use]
+    pub fn requests_to(&self, host: impl Into<Arc<str>>) -> RequestCounter {
+        RequestCounter { registry: self.clone(), host: host.into() }
+    }
+
+    /// Everything in the text format of Prometheus, version 0.0.4.
+    #[must_use]
+    pub fn text(&self) -> String {
+        self.0.queues.look();
+        let mut text = Vec::new();
+        if let Err(error) = TextEncoder::new().encode(&self.0.registry.gather(), &mut text) {
+            // Only of metrics that are not ours: these have names.
+            tracing::error!(%error, "some metrics cannot be shown");
+        }
+        String::from_utf8_lossy(&text).into_owned()
+    }
+}
+
+impl Default for Registry {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Registry").finish_non_exhaustive()
+    }
+}
+
+impl ControllerMetrics for Registry {
+    fn controller(&self, controller: &str, workers: usize) -> Option<Arc<dyn QueueMetrics>> {
+        let of = &self.0.controllers;
+        of.workers.with_label_values(&[controller]).set(i64::try_from(workers).unwrap_or(i64::MAX));
+        // What has not happened yet is zero, and not missing.
+        of.active.with_label_values(&[controller]).set(0);
+        for result in ["success", "error", "requeue", "requeue_after"] {
+            of.total.with_label_values(&[controller, result]);
+        }
+        for counter in [&of.errors, &of.terminal_errors, &of.panics] {
+            counter.with_label_values(&[controller]);
+        }
+        of.time.with_label_values(&[controller]);
+        Some(Arc::new(self.0.queues.of(controller)))
+    }
+
+    fn queue(&self, controller: &str, probe: UnfinishedProbe) {
+        let mut probes = self.0.queues.probes.lock();
+        probes.retain(|(name, _)| name != controller);
+        probes.push((controller.to_owned(), probe));
+    }
+
+    fn started(&self, controller: &str) {
+        self.0.controllers.active.with_label_values(&[controller]).inc();
+    }
+
+    fn finished(&self, controller: &str, outcome: &Outcome, duration: Duration) {
+        let of = &self.0.controllers;
+        let by_name = &[controller];
+        of.active.with_label_values(by_name).dec();
+        of.time.with_label_values(by_name).observe(duration.as_secs_f64());
+        let result = match outcome {
+            Outcome::Done(action) if action.delay().is_some() => "requeue_after",
+            Outcome::Done(_) | Outcome::Gone => "success",
+            Outcome::Failed { .. } | Outcome::Panicked { .. } => "error",
+        };
+        of.total.with_label_values(&[controller, result]).inc();
+        if result == "error" {
+            of.errors.with_label_values(by_name).inc();
+        }
+        match outcome {
+            Outcome::Failed { retry: Retry::Never, .. } => of.terminal_errors.with_label_values(by_name).inc(),
+            Outcome::Panicked { .. } => of.panics.with_label_values(by_name).inc(),
+            _ => {}
+        }
+    }
+}
+
+impl ElectionMetrics for Registry {
+    fn acquired(&self, lease: &str) {
+        self.0.leading.with_label_values(&[lease]).set(1);
+    }
+
+    fn lost(&self, lease: &str) {
+        self.0.leading.with_label_values(&[lease]).set(0);
+        self.0.slow_paths.with_label_values(&[lease]);
+    }
+
+    fn slow_path(&self, lease: &str) {
+        self.0.slow_paths.with_label_values(&[lease]).inc();
+    }
+}
+
+// === impl Controllers ===
+
+impl Controllers {
+    fn new(make: &Maker<'_>) -> Self {
+        let by_name = &["controller"];
+        Self {
+            total: make.counters(
+                "controller_runtime_reconcile_total",
+                "Reconciles of a controller, by what came of them.",
+                &["controller", "result"],
+            ),
+            errors: make.counters(
+                "controller_runtime_reconcile_errors_total",
+                "Reconciles of a controller that failed.",
+                by_name,
+            ),
+            terminal_errors: make.counters(
+                "controller_runtime_terminal_reconcile_errors_total",
+                "Reconciles of a controller that failed and are not tried again.",
+                by_name,
+            ),
+            panics: make.counters(
+                "controller_runtime_reconcile_panics_total",
+                "Reconciles of a controller that panicked.",
+                by_name,
+            ),
+            time: make.histograms(
+                "controller_runtime_reconcile_time_seconds",
+                "How long a controller's reconciles take.",
+                by_name,
+                RECONCILE_BUCKETS,
+            ),
+            workers: make.gauges(
+                "controller_runtime_max_concurrent_reconciles",
+                "How many keys a controller may reconcile at the same time.",
+                by_name,
+            ),
+            active: make.gauges(
+                "controller_runtime_active_workers",
+                "How many keys a controller reconciles at this moment.",
+                by_name,
+            ),
+        }
+    }
+}
+
+// === impl Queues ===
+
+impl Queues {
+    fn new(make: &Maker<'_>) -> Self {
+        let by_name = &["name", "controller"];
+        Self {
+            depth: make.gauges("workqueue_depth", "How many keys wait in a queue.", by_name),
+            adds: make.counters("workqueue_adds_total", "Keys that were added to a queue.", by_name),
+            waited: make.histograms(
+                "workqueue_queue_duration_seconds",
+                "How long keys wait in a queue before they are taken.",
+                by_name,
+                QUEUE_BUCKETS,
+            ),
+            worked: make.histograms(
+                "workqueue_work_duration_seconds",
+                "How long the work on a key of a queue takes.",
+                by_name,
+                QUEUE_BUCKETS,
+            ),
+            retries: make.counters("workqueue_retries_total", "Keys that were added to a queue with a delay.", by_name),
+            unfinished: make.float_gauges(
+                "workqueue_unfinished_work_seconds",
+                "The sum of how long keys of a queue have been worked on that are not done; steady growth is a stuck worker.",
+                by_name,
+            ),
+            longest: make.float_gauges(
+                "workqueue_longest_running_processor_seconds",
+                "How long the key of a queue has been worked on that has been so for longest.",
+                by_name,
+            ),
+            probes: Mutex::default(),
+        }
+    }
+
+    fn of(&self, name: &str) -> Queue {
+        let labels = &[name, name];
+        Queue {
+            depth: self.depth.with_label_values(labels),
+            adds: self.adds.with_label_values(labels),
+            waited: self.waited.with_label_values(labels),
+            worked: self.worked.with_label_values(labels),
+            retries: self.retries.with_label_values(labels),
+        }
+    }
+
+    /// Brings what is not told but asked for up to date.
+    fn look(&self) {
+        let set = |gauges: &GaugeVec, name: &str, value: Duration| {
+            let gauge: Gauge = gauges.with_label_values(&[name, name]);
+            gauge.set(value.as_secs_f64());
+        };
+        for (name, probe) in &*self.probes.lock() {
+            let UnfinishedWork { total, longest, .. } = probe();
+            set(&self.unfinished, name, total);
+            set(&self.longest, name, longest);
+        }
+    }
+}
+
+impl QueueMetrics for Queue {
+    fn added(&self) {
+        self.adds.inc();
+        self.depth.inc();
+    }
+
+    fn taken(&self, waited: Duration) {
+        self.depth.dec();
+        self.waited.observe(waited.as_secs_f64());
+    }
+
+    fn finished(&self, worked: Duration) {
+        self.worked.observe(worked.as_secs_f64());
+    }
+
+    fn retried(&self) {
+        self.retries.inc();
+    }
+}
+
+impl Debug for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue").field("depth", &self.depth.get()).finish_non_exhaustive()
+    }
+}
+
+// === impl Requests ===
+
+impl Requests {
+    fn new(make: &Maker<'_>) -> Self {
+        let by_verb = &["verb", "host"];
+        Self {
+            total: make.counters(
+                "rest_client_requests_total",
+                "Requests by the status of their answers, or `<error>` if there was none.",
+                &["code", "method", "host"],
+            ),
+            retries: make.counters(
+                "rest_client_request_retries_total",
+                "Requests that were sent again.",
+                &["code", "verb", "host"],
+            ),
+            duration: make.histograms(
+                "rest_client_request_duration_seconds",
+                "How long requests take up to the head of their answers.",
+                by_verb,
+                REQUEST_BUCKETS,
+            ),
+            throttled: make.histograms(
+                "rest_client_rate_limiter_duration_seconds",
+                "How long requests wait for their turn.",
+                by_verb,
+                REQUEST_BUCKETS,
+            ),
+            sent: make.histograms(
+                "rest_client_request_size_bytes",
+                "How large the bodies of requests are.",
+                by_verb,
+                SIZE_BUCKETS,
+            ),
+            received: make.histograms(
+                "rest_client_response_size_bytes",
+                "How large the bodies of answers are.",
+                by_verb,
+                SIZE_BUCKETS,
+            ),
+        }
+    }
+}
+
+// === impl RequestCounter ===
+
+impl RequestCounter {
+    fn observe(&self, histograms: impl FnOnce(&Requests) -> &HistogramVec, operation: &Operation, value: f64) {
+        let histograms = histograms(&self.registry.0.requests);
+        histograms.with_label_values(&[method(operation.verb), &self.host]).observe(value);
+    }
+}
+
+impl ClientMetrics for RequestCounter {
+    fn throttled(&self, operation: &Operation, waited: Duration) {
+        self.observe(|of| &of.throttled, operation, waited.as_secs_f64());
+    }
+
+    fn sent(&self, operation: &Operation, bytes: u64) {
+        self.observe(|of| &of.sent, operation, float(bytes));
+    }
+
+    fn attempted(&self, attempt: &Attempt<'_>) {
+        let code = attempt.status.map_or_else(|| "<error>".to_owned(), |status| status.as_str().to_owned());
+        let labels = &[&*code, attempt.method.as_str(), &self.host];
+        let of = &self.registry.0.requests;
+        of.total.with_label_values(labels).inc();
+        if attempt.number > 0 {
+            of.retries.with_label_values(labels).inc();
+        }
+    }
+
+    fn finished(&self, operation: &Operation, took: Duration) {
+        self.observe(|of| &of.duration, operation, took.as_secs_f64());
+    }
+
+    fn received(&self, operation: &Operation, bytes: u64) {
+        self.observe(|of| &of.received, operation, float(bytes));
+    }
+}
+
+impl Debug for RequestCounter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestCounter").field("host", &self.host).finish_non_exhaustive()
+    }
+}
+
+/// The verb as client-go counts it: by the method of HTTP.
+fn method(verb: Verb) -> &'static str {
+    match verb {
+        Verb::Create | Verb::Connect => "POST",
+        Verb::Update => "PUT",
+        Verb::Patch | Verb::Apply => "PATCH",
+        Verb::Delete | Verb::DeleteCollection => "DELETE",
+        _ => "GET",
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "metrics are doubles, and sizes below 2^53")]
+fn float(bytes: u64) -> f64 {
+    bytes as f64
+}
+
+// === impl Maker ===
+
+impl Maker<'_> {
+    fn counters(&self, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
+        self.kept(IntCounterVec::new(Opts::new(name, help), labels))
+    }
+
+    fn gauges(&self, name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
+        self.kept(IntGaugeVec::new(Opts::new(name, help), labels))
+    }
+
+    fn float_gauges(&self, name: &str, help: &str, labels: &[&str]) -> GaugeVec {
+        self.kept(GaugeVec::new(Opts::new(name, help), labels))
+    }
+
+    fn histograms(&self, name: &str, help: &str, labels: &[&str], buckets: &[f64]) -> HistogramVec {
+        self.kept(HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), labels))
+    }
+
+    /// Names, labels and buckets are constants of this file.
+    fn kept<C: Collector + Clone + 'static>(&self, metric: prometheus::Result<C>) -> C {
+        let metric = metric.expect("names and labels are valid, and buckets in order");
+        self.0.register(Box::new(metric.clone())).expect("no name is there twice");
+        metric
+    }
+}

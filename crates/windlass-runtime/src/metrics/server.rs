@@ -1,0 +1,203 @@
+//! The endpoint that metrics are read from.
+
+use std::{
+    fmt::{self, Debug},
+    sync::Arc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures::{FutureExt, future::BoxFuture};
+use http::{HeaderValue, Method, StatusCode, header};
+use http_body_util::Full;
+use tokio::{net::TcpListener, time::sleep};
+use tokio_rustls::{TlsAcceptor, rustls::ServerConfig};
+use windlass_api::{Clock, ErrorChain};
+use windlass_client::{
+    certificates::{CertificateError, ServingCertificate, Validity, self_signed},
+    config::LiveIdentity,
+};
+
+use super::{Registry, access::Gate};
+use crate::{
+    Error, Group, Result, Runnable, Running,
+    serving::{Answer, Listen, not_found, serve, text},
+};
+
+/// The version of the text format.
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+
+/// How long a certificate that is made here holds, and when the next one is made.
+const LIFETIME: Duration = Duration::from_hours(365 * 24);
+const RENEWAL: Duration = Duration::from_hours(180 * 24);
+
+/// Shows a [`Registry`] at `/metrics`, to be added to a [`Manager`](crate::Manager).
+///
+/// ```
+/// # use windlass_runtime::{Manager, metrics::{MetricsServer, Registry}};
+/// # fn main_(client: windlass_client::Client) {
+/// let registry = Registry::new();
+/// let mut manager = Manager::builder(client).registry(&registry).build();
+/// manager.add(MetricsServer::bind(":8443", &registry).secure().for_authorized());
+/// # }
+/// ```
+#[must_use = "metrics are shown when this is added to a `Manager`"]
+pub struct MetricsServer {
+    listen: Listen,
+    registry: Registry,
+    transport: Transport,
+    audience: Audience,
+}
+
+/// How it is spoken to.
+enum Transport {
+    Plain,
+    /// By TLS, with a certificate that is made here.
+    SelfSigned,
+    /// By TLS, with a certificate that somebody else sees to.
+    Certified(LiveIdentity),
+}
+
+/// Who may see metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Audience {
+    Everybody,
+    /// Whom the cluster knows, and lets `get` the path.
+    Authorized,
+}
+
+impl MetricsServer {
+    /// Answers at an address: `host:port`, or `:port` for every address of the machine. Nowhere if it is empty or `0`.
+    pub fn bind(address: impl Into<String>, registry: &Registry) -> Self {
+        Self::new(Listen::at(address), registry)
+    }
+
+    /// Answers what comes over a listener.
+    pub fn on(listener: TcpListener, registry: &Registry) -> Self {
+        Self::new(Listen::Bound(listener), registry)
+    }
+
+    fn new(listen: Listen, registry: &Registry) -> Self {
+        let registry = registry.clone();
+        Self { listen, registry, transport: Transport::Plain, audience: Audience::Everybody }
+    }
+
+    /// Over TLS, with a certificate for `localhost` that nobody else has signed. It is replaced long before it ends.
+    pub fn secure(mut self) -> Self {
+        self.transport = Transport::SelfSigned;
+        self
+    }
+
+    /// Over TLS, with whatever certificate is in use when somebody connects.
+    pub fn secure_with(mut self, identity: LiveIdentity) -> Self {
+        self.transport = Transport::Certified(identity);
+        self
+    }
+
+    /// Only for those whose bearer token the cluster knows (by a TokenReview) and who may `get` the path there (by a
+    /// SubjectAccessReview). The manager must be allowed to create both; its answers are remembered for a while.
+    ///
+    /// Tokens should not travel without TLS.
+    pub fn for_authorized(mut self) -> Self {
+        self.audience = Audience::Authorized;
+        self
+    }
+}
+
+impl Runnable for MetricsServer {
+    fn name(&self) -> String {
+        "metrics".to_owned()
+    }
+
+    fn group(&self) -> Group {
+        Group::Servers
+    }
+
+    fn run(self: Box<Self>, running: Running) -> BoxFuture<'static, Result<()>> {
+        async move {
+            let Self { listen, registry, transport, audience } = *self;
+            let Some(listener) = listen.bind().await.map_err(|source| Error::Listen { source })? else { return Ok(()) };
+            if let Ok(address) = listener.local_addr() {
+                tracing::info!(%address, ?audience, "showing metrics");
+            }
+            let clock = running.cluster().clock();
+            let (tls, renewed) = match transport {
+                Transport::Plain => (None, None),
+                Transport::Certified(identity) => (Some(acceptor(identity)), None),
+                Transport::SelfSigned => {
+                    let identity = LiveIdentity::new();
+                    renew(&identity, clock).map_err(Error::other)?;
+                    (Some(acceptor(identity.clone())), Some(identity))
+                }
+            };
+            let gate = (audience == Audience::Authorized).then(|| Gate::new(running.cluster().client().clone()));
+            let gate = Arc::new(gate);
+            let serving = serve(listener, tls, running.stop(), move |request| {
+                let (gate, registry) = (Arc::clone(&gate), registry.clone());
+                async move {
+                    if let Some(gate) = &*gate
+                        && let Some(refusal) = gate.refusal(&request).await
+                    {
+                        return refusal;
+                    }
+                    show(&registry, request.method(), request.uri().path())
+                }
+            });
+            tokio::select! {
+                () = serving => {}
+                () = keep_fresh(renewed, clock) => {}
+            }
+            Ok(())
+        }
+        .boxed()
+    }
+}
+
+impl Debug for MetricsServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MetricsServer")
+            .field("listen", &self.listen)
+            .field("audience", &self.audience)
+            .finish_non_exhaustive()
+    }
+}
+
+fn show(registry: &Registry, method: &Method, path: &str) -> Answer {
+    if path != "/metrics" {
+        return not_found();
+    }
+    if method != Method::GET && method != Method::HEAD {
+        return text(StatusCode::METHOD_NOT_ALLOWED, "metrics can only be read\n");
+    }
+    let mut answer = Answer::new(Full::new(Bytes::from(registry.text())));
+    answer.headers_mut().insert(header::CONTENT_TYPE, TEXT);
+    answer
+}
+
+fn acceptor(identity: LiveIdentity) -> TlsAcceptor {
+    let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("ring has what the default versions need")
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::new(ServingCertificate::new(identity)));
+    TlsAcceptor::from(Arc::new(config))
+}
+
+/// Makes a certificate.
+fn renew(identity: &LiveIdentity, clock: &Clock) -> Result<(), CertificateError> {
+    let keyed = self_signed(["localhost", "127.0.0.1", "::1"], Validity::starting(clock.now(), LIFETIME))?;
+    identity.set(keyed.identity());
+    Ok(())
+}
+
+/// Makes another certificate in time, if they are made here. Never resolves.
+async fn keep_fresh(identity: Option<LiveIdentity>, clock: &Clock) {
+    let Some(identity) = identity else { return std::future::pending().await };
+    loop {
+        sleep(RENEWAL).await;
+        if let Err(error) = renew(&identity, clock) {
+            tracing::error!(error = %ErrorChain(&error), "the certificate for metrics stays as it is");
+        }
+    }
+}

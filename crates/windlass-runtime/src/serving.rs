@@ -1,0 +1,164 @@
+//! Small HTTP servers: what probes and metrics are asked over.
+
+use std::{future::Future, io, net::Ipv6Addr, pin::pin, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode, header};
+use http_body_util::Full;
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+use tokio_rustls::TlsAcceptor;
+
+use crate::shutdown::Stop;
+
+/// Connections at a time; more wait to be accepted.
+const CONNECTIONS: usize = 256;
+/// After failing to accept (too many open files, say), wait so long before the next try.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How long a TLS handshake may take.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// How long a client may take to send the head of a request, and how long a connection may be idle.
+const HEAD: Duration = Duration::from_secs(32);
+/// How long answers that are under way may take after the end.
+const LINGER: Duration = Duration::from_secs(1);
+
+pub(crate) type Answer = Response<Full<Bytes>>;
+
+/// Where a server listens.
+#[derive(Debug)]
+pub(crate) enum Listen {
+    /// Nowhere: it is switched off.
+    Off,
+    /// `host:port`, or `:port` for every address of the machine.
+    Address(String),
+    Bound(TcpListener),
+}
+
+impl Listen {
+    /// As flags have it: empty or `0` is off.
+    pub(crate) fn at(address: impl Into<String>) -> Self {
+        match address.into() {
+            address if address.is_empty() || address == "0" => Self::Off,
+            address => Self::Address(address),
+        }
+    }
+
+    /// `None` if it is switched off.
+    pub(crate) async fn bind(self) -> io::Result<Option<TcpListener>> {
+        let address = match self {
+            Self::Off => return Ok(None),
+            Self::Bound(listener) => return Ok(Some(listener)),
+            Self::Address(address) => address,
+        };
+        let Some(port) = address.strip_prefix(':') else { return TcpListener::bind(address).await.map(Some) };
+        let port = port.parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "the port is no number"))?;
+        // Both families where the machine has both.
+        match TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)).await {
+            Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
+                TcpListener::bind((std::net::Ipv4Addr::UNSPECIFIED, port)).await.map(Some)
+            }
+            bound => bound.map(Some),
+        }
+    }
+}
+
+/// Answers what comes over a listener until it is to stop. No connection outlives this.
+pub(crate) async fn serve<H, F>(listener: TcpListener, tls: Option<TlsAcceptor>, stop: &Stop, handle: H)
+where
+    H: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Answer> + Send,
+{
+    let mut connections = JoinSet::new();
+    let limit = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        let accept = async {
+            let permit = Arc::clone(&limit).acquire_owned().await.expect("the semaphore is never closed");
+            (accept(&listener).await, permit)
+        };
+        let (stream, permit) = tokio::select! {
+            biased;
+            () = stop.requested() => break,
+            accepted = accept => accepted,
+            Some(_) = connections.join_next(), if !connections.is_empty() => continue,
+        };
+        let (tls, stop, handle) = (tls.clone(), stop.clone(), handle.clone());
+        connections.spawn(async move {
+            match tls {
+                None => converse(stream, &stop, handle).await,
+                Some(acceptor) => match timeout(HANDSHAKE, acceptor.accept(stream)).await {
+                    Ok(Ok(stream)) => converse(stream, &stop, handle).await,
+                    Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
+                    Err(_elapsed) => tracing::debug!("a TLS handshake took too long"),
+                },
+            }
+            drop(permit);
+        });
+    }
+    drop(listener);
+    let ended = async { while connections.join_next().await.is_some() {} };
+    if timeout(LINGER, ended).await.is_err() {
+        connections.shutdown().await;
+    }
+}
+
+/// One connection. Failures are the client's business.
+async fn converse<S, H, F>(stream: S, stop: &Stop, handle: H)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    H: Fn(Request<Incoming>) -> F,
+    F: Future<Output = Answer>,
+{
+    let service = service_fn(|request| {
+        let answer = handle(request);
+        async { Ok::<_, std::convert::Infallible>(answer.await) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = pin!(connection);
+    let result = tokio::select! {
+        result = &mut connection => result,
+        () = stop.requested() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = result {
+        tracing::debug!(%error, "a connection failed");
+    }
+}
+
+/// The next connection, however long that takes.
+async fn accept(listener: &TcpListener) -> TcpStream {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => return stream,
+            Err(error) => {
+                tracing::debug!(%error, "could not accept a connection");
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// An answer in plain text, which browsers are to take for nothing else.
+pub(crate) fn text(status: StatusCode, body: impl Into<Bytes>) -> Answer {
+    let mut answer = Response::new(Full::new(body.into()));
+    *answer.status_mut() = status;
+    let headers = answer.headers_mut();
+    headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, header::HeaderValue::from_static("nosniff"));
+    answer
+}
+
+pub(crate) fn not_found() -> Answer {
+    text(StatusCode::NOT_FOUND, "404 page not found\n")
+}

@@ -1,0 +1,289 @@
+//! What a manager answers while it runs: probes and metrics, over sockets.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::oneshot,
+    time::timeout,
+};
+use windlass_api::{BoxError, Clock, k8s_openapi::api::core::v1::ConfigMap};
+use windlass_client::{
+    Body, Client, Config,
+    certificates::{Validity, self_signed},
+    config::{LiveIdentity, TlsOptions},
+};
+use windlass_runtime::{
+    Action, Context, Controller, Error, LeaderElection, Manager, Running, Task,
+    health::Probes,
+    metrics::{MetricsServer, Registry},
+};
+
+use crate::{
+    fake::{Fake, config},
+    leases::Leases,
+};
+
+/// For a machine that does other things as well.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+async fn listener() -> (TcpListener, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    (listener, address)
+}
+
+/// The status and the body of an answer in plain HTTP.
+async fn get(address: &str, path: &str) -> (u16, String) {
+    let asked = async {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    };
+    let answer = timeout(DEADLINE, asked).await.expect("there is an answer");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("it has a head");
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+}
+
+/// Runs a manager while something is tried.
+async fn during(manager: Manager, trial: impl Future<Output = ()>) {
+    let (stop, stopped) = oneshot::channel::<()>();
+    let running = tokio::spawn(manager.run(async { drop(stopped.await) }));
+    trial.await;
+    drop(stop);
+    timeout(DEADLINE, running).await.expect("it stops").unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn c_13_20_probes_are_answered_while_caches_still_fill() {
+    let (fake, (listener, address)) = (Fake::new(), listener().await);
+    fake.hold("configmaps");
+    let mut manager = fake.manager().build();
+    manager.add(
+        Controller::<ConfigMap>::new()
+            .reconcile(async |_: Arc<ConfigMap>, _: Context| Ok::<_, Error>(Action::await_change())),
+    );
+    manager.add(Probes::on(listener).readyz("caches", async || Err::<(), _>("they fill")));
+    during(manager, async {
+        assert_eq!(get(&address, "/healthz").await, (200, "ok".to_owned()));
+        assert_eq!(get(&address, "/readyz/caches").await.1, "internal server error: they fill\n");
+        assert_eq!(get(&address, "/readyz?exclude=caches").await, (200, "ok".to_owned()));
+    })
+    .await;
+    assert!(TcpStream::connect(&address).await.is_err(), "nobody listens afterwards");
+}
+
+#[tokio::test]
+async fn c_13_20_probes_are_answered_until_everything_else_has_ended() {
+    let (fake, (listener, address)) = (Fake::new(), listener().await);
+    let mut manager = fake.manager().build();
+    manager.add(Probes::on(listener));
+    let (asked, answer) = (address.clone(), Arc::new(Mutex::new(None)));
+    let kept = answer.clone();
+    manager.add(Task::new("last", async move |running: Running| {
+        running.stop().requested().await;
+        *kept.lock() = Some(get(&asked, "/healthz").await);
+        Ok(())
+    }));
+    during(manager, async {}).await;
+    assert_eq!(answer.lock().take(), Some((200, "ok".to_owned())));
+}
+
+#[tokio::test]
+async fn c_9_8_the_leader_s_health_check_has_its_name() {
+    let (server, (listener, address)) = (Leases::default(), listener().await);
+    let election = LeaderElection::new("lock").identity("a");
+    let mut manager = Manager::builder(server.client("a")).leader_election(election).build();
+    manager.add(Probes::on(listener).leader_election(Duration::from_secs(20)));
+    during(manager, async {
+        let verbose = get(&address, "/healthz?verbose").await;
+        assert_eq!(verbose, (200, "[+]leaderElection ok\nhealthz check passed\n".to_owned()));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn c_13_25_probes_and_metrics_can_be_switched_off_and_an_address_that_is_taken_is_an_error() {
+    let registry = Registry::new();
+    let mut manager = Fake::new().manager().build();
+    manager.add(Probes::bind("0"));
+    manager.add(MetricsServer::bind("", &registry));
+    during(manager, async {}).await;
+
+    let (_taken, address) = listener().await;
+    let mut manager = Fake::new().manager().build();
+    manager.add(Probes::bind(address));
+    let error = timeout(DEADLINE, manager.run(std::future::pending())).await.unwrap().unwrap_err();
+    assert_eq!(error.to_string(), "health probes failed");
+    assert_eq!(std::error::Error::source(&error).unwrap().to_string(), "cannot listen");
+}
+
+#[tokio::test]
+async fn c_13_26_metrics_have_the_names_that_dashboards_know() {
+    let (fake, registry, (listener, address)) = (Fake::new(), Registry::new(), listener().await);
+    fake.put(&config("a"));
+    let election = LeaderElection::new("lock").identity("a");
+    let leases = Leases::default();
+    let mut manager = fake.manager_of(leases.client("a")).leader_election(election).registry(&registry).build();
+    let (done, reconciled) = oneshot::channel::<()>();
+    let done = Mutex::new(Some(done));
+    manager.add(Controller::<ConfigMap>::new().reconcile(move |_: Arc<ConfigMap>, _: Context| {
+        let first = done.lock().take();
+        async move {
+            match first {
+                Some(done) => {
+                    drop(done);
+                    Err(Error::other("once"))
+                }
+                None => Ok(Action::await_change()),
+            }
+        }
+    }));
+    manager.add(MetricsServer::on(listener, &registry));
+    during(manager, async {
+        drop(reconciled.await);
+        let is_there = |text: &str, line: &str| text.lines().any(|found| found == line);
+        let text = timeout(DEADLINE, async {
+            loop {
+                let (status, text) = get(&address, "/metrics").await;
+                assert_eq!(status, 200);
+                if is_there(&text, r#"controller_runtime_reconcile_total{controller="configmap",result="success"} 1"#) {
+                    return text;
+                }
+            }
+        });
+        let text = text.await.expect("it succeeds at last");
+        for line in [
+            r#"controller_runtime_reconcile_total{controller="configmap",result="error"} 1"#,
+            r#"controller_runtime_reconcile_total{controller="configmap",result="requeue_after"} 0"#,
+            r#"controller_runtime_reconcile_errors_total{controller="configmap"} 1"#,
+            r#"controller_runtime_terminal_reconcile_errors_total{controller="configmap"} 0"#,
+            r#"controller_runtime_reconcile_panics_total{controller="configmap"} 0"#,
+            r#"controller_runtime_max_concurrent_reconciles{controller="configmap"} 1"#,
+            r#"controller_runtime_active_workers{controller="configmap"} 0"#,
+            r#"controller_runtime_reconcile_time_seconds_count{controller="configmap"} 2"#,
+            r#"workqueue_adds_total{controller="configmap",name="configmap"} 2"#,
+            r#"workqueue_depth{controller="configmap",name="configmap"} 0"#,
+            r#"workqueue_retries_total{controller="configmap",name="configmap"} 1"#,
+            r#"workqueue_queue_duration_seconds_count{controller="configmap",name="configmap"} 2"#,
+            r#"workqueue_unfinished_work_seconds{controller="configmap",name="configmap"} 0"#,
+            r#"workqueue_longest_running_processor_seconds{controller="configmap",name="configmap"} 0"#,
+            r#"leader_election_master_status{name="lock"} 1"#,
+            r#"leader_election_slowpath_total{name="lock"} 0"#,
+            r#"rest_client_requests_total{code="404",host="",method="GET"} 1"#,
+            r#"rest_client_requests_total{code="200",host="",method="POST"} 1"#,
+            "# TYPE controller_runtime_reconcile_time_seconds histogram",
+        ] {
+            assert!(is_there(&text, line), "not there: {line}\n{text}");
+        }
+        assert_eq!(get(&address, "/").await.0, 404);
+    })
+    .await;
+}
+
+/// A cluster that knows two tokens, and lets the user of one of them see metrics. Notes what it is asked.
+#[derive(Clone, Default)]
+struct Reviews(Arc<Mutex<Vec<Value>>>);
+
+impl Reviews {
+    fn client(&self) -> Client {
+        let reviews = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let reviews = reviews.clone();
+            async move {
+                let body = BodyExt::collect(request.into_body()).await?.to_bytes();
+                let mut review: Value = serde_json::from_slice(&body)?;
+                reviews.0.lock().push(review["spec"].clone());
+                review["status"] = match review["spec"]["token"].as_str() {
+                    None => json!({"allowed": review["spec"]["user"] == "prometheus"}),
+                    Some("unknown") => json!({"authenticated": false}),
+                    Some(token) => json!({"authenticated": true, "user": {"username": token, "groups": ["g"]}}),
+                };
+                let answer = Response::builder().status(201).header("content-type", "application/json");
+                Ok::<_, BoxError>(answer.body(Full::new(Bytes::from(review.to_string())))?)
+            }
+        });
+        Client::from_service(service, "default")
+    }
+}
+
+/// The status and the body of an answer by TLS, whoever has signed it.
+async fn get_securely(address: &str, tls: TlsOptions, token: Option<&str>) -> Result<(u16, String), BoxError> {
+    let client = Client::new(Config::new(format!("https://{address}").parse()?).with_tls(tls))?.with_retries(0);
+    let mut request = Request::get("/metrics");
+    if let Some(token) = token {
+        request = request.header("authorization", format!("Bearer {token}"));
+    }
+    match client.request(request.body(Bytes::new())?).await {
+        Ok(answer) => {
+            let status = answer.status().as_u16();
+            let body = BodyExt::collect(answer.into_body()).await?.to_bytes();
+            Ok((status, String::from_utf8(body.to_vec())?))
+        }
+        Err(error) => match error.status() {
+            Some(status) => Ok((status.code, error.chain())),
+            None => Err(error.into()),
+        },
+    }
+}
+
+#[tokio::test]
+async fn c_13_26_metrics_are_for_those_whom_the_cluster_knows_and_allows() {
+    let (reviews, registry, (listener, address)) = (Reviews::default(), Registry::new(), listener().await);
+    let mut manager = Manager::builder(reviews.client()).registry(&registry).build();
+    manager.add(MetricsServer::on(listener, &registry).secure().for_authorized());
+    let get = async |token| get_securely(&address, TlsOptions::unverified(), token).await.unwrap();
+    during(manager, async {
+        assert_eq!(get(None).await.0, 401);
+        assert_eq!(get(Some("unknown")).await.0, 401);
+        let denied = get(Some("stranger")).await;
+        assert_eq!(denied.0, 403);
+        assert!(denied.1.contains("Authorization denied for user stranger"), "{}", denied.1);
+        for _ in 0..3 {
+            let (status, text) = get(Some("prometheus")).await;
+            assert_eq!(status, 200);
+            assert!(text.contains("rest_client_requests_total"), "{text}");
+        }
+        // Who was known, and what was decided, is not asked again at once.
+        let asked = reviews.0.lock().clone();
+        assert_eq!(asked.len(), 5, "{asked:?}");
+        let expected = json!({
+            "user": "prometheus", "groups": ["g"], "nonResourceAttributes": {"path": "/metrics", "verb": "get"},
+        });
+        assert_eq!(asked[4], expected);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn c_13_26_a_certificate_of_one_s_own_is_shown_and_replaced_while_it_is_in_use() {
+    let (registry, (listener, address), live) = (Registry::new(), listener().await, LiveIdentity::new());
+    let make = || {
+        let year = Validity::starting(Clock::system().now(), Duration::from_hours(24));
+        self_signed(["127.0.0.1"], year).unwrap()
+    };
+    let [first, second] = [make(), make()];
+    live.set(first.identity());
+    let mut manager = Fake::new().manager().registry(&registry).build();
+    manager.add(MetricsServer::on(listener, &registry).secure_with(live.clone()));
+    during(manager, async {
+        let get = async |trusted: &windlass_client::certificates::KeyedCertificate| {
+            let pem = trusted.certificate().to_pem().as_bytes().to_vec();
+            get_securely(&address, TlsOptions::trusting(windlass_client::config::Pem::Data(pem)), None).await
+        };
+        assert_eq!(get(&first).await.unwrap().0, 200);
+        assert!(get(&second).await.is_err(), "it is not in use");
+        live.set(second.identity());
+        assert_eq!(get(&second).await.unwrap().0, 200);
+    })
+    .await;
+}
