@@ -142,7 +142,7 @@ impl<K> Ingest<K> {
                 .with_generation(survey.generation)
                 .with_creation_timestamp(time(survey.creation_timestamp)?)
                 .with_deletion_timestamp(time(survey.deletion_timestamp)?)
-                .with_traits(self.interner.traits(&survey.traits)),
+                .with_traits(self.interner.traits(&survey.traits)?),
         )
     }
 

@@ -3,34 +3,18 @@
 //! Nothing is evicted while an object uses it. What nobody uses any more is swept out when the tables have doubled, so
 //! that labels which differ from object to object cost no more than twice their number.
 
-use std::{hash::BuildHasher, sync::Arc};
+use std::{cell::LazyCell, hash::BuildHasher, sync::Arc};
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 use windlass_api::{OwnerRef, Traits};
+
+use crate::scan::{OwnerIn, RawTraits};
 
 #[derive(Debug, Default)]
 pub(crate) struct Interner {
     strings: Counted<Arc<str>>,
     traits: Counted<Arc<Traits>>,
     hasher: DefaultHashBuilder,
-}
-
-/// Labels, owners and finalizers as they stand in an object.
-#[derive(Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct TraitsIn<'j> {
-    pub(crate) labels: Vec<(&'j str, &'j str)>,
-    pub(crate) owners: Vec<OwnerIn<'j>>,
-    pub(crate) finalizers: Vec<&'j str>,
-}
-
-#[derive(Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct OwnerIn<'j> {
-    pub(crate) api_version: &'j str,
-    pub(crate) kind: &'j str,
-    pub(crate) name: &'j str,
-    pub(crate) uid: &'j str,
-    pub(crate) controller: bool,
-    pub(crate) block_owner_deletion: bool,
 }
 
 /// Shared values, each with its hash, and the size at which those are dropped that nobody else holds.
@@ -50,17 +34,23 @@ impl Interner {
         self.strings.get_or(hash, |known| **known == *text, |string| Arc::strong_count(string) > 1, || text.into())
     }
 
-    pub(crate) fn traits(&mut self, traits: &TraitsIn<'_>) -> Arc<Traits> {
-        let hash = self.hasher.hash_one(traits);
-        if let Some(known) = self.traits.find(hash, |known| traits.are(known)) {
-            return known;
+    /// `None` where only a full reading can tell.
+    ///
+    /// They are known by the hash of their text: nothing is read of what many objects have in common.
+    pub(crate) fn traits(&mut self, raw: &RawTraits<'_>) -> Option<Arc<Traits>> {
+        let hash = self.hasher.hash_one(raw);
+        let read = LazyCell::new(|| raw.read());
+        let are = |known: &Arc<Traits>| raw.spell(known) || read.as_ref().is_some_and(|read| read.are(known));
+        if let Some(known) = self.traits.find(hash, are) {
+            return Some(known);
         }
+        let read = read.as_ref()?;
         let made = Traits {
-            labels: traits.labels.iter().map(|(key, value)| (self.string(key), self.string(value))).collect(),
-            owner_references: traits.owners.iter().map(|owner| self.owner(owner)).collect(),
-            finalizers: traits.finalizers.iter().map(|finalizer| self.string(finalizer)).collect(),
+            labels: read.labels.iter().map(|(key, value)| (self.string(key), self.string(value))).collect(),
+            owner_references: read.owners.iter().map(|owner| self.owner(owner)).collect(),
+            finalizers: read.finalizers.iter().map(|finalizer| self.string(finalizer)).collect(),
         };
-        self.traits.get_or(hash, |_| false, |traits| Arc::strong_count(traits) > 1, || Arc::new(made))
+        Some(self.traits.get_or(hash, |_| false, |traits| Arc::strong_count(traits) > 1, || Arc::new(made)))
     }
 
     fn owner(&mut self, owner: &OwnerIn<'_>) -> OwnerRef {
@@ -72,32 +62,6 @@ impl Interner {
             controller: owner.controller,
             block_owner_deletion: owner.block_owner_deletion,
         }
-    }
-}
-
-impl TraitsIn<'_> {
-    fn are(&self, known: &Traits) -> bool {
-        let same_labels = || {
-            let mut pairs = self.labels.iter().zip(&known.labels);
-            pairs.all(|((key, value), (known_key, known_value))| *key == &**known_key && *value == &**known_value)
-        };
-        let same_owners = || {
-            self.owners.iter().zip(&known.owner_references).all(|(owner, known)| {
-                owner.uid == &*known.uid
-                    && owner.name == &*known.name
-                    && owner.kind == &*known.kind
-                    && owner.api_version == &*known.api_version
-                    && (owner.controller, owner.block_owner_deletion) == (known.controller, known.block_owner_deletion)
-            })
-        };
-        let same_finalizers =
-            || self.finalizers.iter().zip(&known.finalizers).all(|(finalizer, known)| *finalizer == &**known);
-        self.labels.len() == known.labels.len()
-            && self.owners.len() == known.owner_references.len()
-            && self.finalizers.len() == known.finalizers.len()
-            && same_labels()
-            && same_owners()
-            && same_finalizers()
     }
 }
 
@@ -139,49 +103,61 @@ impl<T> Default for Counted<T> {
 mod tests {
     use super::*;
 
-    fn labelled(value: &str) -> TraitsIn<'_> {
-        TraitsIn { labels: vec![("app", value)], ..TraitsIn::default() }
+    /// The texts of labels, owners and finalizers.
+    fn traits(interner: &mut Interner, [labels, owners, finalizers]: [&str; 3]) -> Option<Arc<Traits>> {
+        let [labels, owners, finalizers] = [labels, owners, finalizers].map(str::as_bytes);
+        interner.traits(&RawTraits { labels, owners, finalizers })
+    }
+
+    fn labelled(interner: &mut Interner, value: &str) -> Arc<Traits> {
+        traits(interner, [&format!(r#"{{"app":"{value}"}}"#), "", ""]).unwrap()
     }
 
     #[test]
     fn equal_sets_and_equal_strings_are_one() {
         let mut interner = Interner::default();
-        let (first, second) = (interner.traits(&labelled("a")), interner.traits(&labelled("a")));
+        let (first, second) = (labelled(&mut interner, "a"), labelled(&mut interner, "a"));
         assert!(Arc::ptr_eq(&first, &second));
-        let other = interner.traits(&labelled("b"));
+        let other = labelled(&mut interner, "b");
         assert!(Arc::ptr_eq(&first.labels[0].0, &other.labels[0].0));
         assert_eq!((&*first.labels[0].1, &*other.labels[0].1), ("a", "b"));
+        let mut spaced = || traits(&mut interner, [r#"{ "app" : "a" }"#, "", ""]).unwrap();
+        assert!(Arc::ptr_eq(&spaced(), &spaced()));
     }
 
     #[test]
     fn sets_that_differ_anywhere_are_two() {
-        let owner = |controller| OwnerIn { uid: "u", controller, ..OwnerIn::default() };
         let sets = [
-            TraitsIn::default(),
-            labelled("a"),
-            TraitsIn { labels: vec![("app", "a"), ("b", "")], ..TraitsIn::default() },
-            TraitsIn { owners: vec![owner(true)], ..TraitsIn::default() },
-            TraitsIn { owners: vec![owner(false)], ..TraitsIn::default() },
-            TraitsIn { finalizers: vec!["f"], ..TraitsIn::default() },
-            TraitsIn { finalizers: vec!["g"], ..TraitsIn::default() },
+            ["", "", ""],
+            [r#"{"app":"a"}"#, "", ""],
+            [r#"{"app":"a","b":""}"#, "", ""],
+            ["", r#"[{"uid":"u","controller":true}]"#, ""],
+            ["", r#"[{"uid":"u"}]"#, ""],
+            ["", "", r#"["f"]"#],
+            ["", "", r#"["g"]"#],
         ];
         let mut interner = Interner::default();
-        let interned: Vec<_> = sets.iter().map(|set| interner.traits(set)).collect();
-        for (at, set) in sets.iter().enumerate() {
+        let interned = sets.map(|set| traits(&mut interner, set).unwrap());
+        for (at, set) in sets.into_iter().enumerate() {
             for (other_at, other) in interned.iter().enumerate() {
-                assert_eq!(set.are(other), at == other_at);
+                assert_eq!(Arc::ptr_eq(&traits(&mut interner, set).unwrap(), other), at == other_at);
             }
         }
     }
 
     #[test]
+    fn what_only_a_full_reading_can_tell_is_not_interned() {
+        assert_eq!(traits(&mut Interner::default(), [r#"{"\u0061":"b"}"#, "", ""]), None);
+    }
+
+    #[test]
     fn what_nobody_uses_is_swept_out_and_what_is_used_stays() {
         let mut interner = Interner::default();
-        let kept = interner.traits(&labelled("kept"));
+        let kept = labelled(&mut interner, "kept");
         for number in 0..20 * FIRST_SWEEP {
-            interner.traits(&labelled(&number.to_string()));
+            labelled(&mut interner, &number.to_string());
         }
         assert!(interner.traits.table.len() <= FIRST_SWEEP && interner.strings.table.len() <= 2 * FIRST_SWEEP);
-        assert!(Arc::ptr_eq(&kept, &interner.traits(&labelled("kept"))));
+        assert!(Arc::ptr_eq(&kept, &labelled(&mut interner, "kept")));
     }
 }

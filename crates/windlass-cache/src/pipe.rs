@@ -75,19 +75,23 @@ impl<K: 'static> Pipe<K> {
 
     pub(crate) async fn pop(&self) -> Popped<K> {
         loop {
-            {
-                let mut queue = self.queue.lock();
-                let (synced_before, len) = (queue.has_synced(), queue.len());
-                if let Some(delta) = queue.pop() {
-                    let synced_after = queue.has_synced();
-                    if len >= self.capacity {
-                        self.drained.notify_one();
-                    }
-                    return Popped { delta, synced_before, synced_after };
-                }
+            if let Some(popped) = self.try_pop() {
+                return popped;
             }
             self.filled.notified().await;
         }
+    }
+
+    /// `None` when nothing is queued.
+    pub(crate) fn try_pop(&self) -> Option<Popped<K>> {
+        let mut queue = self.queue.lock();
+        let (synced_before, len) = (queue.has_synced(), queue.len());
+        let delta = queue.pop()?;
+        let synced_after = queue.has_synced();
+        if len >= self.capacity {
+            self.drained.notify_one();
+        }
+        Some(Popped { delta, synced_before, synced_after })
     }
 }
 

@@ -25,7 +25,7 @@ mod tests;
 
 use std::{collections::HashMap, fmt, io, sync::Arc, time::Duration};
 
-use futures::{StreamExt, stream::BoxStream};
+use futures::{FutureExt, StreamExt, stream::BoxStream};
 use indexmap::IndexMap;
 use serde::Deserialize;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
@@ -312,15 +312,19 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
                 return Input::WatchClosed(Length::VeryShort);
             };
             let is_initial = matches!(state, State::Streaming { .. });
-            let event = tokio::select! {
-                biased;
-                event = watch.events.next() => event,
-                () = sleep_until(watch.deadline) => None,
-                () = sleep(PATIENCE), if is_initial => {
-                    let (resource, objects) = (&self.resource, self.aside.len());
-                    tracing::warn!(%resource, objects, "still waiting for the bookmark that ends the initial events");
-                    continue;
-                }
+            // Most events are there already: no timer is made for them.
+            let event = match watch.events.next().now_or_never() {
+                Some(event) => event,
+                None => tokio::select! {
+                    biased;
+                    event = watch.events.next() => event,
+                    () = sleep_until(watch.deadline) => None,
+                    () = sleep(PATIENCE), if is_initial => {
+                        let (resource, objects) = (&self.resource, self.aside.len());
+                        tracing::warn!(%resource, objects, "still waiting for the bookmark that ends the initial events");
+                        continue;
+                    }
+                },
             };
             let event = match event {
                 None => return self.watch_closed(),

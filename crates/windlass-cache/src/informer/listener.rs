@@ -138,9 +138,9 @@ impl Backlog {
 impl Pace {
     fn run<T>(&mut self, call: impl FnOnce() -> T) -> T {
         let begun = Instant::now();
-        let can_move = Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
+        let can_move = || Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
         let result = match self {
-            Self::Unknown | Self::Slow if can_move => tokio::task::block_in_place(call),
+            Self::Unknown | Self::Slow if can_move() => tokio::task::block_in_place(call),
             _ => call(),
         };
         *self = if begun.elapsed() < SLOW { Self::Quick } else { Self::Slow };

@@ -28,6 +28,9 @@ pub(super) enum Command<K> {
     Index(Index<K>, oneshot::Sender<Result<(), AddIndexError>>),
 }
 
+/// So many deltas are applied in a row.
+const BATCH: usize = 64;
+
 pub(super) struct Processor<'i, K> {
     writer: StoreWriter<K>,
     /// Whether each delta tells how far the store is.
@@ -84,7 +87,7 @@ impl<'i, K: Send + Sync + 'static> Processor<'i, K> {
                     pipe.push_now(Change::Resync);
                 }
                 () = eased(full.as_deref()), if full.is_some() => {}
-                popped = pipe.pop(), if full.is_none() => self.apply(popped),
+                popped = pipe.pop(), if full.is_none() => self.apply_some(popped, pipe),
             }
         }
     }
@@ -111,6 +114,19 @@ impl<'i, K: Send + Sync + 'static> Processor<'i, K> {
         while self.tasks.try_join_next().is_some() {}
     }
 
+    /// Applies a delta, and those behind it, as long as there is room for what they bring; commands wait no longer than for
+    /// [`BATCH`] of them.
+    fn apply_some(&mut self, first: Popped<K>, pipe: &Pipe<K>) {
+        self.apply(first);
+        for _ in 1..BATCH {
+            if self.listeners.iter().any(|listener| listener.full_backlog().is_some()) {
+                return;
+            }
+            let Some(next) = pipe.try_pop() else { return };
+            self.apply(next);
+        }
+    }
+
     fn apply(&mut self, popped: Popped<K>) {
         let initial = if popped.synced_before { InitialList::No } else { InitialList::Yes };
         match popped.delta {
@@ -129,13 +145,13 @@ impl<'i, K: Send + Sync + 'static> Processor<'i, K> {
                 };
                 let known = self.writer.remove(deleted.object.key(), version);
                 if known.is_some() {
-                    self.broadcast(&Notification::Deleted(deleted));
+                    self.broadcast(Notification::Deleted(deleted));
                 }
             }
             Delta::ReplacedAll { objects, version } => {
                 let replaced = self.writer.replace(objects, version);
                 for object in replaced.vanished {
-                    self.broadcast(&Notification::Deleted(Deleted::missed(object)));
+                    self.broadcast(Notification::Deleted(Deleted::missed(object)));
                 }
                 for (old, new) in replaced.present {
                     self.tell(old, new, initial);
@@ -167,9 +183,9 @@ impl<'i, K: Send + Sync + 'static> Processor<'i, K> {
     /// A state that the store shows now. One that it showed before is news only for those whose resync is due.
     fn tell(&self, old: Option<Cached<K>>, new: Cached<K>, initial: InitialList) {
         match old {
-            None => self.broadcast(&Notification::Added { object: new, initial }),
+            None => self.broadcast(Notification::Added { object: new, initial }),
             Some(old) if old.is_same_state(&new) => self.resync(&new),
-            Some(old) => self.broadcast(&Notification::Updated { old, new }),
+            Some(old) => self.broadcast(Notification::Updated { old, new }),
         }
     }
 
@@ -179,10 +195,12 @@ impl<'i, K: Send + Sync + 'static> Processor<'i, K> {
         }
     }
 
-    fn broadcast(&self, notification: &Notification<K>) {
-        for listener in &self.listeners {
+    fn broadcast(&self, notification: Notification<K>) {
+        let Some((last, others)) = self.listeners.split_last() else { return };
+        for listener in others {
             listener.notify(notification.clone());
         }
+        last.notify(notification);
     }
 }
 

@@ -1,0 +1,275 @@
+//! Labels, owners and finalizers: as they stand in an object, and read.
+
+use windlass_api::{OwnerRef, Traits};
+
+use super::cursor::Cursor;
+
+/// The texts of `labels`, `ownerReferences` and `finalizers`; empty where there is none. What is between their ends has not
+/// been looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct RawTraits<'j> {
+    pub(crate) labels: &'j [u8],
+    pub(crate) owners: &'j [u8],
+    pub(crate) finalizers: &'j [u8],
+}
+
+/// [`RawTraits`], read.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct TraitsIn<'j> {
+    pub(crate) labels: Vec<(&'j str, &'j str)>,
+    pub(crate) owners: Vec<OwnerIn<'j>>,
+    pub(crate) finalizers: Vec<&'j str>,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct OwnerIn<'j> {
+    pub(crate) api_version: &'j str,
+    pub(crate) kind: &'j str,
+    pub(crate) name: &'j str,
+    pub(crate) uid: &'j str,
+    pub(crate) controller: bool,
+    pub(crate) block_owner_deletion: bool,
+}
+
+/// What of a text has not been compared yet.
+struct Rest<'j>(&'j [u8]);
+
+// === impl RawTraits ===
+
+impl<'j> RawTraits<'j> {
+    /// `None` where only a full reading can tell.
+    pub(crate) fn read(&self) -> Option<TraitsIn<'j>> {
+        let mut read = TraitsIn::default();
+        whole(self.labels, |cursor| cursor.labels(&mut read.labels))?;
+        whole(self.owners, |cursor| cursor.array(|cursor| cursor.owner().map(|owner| read.owners.push(owner))))?;
+        whole(self.finalizers, |cursor| {
+            cursor.array(|cursor| cursor.text().map(|finalizer| read.finalizers.push(finalizer)))
+        })?;
+        Some(read)
+    }
+
+    /// Whether these are the known ones, written as Go writes them. A no is not certain.
+    pub(crate) fn spell(&self, known: &Traits) -> bool {
+        let labels = Rest(self.labels).list(["{", "}"], &known.labels, |rest, (key, value)| {
+            rest.eat("\"") && rest.eat(key) && rest.eat("\":\"") && rest.eat(value) && rest.eat("\"")
+        });
+        labels
+            && Rest(self.owners).list(["[", "]"], &known.owner_references, Rest::owner)
+            && Rest(self.finalizers).list(["[", "]"], &known.finalizers, |rest, finalizer| {
+                rest.eat("\"") && rest.eat(finalizer) && rest.eat("\"")
+            })
+    }
+}
+
+/// Nothing but one value, unless it is absent or null.
+fn whole<'j>(text: &'j [u8], read: impl FnOnce(&mut Cursor<'j>) -> Option<()>) -> Option<()> {
+    if text.is_empty() || text == b"null" {
+        return Some(());
+    }
+    let mut cursor = Cursor { json: text, at: 0 };
+    read(&mut cursor)?;
+    (cursor.at == text.len()).then_some(())
+}
+
+// === impl TraitsIn ===
+
+impl TraitsIn<'_> {
+    pub(crate) fn are(&self, known: &Traits) -> bool {
+        let same_labels = || {
+            let mut pairs = self.labels.iter().zip(&known.labels);
+            pairs.all(|((key, value), (known_key, known_value))| *key == &**known_key && *value == &**known_value)
+        };
+        let same_owners = || {
+            self.owners.iter().zip(&known.owner_references).all(|(owner, known)| {
+                owner.uid == &*known.uid
+                    && owner.name == &*known.name
+                    && owner.kind == &*known.kind
+                    && owner.api_version == &*known.api_version
+                    && (owner.controller, owner.block_owner_deletion) == (known.controller, known.block_owner_deletion)
+            })
+        };
+        let same_finalizers =
+            || self.finalizers.iter().zip(&known.finalizers).all(|(finalizer, known)| *finalizer == &**known);
+        self.labels.len() == known.labels.len()
+            && self.owners.len() == known.owner_references.len()
+            && self.finalizers.len() == known.finalizers.len()
+            && same_labels()
+            && same_owners()
+            && same_finalizers()
+    }
+}
+
+// === impl Rest ===
+
+impl Rest<'_> {
+    fn eat(&mut self, text: &str) -> bool {
+        self.0.strip_prefix(text.as_bytes()).map(|rest| self.0 = rest).is_some()
+    }
+
+    /// Whether nothing but these is here; no list at all where there are none.
+    fn list<T>(mut self, [open, close]: [&str; 2], items: &[T], each: impl Fn(&mut Self, &T) -> bool) -> bool {
+        if items.is_empty() {
+            return self.0.is_empty();
+        }
+        self.eat(open)
+            && items.iter().enumerate().all(|(at, item)| (at == 0 || self.eat(",")) && each(&mut self, item))
+            && self.eat(close)
+            && self.0.is_empty()
+    }
+
+    fn owner(&mut self, owner: &OwnerRef) -> bool {
+        let texts = [
+            ("{\"apiVersion\":\"", &owner.api_version),
+            ("\",\"kind\":\"", &owner.kind),
+            ("\",\"name\":\"", &owner.name),
+            ("\",\"uid\":\"", &owner.uid),
+        ];
+        texts.iter().all(|(before, text)| self.eat(before) && self.eat(text))
+            && self.eat("\"")
+            && (!owner.controller || self.eat(",\"controller\":true"))
+            && (!owner.block_owner_deletion || self.eat(",\"blockOwnerDeletion\":true"))
+            && self.eat("}")
+    }
+}
+
+// === impl Cursor ===
+
+impl<'j> Cursor<'j> {
+    fn labels(&mut self, labels: &mut Vec<(&'j str, &'j str)>) -> Option<()> {
+        if self.peek()? == b'n' {
+            return (self.literal()? == b"null").then_some(());
+        }
+        self.expect(b'{')?;
+        let mut first = true;
+        while let Some(member) = self.member(&mut first)? {
+            let key = std::str::from_utf8(member.key).ok()?;
+            if labels.iter().any(|(known, _)| *known == key) {
+                return None;
+            }
+            labels.push((key, self.optional_text()?.unwrap_or_default()));
+        }
+        Some(())
+    }
+
+    fn owner(&mut self) -> Option<OwnerIn<'j>> {
+        let mut owner = OwnerIn::default();
+        self.expect(b'{')?;
+        let (mut first, mut seen) = (true, 0_u8);
+        while let Some(member) = self.member(&mut first)? {
+            let (which, text) = match member.key {
+                b"apiVersion" => (0, &mut owner.api_version),
+                b"kind" => (1, &mut owner.kind),
+                b"name" => (2, &mut owner.name),
+                b"uid" => (3, &mut owner.uid),
+                key @ (b"controller" | b"blockOwnerDeletion") => {
+                    let value = match self.literal()? {
+                        b"true" => true,
+                        b"false" | b"null" => false,
+                        _ => return None,
+                    };
+                    let is_controller = key == b"controller";
+                    let (which, flag) =
+                        if is_controller { (4, &mut owner.controller) } else { (5, &mut owner.block_owner_deletion) };
+                    *flag = value;
+                    if seen & 1 << which != 0 {
+                        return None;
+                    }
+                    seen |= 1 << which;
+                    continue;
+                }
+                _ => {
+                    self.skip_value()?;
+                    continue;
+                }
+            };
+            *text = self.optional_text()?.unwrap_or_default();
+            if seen & 1 << which != 0 {
+                return None;
+            }
+            seen |= 1 << which;
+        }
+        Some(owner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn known() -> Traits {
+        let owner = OwnerRef {
+            api_version: "apps/v1".into(),
+            kind: "ReplicaSet".into(),
+            name: "r".into(),
+            uid: "u".into(),
+            controller: true,
+            block_owner_deletion: false,
+        };
+        Traits {
+            labels: [("app", "x"), ("tier", "")].map(|(key, value)| (Arc::from(key), Arc::from(value))).into(),
+            owner_references: [owner].into(),
+            finalizers: [Arc::from("f"), Arc::from("g")].into(),
+        }
+    }
+
+    fn raw(texts: [&'static str; 3]) -> RawTraits<'static> {
+        let [labels, owners, finalizers] = texts.map(str::as_bytes);
+        RawTraits { labels, owners, finalizers }
+    }
+
+    const GO: [&str; 3] = [
+        r#"{"app":"x","tier":""}"#,
+        r#"[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"r","uid":"u","controller":true}]"#,
+        r#"["f","g"]"#,
+    ];
+
+    #[test]
+    fn what_is_spelled_as_go_does_is_known_without_being_read() {
+        assert!(raw(GO).spell(&known()));
+        assert!(raw(["", "", ""]).spell(&Traits::default()));
+        assert!(raw(GO).read().unwrap().are(&known()));
+    }
+
+    #[test]
+    fn no_other_text_spells_them() {
+        for (at, other) in [
+            (0, r#"{"app":"x"}"#),
+            (0, r#"{"app":"x","tier":"","more":"y"}"#),
+            (0, r#"{"app":"x","tier":"y"}"#),
+            (0, r#"{"app": "x","tier":""}"#),
+            (0, r#"{"app":"x","tier":""} "#),
+            (0, ""),
+            (1, "[]"),
+            (1, r#"[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"r","uid":"u"}]"#),
+            (
+                1,
+                r#"[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"r","uid":"u","controller":true,"blockOwnerDeletion":true}]"#,
+            ),
+            (2, r#"["g","f"]"#),
+            (2, r#"["f"]"#),
+        ] {
+            let mut texts = GO;
+            texts[at] = other;
+            assert!(!raw(texts).spell(&known()), "{other}");
+        }
+        assert!(!raw(GO).spell(&Traits::default()));
+    }
+
+    #[test]
+    fn spaces_nulls_and_another_order_are_read_all_the_same() {
+        let texts = [
+            r#" { "tier" : null , "app" : "x" }"#,
+            r#"[{"controller":true,"uid":"u","name":"r","kind":"ReplicaSet","apiVersion":"apps/v1","blockOwnerDeletion":null}]"#,
+            r#"[ "f" , "g" ]"#,
+        ];
+        let read = raw(texts).read().unwrap();
+        assert_eq!(read.labels, [("tier", ""), ("app", "x")]);
+        assert_eq!((read.owners.len(), read.owners[0].uid, &read.finalizers[..]), (1, "u", &["f", "g"][..]));
+        assert_eq!(raw(["null", "null", "null"]).read(), Some(TraitsIn::default()));
+        for odd in [r#"{"a":"\u0061"}"#, r#"{"a":"1","a":"2"}"#, r#"{"a":1}"#, "[]", r#"{"a":"b"}x"#, "{"] {
+            assert_eq!(raw([odd, "", ""]).read(), None, "{odd}");
+        }
+    }
+}
