@@ -313,9 +313,11 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
             };
             let is_initial = matches!(state, State::Streaming { .. });
             // Most events are there already: no timer is made for them.
-            let event = match watch.events.next().now_or_never() {
-                Some(event) => event,
-                None => tokio::select! {
+            let arrived = watch.events.next().now_or_never();
+            let event = if let Some(event) = arrived {
+                event
+            } else {
+                tokio::select! {
                     biased;
                     event = watch.events.next() => event,
                     () = sleep_until(watch.deadline) => None,
@@ -324,7 +326,7 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
                         tracing::warn!(%resource, objects, "still waiting for the bookmark that ends the initial events");
                         continue;
                     }
-                },
+                }
             };
             let event = match event {
                 None => return self.watch_closed(),
