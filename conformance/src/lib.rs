@@ -39,6 +39,9 @@ pub use suite::{RECORD, differences, files, hold, names};
 /// The environment variable that names a kubeconfig of the real server.
 pub const UPSTREAM: &str = "WINDLASS_UPSTREAM_KUBECONFIG";
 
+/// The environment variable that names a kubectl of the real server's version.
+pub const KUBECTL: &str = "WINDLASS_UPSTREAM_KUBECTL";
+
 /// How long a condition may take to come true: far more than it needs, since this decides between slow and broken.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 

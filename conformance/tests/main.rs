@@ -8,4 +8,5 @@ mod election;
 mod errors;
 mod informers;
 mod loops;
+mod webhooks;
 mod wire;

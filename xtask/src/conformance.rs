@@ -9,6 +9,9 @@ use crate::{
 /// The environment variable by which the suite finds a second target: a kubeconfig.
 const TARGET: &str = "WINDLASS_UPSTREAM_KUBECONFIG";
 
+/// The environment variable by which it finds a kubectl.
+const KUBECTL: &str = "WINDLASS_UPSTREAM_KUBECTL";
+
 /// The environment variable that makes the suite write what the real server answers.
 const RECORD: &str = "WINDLASS_RECORD";
 
@@ -44,7 +47,7 @@ fn once(against: Against, rest: &[String]) -> Result {
     suite.args(["test", "--package", "conformance", "--"]).args(rest);
     let upstream = if against == Against::Embedded { None } else { Some(Upstream::start(Profile::Token)?) };
     if let Some(upstream) = &upstream {
-        suite.env(TARGET, upstream.kubeconfig());
+        suite.env(TARGET, upstream.kubeconfig()).env(KUBECTL, upstream.kubectl());
     }
     if against == Against::Record {
         suite.env(RECORD, "1");

@@ -18,7 +18,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("windlass-cache", &["windlass-api"]),
     ("windlass-webhook", &["windlass-api"]),
     ("windlass-server", &["windlass-api"]),
-    ("windlass-runtime", &["windlass-api", "windlass-client", "windlass-cache", "windlass-queue"]),
+    ("windlass-runtime", &["windlass-api", "windlass-client", "windlass-cache", "windlass-queue", "windlass-webhook"]),
     ("windlass-controllers", &["windlass-runtime", RUNTIME_AND_BELOW]),
     ("windlass-envtest", &["windlass-client", "windlass-runtime", "windlass-server", RUNTIME_AND_BELOW]),
     (

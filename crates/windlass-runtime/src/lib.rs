@@ -44,6 +44,10 @@ pub mod reconcile;
 pub mod events;
 
 pub mod leader_election;
+
+#[cfg(feature = "webhook")]
+pub mod webhook;
+
 pub mod manager;
 pub mod shutdown;
 

@@ -39,7 +39,7 @@
 //! | `v1_36` | yes | the built-in kinds of Kubernetes 1.36, and `Clientset` over them |
 //! | `certificates` | no | `windlass::client::certificates`: keys, authorities, certificates that a cluster signs and renews |
 //! | `server` | no | `windlass::server`, the embedded API server |
-//! | `webhook` | no | `windlass::webhook`: what an API server asks before it writes, converts, or lets somebody in |
+//! | `webhook` | no | `windlass::webhook`: what an API server asks before it writes, converts, or lets somebody in; in `windlass::runtime::webhook` their certificates |
 
 pub mod prelude;
 

@@ -222,7 +222,8 @@ impl<E: Into<BoxError>> From<E> for Denial {
         let error = error.into();
         let mut cause: Option<&(dyn Error + 'static)> = Some(&*error);
         while let Some(found) = cause {
-            if let Some(status) = found.downcast_ref::<Status>() {
+            let boxed = || found.downcast_ref::<Box<Status>>().map(|status| &**status);
+            if let Some(status) = found.downcast_ref::<Status>().or_else(boxed) {
                 return Self::with_status(status.clone());
             }
             cause = found.source();

@@ -219,11 +219,11 @@ async fn c_14_3_what_is_deleted_is_not_changed() {
 async fn c_14_3_an_error_is_a_denial_and_a_status_is_told_as_it_is() {
     #[derive(Debug, thiserror::Error)]
     #[error("asking the registry")]
-    struct Asking(#[source] Status);
+    struct Asking(#[source] Box<Status>);
 
     let invalid = || Status::failure(422, reason::INVALID, "there is no such image");
     let webhooks = mutating(move |object, _| match object.data.as_ref().and_then(|data| data.get("fails")) {
-        Some(how) if how == "caused" => Err(Asking(invalid()).into()),
+        Some(how) if how == "caused" => Err(Asking(Box::new(invalid())).into()),
         Some(how) => Err(how.as_str().into()),
         None => Ok(()),
     });

@@ -1,0 +1,148 @@
+//! Who is told whom to trust.
+
+use std::fmt;
+
+use serde_json::{Value, json};
+use windlass_api::{ApiResource, DynamicObject, GroupVersionKind, ObjectExt as _, Patch};
+use windlass_client::{Client, Result};
+
+/// An object in which an API server finds webhooks, and the authority that their certificates come from: every webhook in it
+/// is given the same `caBundle`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trustee {
+    kind: Kind,
+    name: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Mutating,
+    Validating,
+    Conversion,
+}
+
+impl Trustee {
+    /// A MutatingWebhookConfiguration.
+    pub fn mutating(name: impl Into<String>) -> Self {
+        Self { kind: Kind::Mutating, name: name.into() }
+    }
+
+    /// A ValidatingWebhookConfiguration.
+    pub fn validating(name: impl Into<String>) -> Self {
+        Self { kind: Kind::Validating, name: name.into() }
+    }
+
+    /// A CustomResourceDefinition, `websites.shop.example.com`, whose objects are converted by a webhook.
+    pub fn conversion(name: impl Into<String>) -> Self {
+        Self { kind: Kind::Conversion, name: name.into() }
+    }
+
+    /// Tells it, if it has to be told. An object that is not there has no webhooks; it will be told when it comes.
+    pub(super) async fn tell(&self, client: &Client, bundle: &str) -> Result<()> {
+        let objects = client.dynamic(&self.kind.resource());
+        let Some(object) = objects.get_opt(self.name.as_str()).await? else { return Ok(()) };
+        if let Some(patch) = self.kind.patch(&object, bundle) {
+            objects.patch(self.name.as_str(), patch).await?;
+            tracing::info!(trustee = %self, "told of the authority of the webhooks");
+        }
+        Ok(())
+    }
+}
+
+impl Kind {
+    fn resource(self) -> ApiResource {
+        let (group, version, kind, plural) = match self {
+            Self::Mutating => {
+                ("admissionregistration.k8s.io", "v1", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations")
+            }
+            Self::Validating => (
+                "admissionregistration.k8s.io",
+                "v1",
+                "ValidatingWebhookConfiguration",
+                "validatingwebhookconfigurations",
+            ),
+            Self::Conversion => ("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions"),
+        };
+        ApiResource::namespaced(GroupVersionKind::new(group, version, kind), plural).cluster_scoped()
+    }
+
+    /// Where an object says how its webhooks are called, as JSON pointers.
+    fn places(self, object: &DynamicObject) -> Vec<String> {
+        match self {
+            Self::Mutating | Self::Validating => {
+                let webhooks = object.data.get("webhooks").and_then(Value::as_array).map_or(0, Vec::len);
+                (0..webhooks).map(|place| format!("/webhooks/{place}/clientConfig")).collect()
+            }
+            Self::Conversion => vec!["/spec/conversion/webhook/clientConfig".to_owned()],
+        }
+    }
+
+    /// The change that an object needs, if it needs one: no other field is touched, and nothing of a later version.
+    fn patch(self, object: &DynamicObject, bundle: &str) -> Option<Patch> {
+        use base64::{Engine as _, prelude::BASE64_STANDARD};
+        let bundle = BASE64_STANDARD.encode(bundle);
+        let mut operations = Vec::new();
+        for place in self.places(object) {
+            let mut path = place[1..].split('/');
+            let field = path.next().and_then(|field| object.data.get(field));
+            let found = path.try_fold(field?, |value, token| match value {
+                Value::Array(items) => items.get(token.parse::<usize>().ok()?),
+                other => other.get(token),
+            });
+            match found {
+                Some(config) if config.get("caBundle").and_then(Value::as_str) != Some(&*bundle) => {
+                    operations.push(json!({"op": "add", "path": format!("{place}/caBundle"), "value": bundle}));
+                }
+                // It is told, or has no webhook.
+                _ => {}
+            }
+        }
+        let version = object.resource_version()?;
+        (!operations.is_empty()).then(|| {
+            operations.insert(0, json!({"op": "test", "path": "/metadata/resourceVersion", "value": version}));
+            Patch::Json(operations.into())
+        })
+    }
+}
+
+impl fmt::Display for Trustee {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {:?}", self.kind.resource().kind, self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn patch(kind: Kind, object: Value) -> Option<Value> {
+        let object: DynamicObject = serde_json::from_value(object).unwrap();
+        kind.patch(&object, "new").map(|patch| patch.body().clone())
+    }
+
+    #[test]
+    fn every_webhook_that_does_not_know_is_told_if_its_object_has_not_changed_meanwhile() {
+        let told = json!({"name": "a", "clientConfig": {"caBundle": "bmV3"}});
+        let others =
+            [json!({"name": "b", "clientConfig": {"caBundle": "b2xk"}}), json!({"name": "c", "clientConfig": {}})];
+        let object =
+            |webhooks: &[&Value]| json!({"metadata": {"name": "x", "resourceVersion": "7"}, "webhooks": webhooks});
+        let expected = json!([
+            {"op": "test", "path": "/metadata/resourceVersion", "value": "7"},
+            {"op": "add", "path": "/webhooks/1/clientConfig/caBundle", "value": "bmV3"},
+            {"op": "add", "path": "/webhooks/2/clientConfig/caBundle", "value": "bmV3"},
+        ]);
+        assert_eq!(patch(Kind::Mutating, object(&[&told, &others[0], &others[1]])), Some(expected));
+        assert_eq!(patch(Kind::Validating, object(&[&told])), None);
+        assert_eq!(patch(Kind::Validating, object(&[])), None);
+    }
+
+    #[test]
+    fn a_definition_is_told_if_it_converts_by_webhook() {
+        let object = |conversion: Value| json!({"metadata": {"name": "x", "resourceVersion": "7"}, "spec": {"conversion": conversion}});
+        let webhook = json!({"strategy": "Webhook", "webhook": {"clientConfig": {"url": "https://x"}}});
+        let path = "/spec/conversion/webhook/clientConfig/caBundle";
+        assert_eq!(patch(Kind::Conversion, object(webhook)).unwrap()[1]["path"], path);
+        assert_eq!(patch(Kind::Conversion, object(json!({"strategy": "None"}))), None);
+    }
+}
