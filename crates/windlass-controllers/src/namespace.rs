@@ -48,7 +48,7 @@ impl Predicate<Namespace> for Terminating {
 }
 
 async fn reconcile(namespace: Arc<Namespace>, cx: Context) -> Result<Action, ReconcileError> {
-    let client = cx.client();
+    let client = cx.live();
     let live = client.get_opt::<Namespace>(namespace.object_ref()).await?;
     let Some(live) = live.filter(|live| live.uid() == namespace.uid() && is_ours(live)) else {
         return Ok(Action::await_change());

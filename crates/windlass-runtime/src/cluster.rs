@@ -6,17 +6,18 @@ use std::{
 };
 
 use futures::FutureExt;
-use windlass_api::{ApiResource, Clock, Entropy, ListWatch, Object};
-use windlass_cache::{InformerFactory, InformerOptions, SharedInformer};
+use windlass_api::{ApiResource, Clock, Entropy, ListWatch, Object, Resource};
+use windlass_cache::{Index, InformerFactory, SharedInformer};
 use windlass_client::Client;
 
 use crate::{
-    Watch,
+    CacheOptions, CachedClient, Error, Result, Watch,
+    caches::Caches,
     events::{Outlet, Recorder},
 };
 
 /// Makes the source of a cache: of a resource, in one namespace or in all.
-pub(crate) type ListWatches = Box<dyn Fn(&ApiResource, Option<&str>) -> Arc<dyn ListWatch> + Send + Sync>;
+pub(crate) type ListWatches = Arc<dyn Fn(&ApiResource, Option<&str>) -> Arc<dyn ListWatch> + Send + Sync>;
 
 /// A client and its caches. Clones are handles to the same.
 ///
@@ -25,7 +26,10 @@ pub(crate) type ListWatches = Box<dyn Fn(&ApiResource, Option<&str>) -> Arc<dyn 
 #[derive(Clone)]
 pub struct Cluster {
     client: Client,
+    /// Of the kinds that are not in `chosen`.
     informers: InformerFactory,
+    /// Of the kinds whose caches are kept otherwise.
+    chosen: Arc<[(ApiResource, InformerFactory)]>,
     clock: Clock,
     entropy: Entropy,
     events: Outlet,
@@ -35,18 +39,25 @@ impl Cluster {
     pub(crate) fn new(
         client: Client,
         list_watches: Option<ListWatches>,
+        caches: Caches,
         clock: Clock,
         entropy: Entropy,
         events: Outlet,
     ) -> Self {
         let list_watches = list_watches.unwrap_or_else(|| {
             let client = client.clone();
-            Box::new(move |resource: &ApiResource, namespace: Option<&str>| {
+            Arc::new(move |resource: &ApiResource, namespace: Option<&str>| {
                 Arc::new(client.list_watch(resource, namespace)) as Arc<dyn ListWatch>
             })
         });
-        let options = InformerOptions::default().entropy(entropy.clone());
-        Self { client, informers: InformerFactory::new(list_watches, options), clock, entropy, events }
+        let factory = |CacheOptions { namespace, informer }: CacheOptions| {
+            let list_watches = Arc::clone(&list_watches);
+            let list_watch = move |resource: &ApiResource, namespace: Option<&str>| list_watches(resource, namespace);
+            InformerFactory::new(list_watch, informer.entropy(entropy.clone())).within(namespace.unwrap_or_default())
+        };
+        let informers = factory(caches.usual);
+        let chosen = caches.chosen.into_iter().map(|(resource, options)| (resource, factory(options))).collect();
+        Self { client, informers, chosen, clock, entropy, events }
     }
 
     /// The client.
@@ -76,9 +87,40 @@ impl Cluster {
     /// # Panics
     /// Outside of a tokio runtime.
     pub fn informer<T: Object>(&self, watch: &Watch<T>) -> SharedInformer<T> {
-        let informer = self.informers.for_resource(watch.resource.clone(), watch.selection.clone());
-        self.informers.start();
+        let chosen = self.chosen.iter().find(|(resource, _)| *resource == watch.resource);
+        let informers = chosen.map_or(&self.informers, |(_, informers)| informers);
+        let informer = informers.for_resource(watch.resource.clone(), watch.selection.clone());
+        informers.start();
         informer
+    }
+
+    /// The client that reads from the caches.
+    #[must_use]
+    pub fn cached_client(&self) -> CachedClient {
+        CachedClient::new(self.client.clone(), self.clone())
+    }
+
+    /// Adds an index to the cache of all objects of a type, which begins with this if it has not. Named after a field, it
+    /// answers to [`CachedList::fields`](crate::client::CachedList::fields). A name that is taken is an error.
+    ///
+    /// ```
+    /// # use windlass_api::k8s_openapi::api::core::v1::Pod;
+    /// # use windlass_runtime::{Manager, Result};
+    /// # use windlass_cache::Index;
+    /// # async fn prepare(manager: &Manager) -> Result<()> {
+    /// manager.cluster().index::<Pod>(Index::on_path("spec.nodeName", ["spec", "nodeName"])).await
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub async fn index<K: Resource>(&self, index: Index<K>) -> Result<()> {
+        let added = self.informer(&Watch::<K>::all()).add_index(index).await;
+        added.map_err(|source| Error::Index { resource: Box::new(K::api_resource()), source })
+    }
+
+    fn factories(&self) -> impl Iterator<Item = &InformerFactory> {
+        std::iter::once(&self.informers).chain(self.chosen.iter().map(|(_, informers)| informers))
     }
 
     /// The client as a controller uses it: it writes in the controller's name, unless the program has chosen one.
@@ -91,13 +133,17 @@ impl Cluster {
 
     /// Stops all informers and waits until they have ended.
     pub(crate) async fn stop(&self) {
-        self.informers.shutdown().await;
+        for informers in self.factories() {
+            informers.shutdown().await;
+        }
     }
 
     /// Ends all informers without waiting.
     pub(crate) fn abort(&self) {
         // The first poll takes the tasks; dropped, they are aborted.
-        let _ = self.informers.shutdown().now_or_never();
+        for informers in self.factories() {
+            let _ = informers.shutdown().now_or_never();
+        }
     }
 }
 

@@ -18,7 +18,7 @@ use windlass_queue::{RateLimiter, WorkQueue};
 
 use self::worker::{WithKeys, WithObjects, Work, Worker};
 use crate::{
-    Action, Context, Error, Reconciler, Result, Watch, handler,
+    Action, CachedClient, Context, Error, Reconciler, Result, Watch, handler,
     manager::{Group, Runnable, Running},
     reconcile::{Shared, Stores},
     source::{Informed, Source, Started, Target},
@@ -304,7 +304,7 @@ where
         queue: queue.clone(),
         work: work(root, controller.reconciler),
         shared: Arc::new(Shared {
-            client: running.cluster().client_for(&name),
+            client: CachedClient::new(running.cluster().client_for(&name), running.cluster().clone()),
             clock: running.cluster().clock().clone(),
             entropy: running.cluster().entropy().clone(),
             recorder: running.cluster().recorder(Arc::clone(&name)),

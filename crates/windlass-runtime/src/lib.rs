@@ -8,7 +8,8 @@
 //! 3. Keys wait in a queue of the [`controller`], each once.
 //! 4. A worker takes a key, looks up the newest state of its object and calls the [`Reconciler`] ([`reconcile`]).
 //! 5. The reconciler brings the world closer to what the object asks for, through the client in its [`Context`], and says
-//!    what is next: an [`Action`]; after an error, a [`Retry`].
+//!    what is next: an [`Action`]; after an error, a [`Retry`]. What it reads comes from the caches ([`client`]); what it
+//!    often has to do is at hand ([`upsert`], [`finalizers`]).
 //! 6. The [`manager`] runs controllers and what else belongs to them until the [`shutdown`]; where several processes run
 //!    the same, in the one that is elected ([`leader_election`]).
 //!
@@ -30,6 +31,8 @@
 //! - Two processes that run the same manager both act, unless they hold a [`leader_election`]. What even that does not
 //!   guarantee is said there.
 
+mod caches;
+pub mod client;
 pub mod cluster;
 pub mod watch;
 
@@ -39,7 +42,9 @@ mod handler;
 pub mod predicate;
 
 pub mod controller;
+pub mod finalizers;
 pub mod reconcile;
+pub mod upsert;
 
 pub mod events;
 
@@ -59,6 +64,8 @@ mod serving;
 
 mod error;
 
+pub use caches::CacheOptions;
+pub use client::CachedClient;
 pub use cluster::Cluster;
 pub use controller::Controller;
 pub use error::{Error, Result};

@@ -12,7 +12,7 @@ use windlass_api::{ApiResource, Clock, Entropy, Object};
 use windlass_cache::Lister;
 use windlass_client::Client;
 
-use crate::events::Recorder;
+use crate::{CachedClient, events::Recorder};
 
 /// What is to happen after a reconcile that succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +99,7 @@ pub struct Context {
 /// The part of the contexts that is the same for all calls of one controller.
 pub(crate) struct Shared {
     pub(crate) controller: Arc<str>,
-    pub(crate) client: Client,
+    pub(crate) client: CachedClient,
     pub(crate) clock: Clock,
     pub(crate) entropy: Entropy,
     pub(crate) recorder: Recorder,
@@ -125,10 +125,17 @@ impl Context {
         Self { shared, reconcile_id }
     }
 
-    /// The client of the manager. It writes in the controller's name where the caller chose none.
+    /// The client of the manager: `get` and `list` read from its caches, everything else goes to the server. It writes in
+    /// the controller's name where the caller chose none.
     #[must_use]
-    pub fn client(&self) -> &Client {
+    pub fn client(&self) -> &CachedClient {
         &self.shared.client
+    }
+
+    /// The same client without caches: it asks the server each time.
+    #[must_use]
+    pub fn live(&self) -> &Client {
+        self.shared.client.live()
     }
 
     /// The cache of a kind that the controller reconciles, owns, watches or [reads](crate::Controller::reads).

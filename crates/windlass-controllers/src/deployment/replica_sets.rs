@@ -139,7 +139,7 @@ impl<'c> Rollout<'c> {
     /// A replica set of that name is there. Either the cache has not shown it yet, and it is ours; or another template
     /// has the same hash, and the next try takes another name.
     async fn resolve_collision(&mut self, wanted: &ReplicaSet, revision: i64) -> Result<(), ReconcileError> {
-        let Some(live) = self.cx.client().get_opt::<ReplicaSet>(wanted.object_ref()).await? else { return Ok(()) };
+        let Some(live) = self.cx.live().get_opt::<ReplicaSet>(wanted.object_ref()).await? else { return Ok(()) };
         let same = template::find_new(&self.deployment, std::slice::from_ref(&live)).is_some();
         if same && live.is_controlled_by(&self.deployment) {
             return self.update_new(live, revision).await;

@@ -11,7 +11,8 @@ use windlass_client::Client;
 
 use super::Manager;
 use crate::{
-    ControllerMetrics, LeaderElection,
+    CacheOptions, ControllerMetrics, LeaderElection,
+    caches::Caches,
     cluster::{Cluster, ListWatches},
     events::Outlet,
     metrics::{NoMetrics, Registry},
@@ -25,6 +26,7 @@ const GRACE: Duration = Duration::from_secs(30);
 pub struct ManagerBuilder {
     client: Client,
     list_watches: Option<ListWatches>,
+    caches: Caches,
     clock: Clock,
     entropy: Entropy,
     grace: Duration,
@@ -39,6 +41,7 @@ impl ManagerBuilder {
             // As in controller-runtime: the queues limit the work, and the server is fair to others by itself.
             client: client.without_default_rate_limit(),
             list_watches: None,
+            caches: Caches::default(),
             clock: Clock::system(),
             entropy: Entropy::os(),
             grace: GRACE,
@@ -88,6 +91,20 @@ impl ManagerBuilder {
         self.metrics(registry.clone())
     }
 
+    /// How caches are kept, of all kinds for which nothing else is chosen by [`Self::cache_of`].
+    pub fn caches(mut self, options: impl Into<CacheOptions>) -> Self {
+        self.caches.usual = options.into();
+        self
+    }
+
+    /// How the caches of one kind are kept, in place of what holds for the others: typed, dynamic or of metadata. What is
+    /// not selected here is there for nobody in the manager.
+    pub fn cache_of(mut self, resource: ApiResource, options: impl Into<CacheOptions>) -> Self {
+        self.caches.chosen.retain(|(chosen, _)| *chosen != resource);
+        self.caches.chosen.push((resource, options.into()));
+        self
+    }
+
     /// Where the caches get their objects, per resource and namespace; by default from the client.
     ///
     /// For tests without a server, and for what stands between a server and a cache on purpose.
@@ -95,13 +112,13 @@ impl ManagerBuilder {
         mut self,
         list_watch: impl Fn(&ApiResource, Option<&str>) -> Arc<dyn ListWatch> + Send + Sync + 'static,
     ) -> Self {
-        self.list_watches = Some(Box::new(list_watch));
+        self.list_watches = Some(Arc::new(list_watch));
         self
     }
 
     /// The manager, with nothing to run yet.
     pub fn build(self) -> Manager {
-        let Self { client, list_watches, clock, entropy, grace, election, metrics, registry } = self;
+        let Self { client, list_watches, caches, clock, entropy, grace, election, metrics, registry } = self;
         let client = match &registry {
             Some(registry) => client.with_metrics(registry.requests_to("")),
             None => client,
@@ -111,7 +128,7 @@ impl ManagerBuilder {
             None => election,
         });
         let (outlet, events) = Outlet::new(clock.clone(), entropy.clone());
-        let cluster = Cluster::new(client, list_watches, clock, entropy, outlet);
+        let cluster = Cluster::new(client, list_watches, caches, clock, entropy, outlet);
         Manager { cluster, events, runnables: Vec::new(), grace, election, observers: Vec::new(), metrics }
     }
 }

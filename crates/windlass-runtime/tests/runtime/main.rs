@@ -4,9 +4,12 @@
 
 mod fake;
 mod leases;
+mod objects;
 
 mod admin;
 mod controllers;
 mod election;
 mod events;
+mod helpers;
 mod managers;
+mod reads;

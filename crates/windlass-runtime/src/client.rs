@@ -1,0 +1,304 @@
+//! The client of a manager: reads from its caches, writes to the server.
+//!
+//! # What is guaranteed
+//!
+//! - A read waits until the cache of its kind is complete, and then costs no request. The first read of a kind begins its
+//!   cache, unless somebody watches the kind already; typed, dynamic and metadata-only reads have a cache each.
+//! - What was read can be kept and passed on, but not changed: it is shared.
+//!
+//! # What is not
+//!
+//! - A read need not show what was just written; [`CachedClient::live`] does, and a reconcile follows each change.
+//! - A kind that the server does not have is waited for, as long as whoever asks has patience.
+
+use std::{
+    collections::HashSet,
+    fmt::{self, Debug},
+    future::IntoFuture,
+    ops::Deref,
+    sync::Arc,
+};
+
+use futures::{FutureExt, future::BoxFuture};
+use windlass_api::{ApiResource, FieldSelector, LabelSelector, Object, ObjectRef, Resource, Scope, Status};
+use windlass_cache::{Cached, Lister};
+use windlass_client::{Client, Error, Operation, Verb};
+
+use crate::{Cluster, Watch};
+
+/// Reads from the caches of a manager and writes to the server.
+///
+/// Everything that is not here is the [live client's](Client), which it can be used as: writes, subresources, watches.
+///
+/// ```
+/// # use windlass_api::k8s_openapi::api::core::v1::{ConfigMap, Pod};
+/// # use windlass_runtime::{Context, Result};
+/// # async fn reconcile(cx: Context) -> Result<()> {
+/// let config = cx.client().get::<ConfigMap>("colours").await?; // cached
+/// let pods = cx.client().list::<Pod>().within("shop").labels("app=web").await?; // cached
+/// cx.client().delete::<Pod>("web-0").await?; // sent
+/// let fresh = cx.live().get::<ConfigMap>("colours").await?; // sent
+/// # let _ = (config, pods, fresh);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct CachedClient {
+    live: Client,
+    cluster: Cluster,
+}
+
+/// The cached objects of one resource, as `K`. Made by [`CachedClient::kind`] and [`CachedClient::kind_of`].
+pub struct CachedKind<K> {
+    client: CachedClient,
+    watch: Watch<K>,
+}
+
+/// A list of cached objects: awaited, it is read.
+#[must_use = "a list is read when it is awaited"]
+pub struct CachedList<K> {
+    kind: CachedKind<K>,
+    namespace: Option<String>,
+    labels: Option<String>,
+    fields: Option<String>,
+    limit: usize,
+}
+
+// === impl CachedClient ===
+
+impl CachedClient {
+    pub(crate) const fn new(live: Client, cluster: Cluster) -> Self {
+        Self { live, cluster }
+    }
+
+    /// The client that asks the server.
+    #[must_use]
+    pub const fn live(&self) -> &Client {
+        &self.live
+    }
+
+    /// The cached objects of a type.
+    #[must_use]
+    pub fn kind<K: Resource>(&self) -> CachedKind<K> {
+        self.kind_of(K::api_resource())
+    }
+
+    /// The cached objects of a resource that is known only at run time, as
+    /// [`DynamicObject`](windlass_api::DynamicObject), or as [`PartialObject`](windlass_api::PartialObject) where metadata is
+    /// enough: then no more is cached.
+    #[must_use]
+    pub fn kind_of<K: Object>(&self, resource: ApiResource) -> CachedKind<K> {
+        CachedKind { client: self.clone(), watch: Watch::dynamic(resource) }
+    }
+
+    /// The cached object of that name.
+    pub async fn get<K: Resource>(&self, key: impl Into<ObjectRef<K>>) -> Result<Arc<K>, Error> {
+        self.kind().get(key).await
+    }
+
+    /// The cached object of that name, if there is one.
+    pub async fn get_opt<K: Resource>(&self, key: impl Into<ObjectRef<K>>) -> Result<Option<Arc<K>>, Error> {
+        self.kind().get_opt(key).await
+    }
+
+    /// The cached objects of a type.
+    pub fn list<K: Resource>(&self) -> CachedList<K> {
+        self.kind().list()
+    }
+}
+
+impl Deref for CachedClient {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        &self.live
+    }
+}
+
+// === impl CachedKind ===
+
+impl<K: Object> CachedKind<K> {
+    /// The object of that name; a namespaced one without a namespace is in the client's.
+    pub async fn get(&self, key: impl Into<ObjectRef<K>>) -> Result<Arc<K>, Error> {
+        let (key, operation) = self.target(key.into());
+        let cached = self.lister(&operation).await?.require(&key);
+        let cached = cached.map_err(|status| refused(&operation, *status))?;
+        decoded(&cached, &operation)
+    }
+
+    /// The object of that name, if there is one.
+    pub async fn get_opt(&self, key: impl Into<ObjectRef<K>>) -> Result<Option<Arc<K>>, Error> {
+        let (key, operation) = self.target(key.into());
+        let cached = self.lister(&operation).await?.get(&key);
+        cached.map(|cached| decoded(&cached, &operation)).transpose()
+    }
+
+    /// The objects.
+    pub fn list(&self) -> CachedList<K> {
+        CachedList { kind: self.clone(), namespace: None, labels: None, fields: None, limit: usize::MAX }
+    }
+
+    fn target(&self, key: ObjectRef<K>) -> (ObjectRef<K>, Operation) {
+        let key = match (key.namespace(), self.watch.resource.scope) {
+            (None, Scope::Namespaced) => key.within(self.client.live.default_namespace()),
+            _ => key,
+        };
+        let operation = self.operation(Verb::Get, key.namespace(), Some(key.name()));
+        (key, operation)
+    }
+
+    /// What is in the cache, once all is.
+    async fn lister(&self, operation: &Operation) -> Result<Lister<K>, Error> {
+        let informer = self.client.cluster.informer(&self.watch);
+        let stopped = |stopped| Error::Transport { operation: Box::new(operation.clone()), source: Box::new(stopped) };
+        informer.has_synced().await.map_err(stopped)?;
+        Ok(informer.store())
+    }
+
+    fn operation(&self, verb: Verb, namespace: Option<&str>, name: Option<&str>) -> Operation {
+        Operation {
+            verb,
+            resource: self.watch.resource.group_resource().to_string(),
+            subresource: None,
+            namespace: namespace.map(str::to_owned),
+            name: name.map(str::to_owned),
+        }
+    }
+}
+
+impl<K> Clone for CachedKind<K> {
+    fn clone(&self) -> Self {
+        Self { client: self.client.clone(), watch: self.watch.clone() }
+    }
+}
+
+impl<K> Debug for CachedKind<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CachedKind").field("watch", &self.watch).finish_non_exhaustive()
+    }
+}
+
+// === impl CachedList ===
+
+impl<K: Object> CachedList<K> {
+    /// Only those in one namespace.
+    pub fn within(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = Some(namespace.into());
+        self
+    }
+
+    /// Only those that match a label selector, in its string form.
+    pub fn labels(mut self, selector: impl Into<String>) -> Self {
+        self.labels = Some(selector.into());
+        self
+    }
+
+    /// Only those whose fields have these values: `spec.nodeName=n1`. A cache finds by `metadata.name`, by
+    /// `metadata.namespace`, and by each index that it has under the name of the field, see [`Cluster::index`].
+    pub fn fields(mut self, selector: impl Into<String>) -> Self {
+        self.fields = Some(selector.into());
+        self
+    }
+
+    /// Only so many. There are no pages: what is left out is not to be had otherwise.
+    pub const fn limit(mut self, objects: usize) -> Self {
+        self.limit = objects;
+        self
+    }
+
+    /// The objects as they are cached: their metadata costs nothing.
+    pub async fn cached(self) -> Result<Vec<Cached<K>>, Error> {
+        let operation = self.operation();
+        self.select(&operation).await
+    }
+
+    fn operation(&self) -> Operation {
+        self.kind.operation(Verb::List, self.namespace.as_deref(), None)
+    }
+
+    async fn select(self, operation: &Operation) -> Result<Vec<Cached<K>>, Error> {
+        let bad = |why: String| refused(operation, Status::bad_request(why));
+        let labels: LabelSelector =
+            self.labels.as_deref().unwrap_or_default().parse().map_err(|e| bad(format!("{e}")))?;
+        let fields: FieldSelector =
+            self.fields.as_deref().unwrap_or_default().parse().map_err(|e| bad(format!("{e}")))?;
+        let lister = self.kind.lister(operation).await?;
+        let lister = match self.namespace {
+            Some(namespace) if !namespace.is_empty() => lister.within(namespace),
+            _ => lister,
+        };
+        let mut found: Option<Vec<Cached<K>>> = None;
+        for requirement in fields.requirements() {
+            let (field, value) = (&*requirement.field, &*requirement.value);
+            if !requirement.equal {
+                return Err(bad(format!("caches find by equal fields only, not by {field}!={value}")));
+            }
+            found = Some(match (field, found) {
+                ("metadata.name", found) => kept(found.unwrap_or_else(|| lister.list()), |key| &*key.name == value),
+                ("metadata.namespace", found) => {
+                    kept(found.unwrap_or_else(|| lister.list()), |key| key.namespace.as_deref() == Some(value))
+                }
+                (index, found) => {
+                    let indexed = lister.by_index(index, value);
+                    let indexed = indexed.map_err(|error| bad(error.to_string()))?;
+                    match found {
+                        None => indexed,
+                        Some(found) => {
+                            let keys: HashSet<_> = indexed.iter().map(Cached::key).collect();
+                            kept(found, |key| keys.contains(key))
+                        }
+                    }
+                }
+            });
+        }
+        let mut found = match found {
+            Some(mut found) => {
+                found.retain(|object| labels.matches(|key| object.meta().label(key)));
+                found
+            }
+            None => lister.select(&labels),
+        };
+        found.truncate(self.limit);
+        Ok(found)
+    }
+}
+
+impl<K: Object> IntoFuture for CachedList<K> {
+    type Output = Result<Vec<Arc<K>>, Error>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        async move {
+            let operation = self.operation();
+            let found = self.select(&operation).await?;
+            found.iter().map(|cached| decoded(cached, &operation)).collect()
+        }
+        .boxed()
+    }
+}
+
+impl<K> Debug for CachedList<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CachedList")
+            .field("kind", &self.kind)
+            .field("namespace", &self.namespace)
+            .field("labels", &self.labels)
+            .field("fields", &self.fields)
+            .finish_non_exhaustive()
+    }
+}
+
+fn kept<K>(mut found: Vec<Cached<K>>, wanted: impl Fn(&windlass_api::ObjectKey) -> bool) -> Vec<Cached<K>> {
+    found.retain(|object| wanted(object.key()));
+    found
+}
+
+fn decoded<K: Object>(cached: &Cached<K>, operation: &Operation) -> Result<Arc<K>, Error> {
+    let failed = |error| Error::Decode { operation: Box::new(operation.clone()), source: Box::new(error) };
+    cached.get().map_err(failed)
+}
+
+/// As the server would have refused it.
+fn refused(operation: &Operation, status: Status) -> Error {
+    Error::Status { operation: Box::new(operation.clone()), status: Box::new(status) }
+}

@@ -1,0 +1,152 @@
+//! What reconcilers often have to do.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering::SeqCst},
+};
+
+use parking_lot::Mutex;
+use serde_json::json;
+use windlass_api::{
+    ObjectExt as _,
+    k8s_openapi::{
+        api::{apps::v1::Deployment, core::v1::ConfigMap},
+        apimachinery::pkg::apis::meta::v1::Time,
+        jiff::Timestamp,
+    },
+};
+use windlass_runtime::{
+    Action, Context, Controller, Error,
+    finalizers::{Finalized, Finalizers},
+    upsert::{Upserted, create_or_patch, create_or_update},
+};
+
+use crate::{
+    fake::{Fake, Run, config, deployment, eventually},
+    objects::Objects,
+};
+
+const MAP: &str = "/api/v1/namespaces/ns/configmaps/a";
+
+fn paint(map: &mut ConfigMap, colour: &str) {
+    map.data.get_or_insert_default().insert("colour".to_owned(), colour.to_owned());
+}
+
+#[tokio::test]
+async fn an_object_is_created_changed_or_left_alone() {
+    let server = Objects::default();
+    let client = server.client();
+    let made = create_or_update(&client, config("a"), |map| paint(map, "blue")).await.unwrap();
+    assert!(matches!(made, Upserted::Created(_)));
+    let same = create_or_update(&client, config("a"), |map| paint(map, "blue")).await.unwrap();
+    assert!(matches!(same, Upserted::Unchanged(_)));
+    let changed = create_or_update(&client, config("a"), |map| paint(map, "red")).await.unwrap();
+    let Upserted::Changed(map) = changed else { panic!("{changed:?}") };
+    assert_eq!(map.data.unwrap()["colour"], "red");
+    let writes = server.writes();
+    let requests: Vec<_> = writes.iter().map(|write| write.rsplit_once(' ').unwrap().0).collect();
+    assert_eq!(requests, ["POST /api/v1/namespaces/ns/configmaps", &format!("PUT {MAP}")]);
+}
+
+#[tokio::test]
+async fn a_change_that_was_overtaken_is_a_conflict_and_one_that_renames_is_refused() {
+    let server = Objects::default();
+    let client = server.client();
+    create_or_update(&client, config("a"), |map| paint(map, "blue")).await.unwrap();
+    let error = create_or_update(&client, config("a"), |map| {
+        paint(map, "red");
+        let mut others = server.at(MAP).unwrap();
+        others["data"]["size"] = json!("large");
+        server.put(MAP, others);
+    });
+    let Err(Error::Client(error)) = error.await else { panic!("it is overtaken") };
+    assert!(error.is_conflict());
+    let error = create_or_patch(&client, config("a"), |map| map.metadata.name = Some("b".to_owned())).await;
+    assert_eq!(error.unwrap_err().to_string(), "a change of ns/a may not make it ns/b");
+}
+
+#[tokio::test]
+async fn a_patch_sends_what_differs_and_the_status_by_itself() {
+    let server = Objects::default();
+    let client = server.client();
+    let ready = |deployment: &mut Deployment, ready: i32| {
+        deployment.status.get_or_insert_default().ready_replicas = Some(ready);
+    };
+    let made = create_or_patch(&client, deployment("d", None), |d| d.metadata.uid = None).await.unwrap();
+    assert!(matches!(made, Upserted::Created(_)));
+    server.writes();
+    let path = "/apis/apps/v1/namespaces/ns/deployments/d";
+
+    create_or_patch(&client, deployment("d", None), |d| ready(d, 3)).await.unwrap();
+    assert_eq!(server.writes(), [format!("PATCH {path}/status status")]);
+    let both = create_or_patch(&client, deployment("d", None), |d| {
+        ready(d, 4);
+        d.labels_mut().insert("a".to_owned(), "b".to_owned());
+        // Somebody else's write to another field is no conflict.
+        let mut others = server.at(path).unwrap();
+        others["spec"] = json!({"paused": true, "selector": {}, "template": {}});
+        server.put(path, others);
+    });
+    let both = both.await.unwrap().into_object();
+    assert_eq!(server.writes(), [format!("PATCH {path} metadata"), format!("PATCH {path}/status status")]);
+    assert_eq!((both.labels()["a"].as_str(), both.status.as_ref().unwrap().ready_replicas), ("b", Some(4)));
+    assert_eq!(both.spec.unwrap().paused, Some(true));
+    let same = create_or_patch(&client, deployment("d", None), |d| ready(d, 4)).await.unwrap();
+    assert!(matches!(same, Upserted::Unchanged(_)) && server.writes().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn finalizers_are_set_before_a_reconcile_and_cleaned_up_in_order() {
+    let (fake, server) = (Fake::new(), Objects::default());
+    let log: Arc<Mutex<Vec<String>>> = Arc::default();
+    let failures = Arc::new(AtomicUsize::new(1));
+    let clean_up = |name: &'static str, failures: Arc<AtomicUsize>| {
+        let log = log.clone();
+        move |_: Arc<ConfigMap>, _: Context| {
+            let (log, failures) = (log.clone(), failures.clone());
+            async move {
+                let fails = failures.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_ok();
+                log.lock().push(format!("{name} {}", if fails { "fails" } else { "cleaned" }));
+                if fails { Err(Error::other("not yet")) } else { Ok(()) }
+            }
+        }
+    };
+    let finalizers = Arc::new(
+        Finalizers::new()
+            .then("ours/first", clean_up("first", failures))
+            .then("ours/second", clean_up("second", Arc::default())),
+    );
+    let mut manager = fake.manager_of(server.client()).build();
+    let reconciled = log.clone();
+    manager.add(Controller::<ConfigMap>::new().reconcile(move |object: Arc<ConfigMap>, cx: Context| {
+        let (finalizers, log) = (finalizers.clone(), reconciled.clone());
+        async move {
+            if let Finalized::Live(object) = finalizers.finalize(object, &cx).await? {
+                log.lock().push(format!("live {}", object.finalizers().join(" ")));
+            }
+            Ok::<_, Error>(Action::await_change())
+        }
+    }));
+    let run = Run::start(manager);
+    let mut object = config("a");
+    object.metadata.finalizers = Some(vec!["theirs".to_owned()]);
+    let encoded = serde_json::to_value(&object).unwrap();
+    server.put(MAP, encoded);
+    object.metadata.resource_version = Some("1".to_owned());
+    fake.put(&object);
+    eventually("the first reconcile", || log.lock().len() == 1).await;
+    assert_eq!(log.lock().remove(0), "live theirs ours/first ours/second");
+    assert_eq!(server.at(MAP).unwrap()["metadata"]["finalizers"], json!(["theirs", "ours/first", "ours/second"]));
+
+    object.metadata.deletion_timestamp = Some(Time(Timestamp::from_second(1_700_000_000).unwrap()));
+    object.metadata.finalizers = Some(["theirs", "ours/first", "ours/second"].map(str::to_owned).to_vec());
+    server.put(MAP, serde_json::to_value(&object).unwrap());
+    // Version 3 of the server is version 3 of the cache.
+    fake.put(&config("unrelated"));
+    fake.put(&object);
+    eventually("both are cleaned up", || log.lock().iter().any(|line| line == "second cleaned")).await;
+    eventually("both are gone", || server.at(MAP).unwrap()["metadata"]["finalizers"] == json!(["theirs"])).await;
+    let cleaned: Vec<_> = log.lock().iter().filter(|line| !line.starts_with("live")).cloned().collect();
+    assert_eq!(cleaned, ["first fails", "first cleaned", "second cleaned"]);
+    run.stop().await.unwrap();
+}

@@ -1,0 +1,168 @@
+//! The client of a manager: what it reads comes from the caches, what it writes goes to the server.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use tokio::time::{sleep, timeout};
+use windlass_api::{
+    DynamicObject, ObjectExt as _, ObjectRef, PartialObject, Resource as _,
+    k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap},
+};
+use windlass_cache::{Index, InformerOptions, Transform};
+use windlass_runtime::{Action, CacheOptions, CachedClient, Context, Controller, Error, Manager, ManagerBuilder};
+
+use crate::fake::{Fake, Run, config, deployment, eventually};
+
+fn painted(name: &str, colour: &str) -> ConfigMap {
+    let mut object = config(name);
+    object.metadata.labels = Some(BTreeMap::from([("colour".to_owned(), colour.to_owned())]));
+    object.data = Some(BTreeMap::from([("colour".to_owned(), colour.to_owned())]));
+    object
+}
+
+/// A running manager, and its client.
+async fn running(builder: ManagerBuilder) -> (Run, CachedClient) {
+    let manager: Manager = builder.build();
+    let client = manager.cluster().cached_client();
+    (Run::start(manager), client)
+}
+
+fn names<K: windlass_api::Object>(objects: &[Arc<K>]) -> Vec<&str> {
+    let mut names: Vec<_> = objects.iter().map(|object| object.name()).collect();
+    names.sort_unstable();
+    names
+}
+
+#[tokio::test(start_paused = true)]
+async fn c_13_30_the_first_read_of_a_kind_begins_its_cache_and_waits_until_it_is_complete() {
+    let fake = Fake::new();
+    fake.put(&config("a"));
+    fake.hold("configmaps");
+    let (run, client) = running(fake.manager()).await;
+    let key = ObjectRef::<ConfigMap>::new("a").within("ns");
+    assert!(timeout(Duration::from_secs(5), client.get(key.clone())).await.is_err(), "it waits");
+    fake.release("configmaps");
+    assert_eq!(client.get(key.clone()).await.unwrap().name(), "a");
+    assert_eq!(client.get(key.clone()).await.unwrap().name(), "a");
+    assert_eq!(fake.opened().len(), 1, "one watch for all reads");
+    assert_eq!(client.list::<ConfigMap>().await.unwrap().len(), 1);
+    // Typed, dynamic and metadata-only reads have a cache each.
+    let resource = ConfigMap::api_resource();
+    let dynamic = client.kind_of::<DynamicObject>(resource.clone()).list().await.unwrap();
+    let partial = client.kind_of::<PartialObject>(resource).list().await.unwrap();
+    assert_eq!((names(&dynamic), names(&partial)), (vec!["a"], vec!["a"]));
+    assert_eq!(fake.opened().len(), 3);
+    run.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn c_13_31_what_is_not_there_is_refused_as_the_server_would() {
+    let fake = Fake::new();
+    fake.put(&config("a"));
+    let (run, client) = running(fake.manager()).await;
+    let error = client.get::<ConfigMap>(ObjectRef::new("b").within("ns")).await.unwrap_err();
+    assert!(error.is_not_found());
+    assert_eq!(error.chain(), r#"get configmaps "ns/b": the server answered 404 NotFound: configmaps "b" not found"#);
+    assert!(client.get_opt::<ConfigMap>(ObjectRef::new("b").within("ns")).await.unwrap().is_none());
+    // Without a namespace it is the client's.
+    assert_eq!(
+        client.get::<ConfigMap>("a").await.unwrap_err().operation().unwrap().namespace.as_deref(),
+        Some("default")
+    );
+    run.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn c_13_31_lists_select_by_namespace_labels_and_the_fields_that_are_indexed() {
+    let fake = Fake::new();
+    for (name, colour) in [("a", "blue"), ("b", "red"), ("c", "blue")] {
+        fake.put(&painted(name, colour));
+    }
+    let mut elsewhere = painted("d", "blue");
+    elsewhere.metadata.namespace = Some("other".into());
+    fake.put(&elsewhere);
+    let manager = fake.manager().build();
+    let by_colour = || Index::<ConfigMap>::on_path("data.colour", ["data", "colour"]);
+    manager.cluster().index(by_colour()).await.unwrap();
+    let client = manager.cluster().cached_client();
+    let cluster = manager.cluster().clone();
+    let run = Run::start(manager);
+    let list = || client.list::<ConfigMap>();
+
+    assert_eq!(names(&list().await.unwrap()), ["a", "b", "c", "d"]);
+    assert_eq!(names(&list().within("ns").await.unwrap()), ["a", "b", "c"]);
+    assert_eq!(names(&list().labels("colour in (red)").await.unwrap()), ["b"]);
+    assert_eq!(names(&list().fields("data.colour=blue").await.unwrap()), ["a", "c", "d"]);
+    assert_eq!(names(&list().within("other").fields("data.colour==blue").await.unwrap()), ["d"]);
+    assert_eq!(names(&list().fields("metadata.name=c,data.colour=blue").await.unwrap()), ["c"]);
+    assert_eq!(
+        names(&list().fields("data.colour=blue,metadata.namespace=ns").labels("colour").await.unwrap()),
+        ["a", "c"]
+    );
+    assert_eq!(list().limit(2).await.unwrap().len(), 2);
+    assert_eq!(list().fields("data.colour=red").cached().await.unwrap()[0].key().name.as_ref(), "b");
+
+    let refused = async |fields: &str| list().fields(fields).await.unwrap_err().status().unwrap().message.clone();
+    assert_eq!(refused("data.colour!=blue").await, "caches find by equal fields only, not by data.colour!=blue");
+    assert!(refused("data.size=1").await.contains("data.size"));
+    assert!(list().labels("a in").await.unwrap_err().is_bad_request());
+
+    // C-13.32: later as well, and once.
+    let error = cluster.index(by_colour()).await.unwrap_err();
+    assert_eq!(error.to_string(), "cannot add an index to the cache of configmaps (v1)");
+    cluster.index(Index::<ConfigMap>::on_path("kind", ["data", "colour"])).await.unwrap();
+    assert_eq!(names(&list().fields("kind=red").await.unwrap()), ["b"]);
+    run.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn c_13_30_what_is_cached_of_a_kind_is_chosen_for_all_or_for_one() {
+    let fake = Fake::new();
+    for (name, colour) in [("a", "blue"), ("b", "red")] {
+        fake.put(&painted(name, colour));
+    }
+    fake.put(&deployment("d", None));
+    let strip = Transform::without(["/data"]);
+    let of_maps =
+        CacheOptions::within("ns").informer(InformerOptions::default().labels("colour=blue").transform(strip));
+    let builder = fake.manager().caches(CacheOptions::within("ns")).cache_of(ConfigMap::api_resource(), of_maps);
+    let (run, client) = running(builder).await;
+    let maps = client.list::<ConfigMap>().await.unwrap();
+    assert!(maps.iter().all(|map| map.data.is_none()), "transformed");
+    client.list::<Deployment>().await.unwrap();
+    let asked = fake.opened();
+    let ns = || Some("ns".to_owned());
+    assert_eq!(
+        asked,
+        [("configmaps".to_owned(), ns(), Some("colour=blue".to_owned())), ("deployments".to_owned(), ns(), None)]
+    );
+    run.stop().await.unwrap();
+    assert_eq!(fake.open(), 0, "all caches end with the manager");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reconciler_reads_from_the_cache_and_asks_the_server_when_it_wants_to() {
+    let fake = Fake::new();
+    fake.put(&config("a"));
+    let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+    let observed = seen.clone();
+    let mut manager = fake.manager().build();
+    manager.add(Controller::<ConfigMap>::new().reconcile(move |object: Arc<ConfigMap>, cx: Context| {
+        let observed = observed.clone();
+        async move {
+            let again = cx.client().get::<ConfigMap>(object.object_ref()).await?;
+            // The server of these tests refuses everything.
+            let live = cx.live().get::<ConfigMap>(object.object_ref()).await.unwrap_err();
+            let written = cx.client().create(&*again).await.unwrap_err();
+            let same = Arc::ptr_eq(&object, &again);
+            observed.lock().push(format!("{} {same} {} {}", again.name(), live.is_not_found(), written.is_conflict()));
+            Ok::<_, Error>(Action::await_change())
+        }
+    }));
+    let run = Run::start(manager);
+    eventually("the reconcile", || !seen.lock().is_empty()).await;
+    assert_eq!(*seen.lock(), ["a true false false"]);
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(fake.opened().len(), 1, "the controller's watch is the client's");
+    run.stop().await.unwrap();
+}
