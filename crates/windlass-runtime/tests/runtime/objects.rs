@@ -71,9 +71,9 @@ impl State {
             }
             (&Method::PATCH, Some(mut known)) => {
                 if is_status {
-                    merge(&mut known["status"], &body["status"])
+                    merge(&mut known["status"], &body["status"]);
                 } else {
-                    merge(&mut known, &body)
+                    merge(&mut known, &body);
                 }
                 (200, self.store(object, known))
             }

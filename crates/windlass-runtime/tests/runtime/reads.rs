@@ -21,7 +21,7 @@ fn painted(name: &str, colour: &str) -> ConfigMap {
 }
 
 /// A running manager, and its client.
-async fn running(builder: ManagerBuilder) -> (Run, CachedClient) {
+fn running(builder: ManagerBuilder) -> (Run, CachedClient) {
     let manager: Manager = builder.build();
     let client = manager.cluster().cached_client();
     (Run::start(manager), client)
@@ -38,7 +38,7 @@ async fn c_13_30_the_first_read_of_a_kind_begins_its_cache_and_waits_until_it_is
     let fake = Fake::new();
     fake.put(&config("a"));
     fake.hold("configmaps");
-    let (run, client) = running(fake.manager()).await;
+    let (run, client) = running(fake.manager());
     let key = ObjectRef::<ConfigMap>::new("a").within("ns");
     assert!(timeout(Duration::from_secs(5), client.get(key.clone())).await.is_err(), "it waits");
     fake.release("configmaps");
@@ -59,7 +59,7 @@ async fn c_13_30_the_first_read_of_a_kind_begins_its_cache_and_waits_until_it_is
 async fn c_13_31_what_is_not_there_is_refused_as_the_server_would() {
     let fake = Fake::new();
     fake.put(&config("a"));
-    let (run, client) = running(fake.manager()).await;
+    let (run, client) = running(fake.manager());
     let error = client.get::<ConfigMap>(ObjectRef::new("b").within("ns")).await.unwrap_err();
     assert!(error.is_not_found());
     assert_eq!(error.chain(), r#"get configmaps "ns/b": the server answered 404 NotFound: configmaps "b" not found"#);
@@ -126,7 +126,7 @@ async fn c_13_30_what_is_cached_of_a_kind_is_chosen_for_all_or_for_one() {
     let of_maps =
         CacheOptions::within("ns").informer(InformerOptions::default().labels("colour=blue").transform(strip));
     let builder = fake.manager().caches(CacheOptions::within("ns")).cache_of(ConfigMap::api_resource(), of_maps);
-    let (run, client) = running(builder).await;
+    let (run, client) = running(builder);
     let maps = client.list::<ConfigMap>().await.unwrap();
     assert!(maps.iter().all(|map| map.data.is_none()), "transformed");
     client.list::<Deployment>().await.unwrap();
