@@ -1,0 +1,161 @@
+//! Encoded objects with marks in the places that differ from object to object and from event to event.
+
+use serde_json::Value;
+
+/// An object's bytes, and where its marks are.
+#[derive(Debug)]
+pub(super) struct Template {
+    /// Without the opening brace.
+    bytes: Vec<u8>,
+    marks: Vec<(usize, Mark)>,
+}
+
+/// What the marks of a template are filled in from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Filling {
+    /// The number of the object.
+    pub(super) object: u64,
+    /// The number of the change; 0 is before the first.
+    pub(super) change: u64,
+    /// How many nodes there are.
+    pub(super) nodes: u64,
+}
+
+/// What a mark stands for. Each has one width.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mark {
+    /// The object's number.
+    Number,
+    /// The number of its namespace.
+    Namespace,
+    /// The number of its node: the higher the number, the more objects a node has.
+    Node,
+    /// Its uid.
+    Uid,
+    /// The uid of its owner, which three share.
+    Owner,
+    /// The hash of its owner.
+    OwnerHash,
+    Version,
+    /// A time of the last change.
+    Time,
+    /// 64 hexadecimal digits that change with each event.
+    Digest,
+    /// 16 of them.
+    Hash,
+}
+
+const MARKS: [(Mark, char, usize); 10] = [
+    (Mark::Number, 'n', 7),
+    (Mark::Namespace, 's', 2),
+    (Mark::Node, 'e', 5),
+    (Mark::Uid, 'u', 36),
+    (Mark::Owner, 'o', 36),
+    (Mark::OwnerHash, 'k', 10),
+    (Mark::Version, 'r', 10),
+    (Mark::Time, 't', 20),
+    (Mark::Digest, 'd', 64),
+    (Mark::Hash, 'h', 16),
+];
+
+/// Stands for no text that occurs, and JSON does not escape it.
+pub(super) const MARKER: char = '\u{7f}';
+
+/// The version before the first change.
+pub(crate) const FIRST_VERSION: u64 = 1_000_000_000;
+
+/// The text that stands for it in a template.
+pub(super) fn mark(which: Mark) -> String {
+    let (_, letter, width) = MARKS.iter().find(|(mark, ..)| *mark == which).expect("every mark is in the table");
+    let mut text = String::from(MARKER);
+    text.push(*letter);
+    text.extend(std::iter::repeat_n(MARKER, width - 2));
+    text
+}
+
+// === impl Template ===
+
+impl Template {
+    pub(super) fn new(object: &Value) -> Self {
+        let text = object.to_string();
+        let bytes = text.as_bytes()[1..].to_vec();
+        let mut marks = Vec::new();
+        let mut at = 0;
+        while let Some(next) = bytes[at..].iter().position(|byte| *byte == MARKER as u8) {
+            at += next;
+            let letter = char::from(bytes[at + 1]);
+            let (mark, _, width) = MARKS.iter().find(|(_, known, _)| *known == letter).expect("marks have a letter");
+            marks.push((at, *mark));
+            at += width;
+        }
+        Self { bytes, marks }
+    }
+
+    /// Appends the object.
+    pub(super) fn write(&self, out: &mut Vec<u8>, filling: Filling) {
+        let start = out.len();
+        out.extend_from_slice(&self.bytes);
+        for (at, mark) in &self.marks {
+            mark.fill(&mut out[start + at..], filling);
+        }
+    }
+}
+
+impl Mark {
+    fn fill(self, out: &mut [u8], Filling { object, change, nodes }: Filling) {
+        match self {
+            Self::Number => decimal(&mut out[..7], object),
+            Self::Namespace => decimal(&mut out[..2], object % 50),
+            Self::Node => decimal(&mut out[..5], (mix(object, 6) % (nodes * nodes)).isqrt()),
+            Self::Version => decimal(&mut out[..10], FIRST_VERSION + change),
+            Self::Uid => uuid(out, mix(object, 1)),
+            Self::Owner => uuid(out, mix(object / 3, 2)),
+            Self::OwnerHash => hexadecimal(&mut out[..10], mix(object / 3, 3)),
+            Self::Digest => hexadecimal(&mut out[..64], mix(object, change + 4)),
+            Self::Hash => hexadecimal(&mut out[..16], mix(object, change + 5)),
+            Self::Time => {
+                out[..20].copy_from_slice(b"2026-11-22T00:00:00Z");
+                let second = (object + change) % 86_400;
+                decimal(&mut out[11..13], second / 3_600);
+                decimal(&mut out[14..16], second / 60 % 60);
+                decimal(&mut out[17..19], second % 60);
+            }
+        }
+    }
+}
+
+fn decimal(out: &mut [u8], mut number: u64) {
+    for digit in out.iter_mut().rev() {
+        *digit = b'0' + u8::try_from(number % 10).expect("a digit");
+        number /= 10;
+    }
+}
+
+fn hexadecimal(out: &mut [u8], seed: u64) {
+    let mut state = seed;
+    for (at, digit) in out.iter_mut().enumerate() {
+        if at % 16 == 0 {
+            state = mix(state, at as u64 + 9);
+        }
+        *digit = b"0123456789abcdef"[usize::try_from(state >> (at % 16 * 4) & 15).expect("four bits")];
+    }
+}
+
+fn uuid(out: &mut [u8], seed: u64) {
+    hexadecimal(&mut out[..36], seed);
+    for at in [8, 13, 18, 23] {
+        out[at] = b'-';
+    }
+    out[14] = b'4';
+}
+
+/// A number that looks random, always the same for the same two.
+fn mix(a: u64, b: u64) -> u64 {
+    let mut x = a.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ b.wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    for _ in 0..2 {
+        x = (x ^ (x >> 31)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    }
+    x ^ (x >> 29)
+}
+
+// === the objects ===
