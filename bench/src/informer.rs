@@ -1,26 +1,26 @@
-//! One informer: what it costs to sync, to hold, and to follow.
+//! One informer: what it costs to sync, to hold, to follow, and to read.
 
-use std::{
-    path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+mod handling;
+mod reader;
+mod reads;
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use clap::{Args, ValueEnum};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
-use serde::Deserialize;
 use serde_json::json;
-use tokio::{sync::Notify, time::Instant};
+use tokio::time::Instant;
 use windlass_api::{ApiResource, BoxError, DynamicObject, GroupVersionKind, Object, Resource};
-use windlass_cache::{Cached, InformerOptions, InitialSync, Notification, SharedInformer};
+use windlass_cache::{Index, InformerOptions, InitialSync, SharedInformer};
 use windlass_client::{
     Client, Config,
     config::{Kubeconfig, Selection},
 };
 
+use self::{
+    handling::{Progress, Work},
+    reader::Reader,
+};
 use crate::process;
 
 /// The flags of `windlass-bench informer`.
@@ -47,6 +47,9 @@ pub(crate) struct Options {
     /// How the present state is asked for
     #[arg(long, value_enum, default_value_t = Start::List)]
     start: Start,
+    /// Index the objects by node, and measure what reading costs
+    #[arg(long, value_enum, default_value_t = Reads::None)]
+    reads: Reads,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -57,17 +60,6 @@ enum Followed {
     Widgets,
 }
 
-/// What is done with each object.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Work {
-    /// Makes its key
-    Key,
-    /// Reads two of its fields
-    View,
-    /// Decodes it
-    Decode,
-}
-
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Start {
     /// LIST in pages, then WATCH
@@ -76,13 +68,19 @@ enum Start {
     Watch,
 }
 
-/// What is counted while events come.
-#[derive(Debug)]
-struct Progress {
-    updates: AtomicU64,
-    awaited: u64,
-    done: Notify,
+/// When the cache is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Reads {
+    /// Never
+    None,
+    /// After the updates, when nothing changes
+    After,
+    /// Then, and by one more thread as fast as it can, while the updates come: their own figures are not to be compared
+    Throughout,
 }
+
+/// The index that `--reads` makes.
+const BY_NODE: &str = "node";
 
 pub(crate) async fn run(options: Options) -> Result<(), BoxError> {
     match options.resource {
@@ -114,22 +112,11 @@ async fn follow<K: Object>(resource: ApiResource, options: Options) -> Result<()
     }
     let list_watch = Arc::new(client.list_watch(&resource, None));
     let informer = SharedInformer::<K>::for_resource(resource, list_watch, informing);
-    let progress = Arc::new(Progress { updates: AtomicU64::new(0), awaited: options.updates, done: Notify::new() });
-    let handler = {
-        let progress = progress.clone();
-        move |notification: Notification<K>| {
-            let (is_update, object) = match &notification {
-                Notification::Added { object, .. } => (false, object),
-                Notification::Updated { new, .. } => (true, new),
-                Notification::Deleted(deleted) => (false, &deleted.object),
-            };
-            options.handler.deal_with(object);
-            if is_update && progress.updates.fetch_add(1, Ordering::Relaxed) + 1 == progress.awaited {
-                progress.done.notify_one();
-            }
-        }
-    };
-    let registration = informer.add_handler(handler);
+    if options.reads != Reads::None {
+        informer.add_index(Index::on_path(BY_NODE, ["spec", "nodeName"])).await?;
+    }
+    let progress = Arc::new(Progress::new(options.updates));
+    let registration = informer.add_handler(handling::handler(options.handler, progress.clone()));
 
     process::trim_allocator();
     let (before, cpu_before, started) = (process::rss()?, process::cpu_seconds()?, Instant::now());
@@ -149,55 +136,37 @@ async fn follow<K: Object>(resource: ApiResource, options: Options) -> Result<()
             "rss_bytes_per_object": after.saturating_sub(before) / (objects as u64).max(1), "peak_rss_bytes": peak,
         })
     );
+    let reader = (options.reads == Reads::Throughout).then(|| Reader::start(informer.store()));
     if options.updates > 0 {
-        let (cpu_before, seen) = (process::cpu_seconds()?, progress.updates.load(Ordering::Relaxed));
-        wait_for_first(&progress, seen).await;
-        let started = Instant::now();
-        progress.done.notified().await;
-        let (took, cpu) = (started.elapsed().as_secs_f64(), process::cpu_seconds()? - cpu_before);
-        process::trim_allocator();
-        #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
-        let events = (options.updates - seen) as f64;
-        println!(
-            "{}",
-            json!({
-                "bench": "updates", "events": events, "seconds": took, "cpu_us_per_event": cpu * 1e6 / events,
-                "events_per_second": events / took, "rss_bytes": process::rss()?,
-            })
-        );
+        follow_updates(&progress).await?;
+    }
+    let waits = reader.map(Reader::stop).transpose()?;
+    if options.reads != Reads::None {
+        let mut figures = reads::measure(&informer.store())?;
+        figures.extend(waits.into_iter().flat_map(reader::Waits::figures));
+        println!("{}", serde_json::Value::from(figures));
     }
     running.abort();
     Ok(())
 }
 
-/// Looks every millisecond: the events are too many to be told of each.
-async fn wait_for_first(progress: &Progress, seen: u64) {
-    while progress.updates.load(Ordering::Relaxed) == seen {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-}
-
-impl Work {
-    fn deal_with<K: Object>(self, object: &Cached<K>) {
-        #[derive(Deserialize)]
-        struct View {
-            status: Option<Status>,
-        }
-        #[derive(Deserialize)]
-        struct Status {
-            phase: Option<String>,
-        }
-        match self {
-            Self::Key => {
-                std::hint::black_box(object.object_ref());
-            }
-            Self::View => {
-                let view = object.project::<View>().ok().and_then(|view| view.status).and_then(|status| status.phase);
-                std::hint::black_box(view);
-            }
-            Self::Decode => {
-                std::hint::black_box(object.get().is_ok());
-            }
-        }
-    }
+/// From the first update to the last.
+async fn follow_updates(progress: &Progress) -> Result<(), BoxError> {
+    let (cpu_before, seen) = (process::cpu_seconds()?, progress.seen());
+    progress.first_after(seen).await;
+    let started = Instant::now();
+    progress.all().await;
+    let (took, cpu) = (started.elapsed().as_secs_f64(), process::cpu_seconds()? - cpu_before);
+    let untrimmed = process::rss()?;
+    process::trim_allocator();
+    #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+    let events = (progress.awaited - seen) as f64;
+    println!(
+        "{}",
+        json!({
+            "bench": "updates", "events": events, "seconds": took, "cpu_us_per_event": cpu * 1e6 / events,
+            "events_per_second": events / took, "rss_bytes": process::rss()?, "untrimmed_rss_bytes": untrimmed,
+        })
+    );
+    Ok(())
 }

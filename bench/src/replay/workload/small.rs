@@ -38,7 +38,7 @@ pub(super) fn config_map(entropy: &Entropy, at: usize) -> Value {
     let lines = |length| {
         let mut text = String::new();
         while text.len() < length {
-            text.push_str(&format!("{}: {}\n", words(entropy, 2), value(entropy)));
+            text.extend([&words(entropy, 2), ": ", &value(entropy), "\n"]);
         }
         text
     };

@@ -39,8 +39,6 @@ pub(super) fn noise(entropy: &Entropy, length: usize) -> String {
     (0..length).map(|_| char::from(alphabet[pick(entropy, alphabet.len())])).collect()
 }
 
-#[cfg(test)]
-
 /// A size from a log-normal distribution: half are below `median`, all between `least` and `most`.
 pub(super) fn size(entropy: &Entropy, (median, least, most): (f64, f64, f64)) -> usize {
     /// How far the sizes spread: two thirds of them are within a factor of five of the median.

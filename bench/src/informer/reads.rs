@@ -1,0 +1,113 @@
+//! What reading costs while nothing changes: objects by key, and look-ups by index.
+
+use std::{hint::black_box, time::Duration};
+
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+use windlass_api::{BoxError, Object};
+use windlass_cache::{Cached, Lister};
+
+use super::BY_NODE;
+
+/// How many objects are decoded, and how many values of the index looked up.
+const SAMPLE: usize = 2_000;
+
+/// How many objects are hot, and how often each is asked for.
+const HOT: usize = 16;
+const ROUNDS: u32 = 1_000;
+
+/// Medians.
+pub(super) fn measure<K: Object>(store: &Lister<K>) -> Result<Map<String, Value>, BoxError> {
+    let all = store.list();
+    let sample: Vec<_> = all.iter().step_by((all.len() / SAMPLE).max(1)).cloned().collect();
+    drop(all);
+    let (cold, decode) = cold_gets(&sample)?;
+    let mut figures = Map::new();
+    let mut note = |name: &str, figure: f64| figures.insert(name.to_owned(), figure.into());
+    note("cold_get_us", cold * 1e6);
+    note("decode_us", decode * 1e6);
+    note("hot_get_ns", hot_get(store, &sample[sample.len().saturating_sub(HOT)..])? * 1e9);
+    if let Some((base, per_key)) = lookups(store)? {
+        note("lookup_ns", base * 1e9);
+        note("lookup_ns_per_key", per_key * 1e9);
+    }
+    figures.insert("bench".to_owned(), "reads".into());
+    Ok(figures)
+}
+
+/// Seconds for an object that nobody has asked for before, and for decoding its bytes alone. Every other object is decoded
+/// first, so that neither finds the bytes in the processor's cache more often.
+fn cold_gets<K: Object>(sample: &[Cached<K>]) -> Result<(f64, f64), BoxError> {
+    let (mut gets, mut decodes) = (Vec::new(), Vec::new());
+    for (at, object) in sample.iter().enumerate() {
+        let bytes = object.bytes();
+        let mut decode = || timed(&mut decodes, || serde_json::from_slice::<K>(&bytes).map(black_box));
+        if at % 2 == 0 {
+            decode()?;
+        }
+        timed(&mut gets, || object.get().map(black_box))?;
+        if at % 2 == 1 {
+            decode()?;
+        }
+    }
+    Ok((median(&mut gets), median(&mut decodes)))
+}
+
+/// Seconds from a key to a decoded object that is there.
+fn hot_get<K: Object>(store: &Lister<K>, hot: &[Cached<K>]) -> Result<f64, BoxError> {
+    let keys: Vec<_> = hot.iter().map(Cached::object_ref).collect();
+    for object in hot {
+        object.get()?;
+    }
+    let mut rounds = Vec::new();
+    for _ in 0..ROUNDS {
+        timed(&mut rounds, || {
+            keys.iter().try_for_each(|key| {
+                black_box(store.get(key).map(|object| object.get()).transpose()?);
+                Ok::<_, BoxError>(())
+            })
+        })?;
+    }
+    #[expect(clippy::cast_precision_loss, reason = "sixteen")]
+    let keys = keys.len().max(1) as f64;
+    Ok(median(&mut rounds) / keys)
+}
+
+/// Seconds that a look-up by node takes, and each of the objects found adds: the line through the medians of the quarter of
+/// the nodes with the fewest pods and of that with the most.
+fn lookups<K: Object>(store: &Lister<K>) -> Result<Option<(f64, f64)>, BoxError> {
+    let nodes = store.index_values(BY_NODE)?;
+    let mut found: Vec<(usize, f64)> = Vec::new();
+    for node in nodes.iter().step_by((nodes.len() / SAMPLE).max(1)) {
+        let started = Instant::now();
+        let objects = store.by_index(BY_NODE, node)?;
+        let took = started.elapsed();
+        found.push((objects.len(), took.as_secs_f64()));
+    }
+    found.sort_unstable_by_key(|(keys, _)| *keys);
+    let quarter = found.len() / 4;
+    if quarter == 0 {
+        return Ok(None);
+    }
+    let point = |found: &[(usize, f64)]| {
+        #[expect(clippy::cast_precision_loss, reason = "hundreds")]
+        let mut keys: Vec<f64> = found.iter().map(|(keys, _)| *keys as f64).collect();
+        let mut times: Vec<f64> = found.iter().map(|(_, time)| *time).collect();
+        (median(&mut keys), median(&mut times))
+    };
+    let ((few, short), (many, long)) = (point(&found[..quarter]), point(&found[found.len() - quarter..]));
+    let per_key = (long - short) / (many - few).max(1.0);
+    Ok(Some((short - few * per_key, per_key)))
+}
+
+fn timed<T, E>(times: &mut Vec<f64>, run: impl FnOnce() -> Result<T, E>) -> Result<(), E> {
+    let started = Instant::now();
+    let outcome = run();
+    times.push(Duration::as_secs_f64(&started.elapsed()));
+    outcome.map(drop)
+}
+
+fn median(times: &mut [f64]) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times.get(times.len() / 2).copied().unwrap_or(f64::NAN)
+}

@@ -1,0 +1,47 @@
+//! A certificate for the occasion, and the kubeconfig of those who trust it.
+
+use std::{
+    fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use rustls::{
+    ServerConfig,
+    crypto::ring,
+    pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
+};
+use serde_json::json;
+use tokio_rustls::TlsAcceptor;
+use windlass_api::BoxError;
+
+/// What TLS is served with.
+pub(super) struct Secured {
+    pub(super) acceptor: TlsAcceptor,
+    pub(super) kubeconfig: PathBuf,
+}
+
+/// Makes a certificate, its own authority, for the address; writes it and a kubeconfig into the directory.
+pub(super) fn secure(directory: &Path, address: SocketAddr) -> Result<Secured, BoxError> {
+    let made = rcgen::generate_simple_self_signed([address.ip().to_string()])?;
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
+    let config = config.with_safe_default_protocol_versions()?.with_no_client_auth();
+    let mut config = config.with_single_cert(vec![made.cert.der().clone()], key)?;
+    // In the order of a real API server.
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+
+    fs::create_dir_all(directory)?;
+    let (authority, kubeconfig) = (directory.join("ca.crt"), directory.join("kubeconfig"));
+    fs::write(&authority, made.cert.pem())?;
+    let text = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "replay",
+        "clusters": [{"name": "replay", "cluster": {"server": format!("https://{address}"), "certificate-authority": authority}}],
+        "contexts": [{"name": "replay", "context": {"cluster": "replay", "user": "nobody"}}],
+        "users": [{"name": "nobody", "user": {}}],
+    });
+    // JSON is YAML.
+    fs::write(&kubeconfig, text.to_string())?;
+    Ok(Secured { acceptor: TlsAcceptor::from(Arc::new(config)), kubeconfig })
+}
