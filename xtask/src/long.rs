@@ -22,8 +22,8 @@ pub(crate) enum Part {
     BenchServer,
     /// The work queue's adds per second, with 1, 4 and 16 workers
     BenchQueue,
-    /// Informers of 10,000 pods beside those of client-go and kube-rs (needs Go)
-    BenchInformer,
+    /// Informers beside those of client-go and kube-rs, in many ways (needs Go)
+    BenchInformer(informers::Options),
     /// The fuzz targets, one after the other (needs cargo-fuzz and a C++ compiler)
     Fuzz {
         /// How many seconds each runs
@@ -38,20 +38,23 @@ pub(crate) fn run(part: &Part) -> Result {
     match part {
         Part::BenchServer => bench_server(),
         Part::BenchQueue => bench_queue(),
-        Part::BenchInformer => release_build().and_then(|()| informers::run(&bench_program())),
+        Part::BenchInformer(options) => {
+            release_build(&["windlass-bench"])?;
+            informers::run(&bench_program(), options)
+        }
         Part::Fuzz { seconds, target } => fuzz::run(target.as_deref(), *seconds),
     }
 }
 
 fn bench_queue() -> Result {
-    release_build()?;
+    release_build(&["windlass-bench"])?;
     [1, 4, 16].iter().try_for_each(|workers| {
         succeed(bench().args(["queue", "--adds", "5000000", "--workers", &workers.to_string()]))
     })
 }
 
 fn bench_server() -> Result {
-    release_build()?;
+    release_build(&["windlass-cli", "windlass-bench"])?;
     let upstream = Upstream::start(Profile::Token)?;
     let windlass = Embedded::start(&root().join("target/release/windlass"), &["--controllers=none"])?;
     let target = |name: &str, kubeconfig: &Path| format!("--target={name}={}", kubeconfig.display());
@@ -59,9 +62,8 @@ fn bench_server() -> Result {
     succeed(bench().arg("server").args(targets))
 }
 
-fn release_build() -> Result {
-    let packages = ["build", "--release", "--package=windlass-cli", "--package=windlass-bench"];
-    succeed(cargo().args(packages))
+fn release_build(packages: &[&str]) -> Result {
+    succeed(cargo().args(["build", "--release"]).args(packages.iter().flat_map(|name| ["--package", *name])))
 }
 
 fn bench() -> Command {

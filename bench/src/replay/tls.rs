@@ -33,6 +33,8 @@ pub(super) fn secure(directory: &Path, address: SocketAddr) -> Result<Secured, B
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
 
     fs::create_dir_all(directory)?;
+    // A kubeconfig's paths are relative to itself.
+    let directory = fs::canonicalize(directory)?;
     let (authority, kubeconfig) = (directory.join("ca.crt"), directory.join("kubeconfig"));
     fs::write(&authority, made.cert.pem())?;
     let text = json!({

@@ -1,0 +1,122 @@
+//! The parts of the measurement: what is replayed, who follows it, and what of it is told.
+
+use super::{
+    contender::Contender,
+    table::{self, Column},
+};
+
+/// A table.
+#[derive(Debug)]
+pub(super) struct Part {
+    /// For `--only`.
+    pub(super) name: &'static str,
+    pub(super) heading: &'static str,
+    /// Flags of `windlass-bench replay`.
+    pub(super) replay: &'static [&'static str],
+    /// Flags that all followers know.
+    pub(super) follow: &'static [&'static str],
+    /// Flags that only ours know.
+    pub(super) ours: &'static [&'static str],
+    pub(super) updates: u64,
+    pub(super) contenders: &'static [Contender],
+    pub(super) columns: &'static [Column],
+    /// At most so many.
+    pub(super) rounds: usize,
+}
+
+const ALL: &[Contender] = &[Contender::Windlass, Contender::Compressed, Contender::ClientGo, Contender::KubeRs];
+const OURS: &[Contender] = &[Contender::Windlass, Contender::Compressed];
+
+/// What most parts are: uniform pods, in a burst.
+const PODS: Part = Part {
+    name: "uniform",
+    heading: "Uniform pods",
+    replay: &["--workload", "uniform"],
+    follow: &[],
+    ours: &[],
+    updates: 50_000,
+    contenders: ALL,
+    columns: table::ALL,
+    rounds: usize::MAX,
+};
+
+pub(super) const PARTS: &[Part] = &[
+    PODS,
+    Part { name: "varied", heading: "Varied pods", replay: &["--workload", "varied"], ..PODS },
+    Part {
+        name: "decode",
+        heading: "Uniform pods, every event decoded",
+        ours: &["--handler", "decode"],
+        updates: 20_000,
+        columns: table::UPDATES,
+        ..PODS
+    },
+    Part {
+        name: "trickle",
+        heading: "Uniform pods, 1,000 events a second",
+        replay: &["--workload", "uniform", "--rate", "1000"],
+        updates: 8_000,
+        columns: table::UPDATES,
+        ..PODS
+    },
+    Part {
+        name: "tls",
+        heading: "Uniform pods over TLS",
+        replay: &["--workload", "uniform", "--tls", "target/bench-tls"],
+        updates: 20_000,
+        ..PODS
+    },
+    Part {
+        name: "custom",
+        heading: "Custom resources",
+        replay: &["--workload", "custom"],
+        follow: &["--resource", "widgets"],
+        ..PODS
+    },
+    Part {
+        name: "secrets",
+        heading: "Secrets",
+        replay: &["--workload", "secrets"],
+        follow: &["--resource", "secrets"],
+        updates: 20_000,
+        ..PODS
+    },
+    Part {
+        name: "config-maps",
+        heading: "ConfigMaps",
+        replay: &["--workload", "config-maps"],
+        follow: &["--resource", "configmaps"],
+        updates: 20_000,
+        ..PODS
+    },
+    Part {
+        name: "reads",
+        heading: "Reads of 10,000 uniform pods",
+        ours: &["--reads", "throughout"],
+        contenders: OURS,
+        columns: table::READS,
+        ..PODS
+    },
+    Part {
+        name: "million",
+        heading: "1,000,000 uniform pods, indexed by node, 100,000 events a second",
+        replay: &[
+            "--workload",
+            "uniform",
+            "--objects",
+            "1000000",
+            "--over",
+            "1000000",
+            "--rate",
+            "100000",
+            "--per-write",
+            "100",
+        ],
+        ours: &["--reads", "after"],
+        updates: 2_000_000,
+        contenders: &[Contender::Compressed],
+        columns: table::MILLION,
+        rounds: 1,
+        ..PODS
+    },
+];
