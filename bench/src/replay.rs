@@ -55,6 +55,9 @@ pub(crate) struct Options {
     /// Seconds between the beginning of a watch and its first change
     #[arg(long, default_value_t = 2.0)]
     pause: f64,
+    /// Serve protobuf as well, to those who ask for it, with messages that this program makes: bench/client-go
+    #[arg(long, value_name = "PROGRAM")]
+    protobuf: Option<PathBuf>,
     /// Serve TLS, and write a kubeconfig into this directory
     #[arg(long, value_name = "DIRECTORY")]
     tls: Option<PathBuf>,
@@ -64,7 +67,10 @@ pub(crate) struct Options {
 pub(crate) async fn run(options: Options) -> Result<(), BoxError> {
     let listener = TcpListener::bind(options.bind).await?;
     let address = listener.local_addr()?;
-    let workload = Workload::new(options.workload, options.objects);
+    let mut workload = Workload::new(options.workload, options.objects);
+    if let Some(program) = &options.protobuf {
+        workload = workload.with_messages(program)?;
+    }
     let mut told = json!({"server": format!("http://{address}"), "path": workload.path});
     let tls = match &options.tls {
         Some(directory) => {

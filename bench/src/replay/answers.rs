@@ -1,6 +1,6 @@
 //! What the replay answers.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{convert::Infallible, ops::Range, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt, stream};
@@ -12,7 +12,7 @@ use tokio::time;
 
 use super::{
     Options,
-    workload::{FIRST_VERSION, Workload},
+    workload::{Encoding, Place, Workload},
 };
 
 /// As much as goes to the socket at once, and by one object more.
@@ -41,46 +41,40 @@ impl Replay {
         if parameter("sendInitialEvents").is_some() {
             return refuse(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", "sendInitialEvents: Forbidden");
         }
+        let accepted = request.headers().get("Accept").and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let encoding = self.workload.encoding(accepted);
         if matches!(parameter("watch"), Some("true" | "1")) {
-            return json_stream(self.changes());
+            return stream_of(encoding.watch_type(), self.changes(encoding));
         }
         let start = parameter("continue").and_then(|token| token.parse().ok()).unwrap_or(0).min(self.options.objects);
         let limit = parameter("limit").and_then(|limit| limit.parse().ok()).filter(|limit| *limit > 0);
         let end = limit.map_or(self.options.objects, |limit: usize| (start + limit).min(self.options.objects));
-        json_stream(self.page(start, end))
+        stream_of(encoding.list_type(), self.page(encoding, start..end))
     }
 
-    fn page(self: Arc<Self>, start: usize, end: usize) -> impl Stream<Item = Bytes> + Send + 'static {
-        let objects = self.options.objects;
-        let mut metadata = json!({"resourceVersion": FIRST_VERSION.to_string()});
-        if end < objects {
-            metadata["continue"] = end.to_string().into();
-            metadata["remainingItemCount"] = (objects - end).into();
-        }
-        let (kind, version) = (self.workload.kind, self.workload.api_version);
-        let head = format!(r#"{{"kind":"{kind}List","apiVersion":"{version}","metadata":{metadata},"items":["#);
+    fn page(self: Arc<Self>, encoding: Encoding, page: Range<usize>) -> impl Stream<Item = Bytes> + Send + 'static {
+        let mut head = Vec::with_capacity(2 * CHUNK);
+        self.workload.list_head(encoding, &mut head, page.clone());
         // The state is `None` once the last chunk is out.
-        stream::unfold(Some((start, head.into_bytes())), move |state| {
-            let replay = self.clone();
+        stream::unfold(Some((page.start, head)), move |state| {
+            let (replay, page) = (self.clone(), page.clone());
             async move {
                 let (mut at, mut chunk) = state?;
-                while at < end && chunk.len() < CHUNK {
-                    if at > start {
-                        chunk.push(b',');
-                    }
-                    replay.workload.item(&mut chunk, at);
+                while at < page.end && chunk.len() < CHUNK {
+                    let place = if at == page.start { Place::First } else { Place::Later };
+                    replay.workload.item(encoding, &mut chunk, at, place);
                     at += 1;
                 }
-                if at < end {
+                if at < page.end {
                     return Some((chunk.into(), Some((at, Vec::with_capacity(2 * CHUNK)))));
                 }
-                chunk.extend_from_slice(b"]}");
+                chunk.extend_from_slice(encoding.list_tail());
                 Some((chunk.into(), None))
             }
         })
     }
 
-    fn changes(self: Arc<Self>) -> impl Stream<Item = Bytes> + Send + 'static {
+    fn changes(self: Arc<Self>, encoding: Encoding) -> impl Stream<Item = Bytes> + Send + 'static {
         let begin = time::Instant::now() + Duration::from_secs_f64(self.options.pause);
         stream::unfold(1_u64, move |mut change| {
             let replay = self.clone();
@@ -100,7 +94,7 @@ impl Replay {
                 let mut chunk = Vec::with_capacity(2 * CHUNK);
                 while change <= last && (options.rate.is_some() || chunk.len() < CHUNK) {
                     let object = usize::try_from(change % options.over.clamp(1, options.objects) as u64).unwrap_or(0);
-                    replay.workload.event(&mut chunk, object, change);
+                    replay.workload.event(encoding, &mut chunk, object, change);
                     change += 1;
                 }
                 Some((chunk.into(), change))
@@ -109,10 +103,10 @@ impl Replay {
     }
 }
 
-fn json_stream(chunks: impl Stream<Item = Bytes> + Send + 'static) -> Response<Body> {
+fn stream_of(media_type: &str, chunks: impl Stream<Item = Bytes> + Send + 'static) -> Response<Body> {
     let body = StreamBody::new(chunks.map(|chunk| Ok(Frame::data(chunk))));
     Response::builder()
-        .header("Content-Type", "application/json")
+        .header("Content-Type", media_type)
         .body(BodyExt::boxed_unsync(body))
         .expect("the header is valid")
 }

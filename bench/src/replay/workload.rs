@@ -4,17 +4,20 @@
 //! from event to event. An object is its template's bytes with the marks filled in, so that making one costs little more
 //! than copying it, and a million of them take no more memory than their templates.
 
+mod json;
 mod manifest;
 mod pods;
+mod protobuf;
 mod small;
 mod strings;
 mod template;
 
+use std::{ops::Range, path::Path};
+
 use clap::ValueEnum;
 use serde_json::Value;
-use windlass_api::Entropy;
+use windlass_api::{BoxError, Entropy};
 
-pub(crate) use self::template::FIRST_VERSION;
 use self::template::{Filling, Template};
 
 /// What is replayed.
@@ -36,16 +39,58 @@ pub(crate) enum Kind {
 #[derive(Debug)]
 pub(crate) struct Workload {
     pub(crate) path: &'static str,
-    pub(crate) kind: &'static str,
-    pub(crate) api_version: &'static str,
+    kind: &'static str,
+    api_version: &'static str,
     /// List items of custom resources say what they are.
     typed_items: bool,
     nodes: u64,
+    objects: usize,
+    /// Objects in JSON.
     templates: Vec<Template>,
+    /// The same as messages of protobuf; none when there are no messages of their kind, or nobody asked for them.
+    messages: Vec<Template>,
+}
+
+/// What an answer is written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Encoding {
+    Json,
+    Protobuf,
+}
+
+/// Where an item stands in its page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    First,
+    Later,
 }
 
 /// How many pods a node has, on the average; the fullest has twice as many.
 const PODS_OF_A_NODE: usize = 55;
+
+impl Encoding {
+    pub(crate) fn list_type(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Protobuf => protobuf::MEDIA_TYPE,
+        }
+    }
+
+    pub(crate) fn watch_type(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Protobuf => protobuf::WATCH_TYPE,
+        }
+    }
+
+    /// What stands behind the items of a list.
+    pub(crate) fn list_tail(self) -> &'static [u8] {
+        match self {
+            Self::Json => json::LIST_TAIL,
+            Self::Protobuf => protobuf::ENVELOPE_TAIL,
+        }
+    }
+}
 
 // === impl Workload ===
 
@@ -53,46 +98,71 @@ impl Workload {
     /// The same for the same arguments, always.
     pub(crate) fn new(kind: Kind, objects: usize) -> Self {
         let entropy = Entropy::seeded(7);
-        let templates = |most: usize, make: &dyn Fn(&Entropy, usize) -> Value| {
-            (0..objects.clamp(1, most)).map(|at| Template::new(&make(&entropy, at))).collect()
+        let core = |path, kind, most: usize, make: &dyn Fn(&Entropy, usize) -> Value| Self {
+            path,
+            kind,
+            api_version: "v1",
+            typed_items: false,
+            nodes: (objects / PODS_OF_A_NODE).clamp(1, 99_999) as u64,
+            objects,
+            templates: (0..objects.clamp(1, most)).map(|at| json::template(&make(&entropy, at))).collect(),
+            messages: Vec::new(),
         };
-        let nodes = (objects / PODS_OF_A_NODE).clamp(1, 99_999) as u64;
-        let core = |path, kind, templates| Self { path, kind, api_version: "v1", typed_items: false, nodes, templates };
         match kind {
-            Kind::Uniform => core("/api/v1/pods", "Pod", templates(50, &pods::uniform)),
-            Kind::Varied => core("/api/v1/pods", "Pod", templates(10_000, &pods::varied)),
-            Kind::Secrets => core("/api/v1/secrets", "Secret", templates(1_000, &small::secret)),
-            Kind::ConfigMaps => core("/api/v1/configmaps", "ConfigMap", templates(1_000, &small::config_map)),
+            Kind::Uniform => core("/api/v1/pods", "Pod", 50, &pods::uniform),
+            Kind::Varied => core("/api/v1/pods", "Pod", 10_000, &pods::varied),
+            Kind::Secrets => core("/api/v1/secrets", "Secret", 1_000, &small::secret),
+            Kind::ConfigMaps => core("/api/v1/configmaps", "ConfigMap", 1_000, &small::config_map),
             Kind::Custom => Self {
-                path: "/apis/bench.windlass.dev/v1/widgets",
-                kind: "Widget",
                 api_version: "bench.windlass.dev/v1",
                 typed_items: true,
-                nodes,
-                templates: templates(1_000, &small::widget),
+                ..core("/apis/bench.windlass.dev/v1/widgets", "Widget", 1_000, &small::widget)
             },
         }
     }
 
-    /// Appends an object as a list has it.
-    pub(crate) fn item(&self, out: &mut Vec<u8>, object: usize) {
-        self.write(out, object, 0, self.typed_items);
+    /// Has `program` make messages of the objects: `client-go --encode KIND`.
+    pub(crate) fn with_messages(mut self, program: &Path) -> Result<Self, BoxError> {
+        let objects = self.templates.iter().map(json::object);
+        self.messages = protobuf::templates(program, self.kind, objects.collect())?;
+        Ok(self)
     }
 
-    /// Appends the line of a watch that tells the `change`th change, one of `object`.
-    pub(crate) fn event(&self, out: &mut Vec<u8>, object: usize, change: u64) {
-        out.extend_from_slice(br#"{"type":"MODIFIED","object":"#);
-        self.write(out, object, change, true);
-        out.extend_from_slice(b"}\n");
-    }
-
-    fn write(&self, out: &mut Vec<u8>, object: usize, change: u64, typed: bool) {
-        out.push(b'{');
-        if typed {
-            out.extend_from_slice(format!(r#""kind":"{}","apiVersion":"{}","#, self.kind, self.api_version).as_bytes());
+    /// Protobuf for those who accept it, if there is any.
+    pub(crate) fn encoding(&self, accepted: &str) -> Encoding {
+        if !self.messages.is_empty() && accepted.contains(protobuf::MEDIA_TYPE) {
+            Encoding::Protobuf
+        } else {
+            Encoding::Json
         }
-        let template = &self.templates[object % self.templates.len()];
-        template.write(out, Filling { object: object as u64, change, nodes: self.nodes });
+    }
+
+    /// Appends what stands before the items of a page of the list, which ends before `page.end`.
+    pub(crate) fn list_head(&self, encoding: Encoding, out: &mut Vec<u8>, page: Range<usize>) {
+        match encoding {
+            Encoding::Json => self.json_list_head(out, page),
+            Encoding::Protobuf => self.protobuf_list_head(out, page),
+        }
+    }
+
+    /// Appends an item.
+    pub(crate) fn item(&self, encoding: Encoding, out: &mut Vec<u8>, object: usize, place: Place) {
+        match encoding {
+            Encoding::Json => self.json_item(out, object, place),
+            Encoding::Protobuf => self.protobuf_item(out, object),
+        }
+    }
+
+    /// Appends the event that tells the `change`th change, one of `object`.
+    pub(crate) fn event(&self, encoding: Encoding, out: &mut Vec<u8>, object: usize, change: u64) {
+        match encoding {
+            Encoding::Json => self.json_event(out, object, change),
+            Encoding::Protobuf => self.protobuf_event(out, object, change),
+        }
+    }
+
+    fn filling(&self, object: usize, change: u64) -> Filling {
+        Filling { object: object as u64, change, nodes: self.nodes }
     }
 }
 

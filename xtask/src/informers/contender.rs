@@ -1,6 +1,7 @@
 //! Those that follow: ours and the peers, each a program and its flags.
 
 use std::{
+    ffi::OsStr,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     time::{Duration, Instant},
@@ -19,6 +20,8 @@ pub(super) enum Contender {
     /// Without a budget for bodies.
     Compressed,
     ClientGo,
+    /// For what has protobuf: built-in types, that is.
+    ClientGoProtobuf,
     KubeRs,
 }
 
@@ -40,7 +43,8 @@ impl Contender {
         match self {
             Self::Windlass => "windlass",
             Self::Compressed => "windlass, all compressed",
-            Self::ClientGo => "client-go",
+            Self::ClientGo => "client-go, JSON",
+            Self::ClientGoProtobuf => "client-go, protobuf",
             Self::KubeRs => "kube-rs",
         }
     }
@@ -49,7 +53,11 @@ impl Contender {
     pub(super) fn measure(self, part: &Part, programs: &Programs) -> Result<Figures> {
         let updates = part.updates.to_string();
         let updates = ["--updates", &updates];
-        let replay = Replay::start(&programs.windlass, part.replay.iter().chain(&updates).copied())?;
+        let mut served: Vec<&OsStr> = part.replay.iter().chain(&updates).map(OsStr::new).collect();
+        if self == Self::ClientGoProtobuf {
+            served.extend([OsStr::new("--protobuf"), programs.client_go.as_os_str()]);
+        }
+        let replay = Replay::start(&programs.windlass, served)?;
         let mut command = self.command(part, programs);
         command.args(part.follow).args(updates).args(&replay.target);
         let output = finish(command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?)?;
@@ -77,6 +85,11 @@ impl Contender {
             Self::Windlass => ours(&[]),
             Self::Compressed => ours(&["--budget", "0"]),
             Self::ClientGo => Command::new(&programs.client_go),
+            Self::ClientGoProtobuf => {
+                let mut command = Command::new(&programs.client_go);
+                command.args(["--accept", "application/vnd.kubernetes.protobuf"]);
+                command
+            }
             Self::KubeRs => Command::new(&programs.kube_rs),
         }
     }

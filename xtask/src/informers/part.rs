@@ -24,7 +24,11 @@ pub(super) struct Part {
     pub(super) rounds: usize,
 }
 
-const ALL: &[Contender] = &[Contender::Windlass, Contender::Compressed, Contender::ClientGo, Contender::KubeRs];
+/// All who follow built-in types.
+const ALL: &[Contender] =
+    &[Contender::Windlass, Contender::Compressed, Contender::ClientGo, Contender::ClientGoProtobuf, Contender::KubeRs];
+/// There is no protobuf of custom resources.
+const OF_CUSTOM: &[Contender] = &[Contender::Windlass, Contender::Compressed, Contender::ClientGo, Contender::KubeRs];
 const OURS: &[Contender] = &[Contender::Windlass, Contender::Compressed];
 
 /// What most parts are: uniform pods, in a burst.
@@ -71,6 +75,7 @@ pub(super) const PARTS: &[Part] = &[
         heading: "Custom resources",
         replay: &["--workload", "custom"],
         follow: &["--resource", "widgets"],
+        contenders: OF_CUSTOM,
         ..PODS
     },
     Part {

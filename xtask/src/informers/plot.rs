@@ -84,6 +84,7 @@ fn colour(contender: Contender) -> &'static str {
         Contender::Windlass => "#1b6ca8",
         Contender::Compressed => "#7fb3d5",
         Contender::ClientGo => "#c0792a",
+        Contender::ClientGoProtobuf => "#e0b884",
         Contender::KubeRs => "#7d7d7d",
     }
 }

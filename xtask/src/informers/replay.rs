@@ -1,6 +1,7 @@
 //! The server that replays, as a process.
 
 use std::{
+    ffi::OsStr,
     io::{BufRead as _, BufReader},
     path::Path,
     process::{Child, Command, Stdio},
@@ -18,7 +19,7 @@ pub(super) struct Replay {
 }
 
 impl Replay {
-    pub(super) fn start<'a>(bench: &Path, flags: impl IntoIterator<Item = &'a str>) -> Result<Self> {
+    pub(super) fn start<'a>(bench: &Path, flags: impl IntoIterator<Item = &'a OsStr>) -> Result<Self> {
         let mut process = Command::new(bench)
             .arg("replay")
             .args(flags)

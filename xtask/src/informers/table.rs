@@ -129,12 +129,14 @@ mod tests {
     fn a_table_has_medians_and_ratios_and_gaps() {
         let decode = PARTS.iter().find(|part| part.name == "decode").unwrap();
         let mut table = Table::new(decode);
-        [3.0, 1.0, 2.0].into_iter().for_each(|cpu| table.note(0, round(cpu)));
+        for cpu in [3.0, 1.0, 2.0] {
+            table.note(0, round(cpu));
+        }
         table.note(2, round(50.0));
         let text = table.to_string();
         let lines: Vec<_> = text.lines().skip(4).collect();
         assert_eq!(lines[0], "| windlass | 2.0 | – | 1.10 | – |");
         assert_eq!(lines[1], "| windlass, all compressed | – | – | – | – |");
-        assert_eq!(lines[2], "| client-go | 50.0 (25×) | – | 1.10 | – |");
+        assert_eq!(lines[2], "| client-go, JSON | 50.0 (25×) | – | 1.10 | – |");
     }
 }

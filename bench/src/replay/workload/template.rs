@@ -1,11 +1,8 @@
 //! Encoded objects with marks in the places that differ from object to object and from event to event.
 
-use serde_json::Value;
-
 /// An object's bytes, and where its marks are.
 #[derive(Debug)]
 pub(super) struct Template {
-    /// Without the opening brace.
     bytes: Vec<u8>,
     marks: Vec<(usize, Mark)>,
 }
@@ -76,19 +73,33 @@ pub(super) fn mark(which: Mark) -> String {
 // === impl Template ===
 
 impl Template {
-    pub(super) fn new(object: &Value) -> Self {
-        let text = object.to_string();
-        let bytes = text.as_bytes()[1..].to_vec();
+    /// Finds the marks.
+    pub(super) fn new(bytes: Vec<u8>) -> Self {
         let mut marks = Vec::new();
         let mut at = 0;
-        while let Some(next) = bytes[at..].iter().position(|byte| *byte == MARKER as u8) {
-            at += next;
-            let letter = char::from(bytes[at + 1]);
-            let (mark, _, width) = MARKS.iter().find(|(_, known, _)| *known == letter).expect("marks have a letter");
-            marks.push((at, *mark));
-            at += width;
+        while at < bytes.len() {
+            if let Some((mark, width)) = Mark::starting(&bytes[at..]) {
+                marks.push((at, mark));
+                at += width;
+            } else {
+                at += 1;
+            }
         }
         Self { bytes, marks }
+    }
+
+    /// How long every object is that is made of it.
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The bytes with their marks, but for the times, which must be times to those who read them as such.
+    pub(super) fn with_times(&self) -> Vec<u8> {
+        let mut bytes = self.bytes.clone();
+        for (at, mark) in self.marks.iter().filter(|(_, mark)| *mark == Mark::Time) {
+            mark.fill(&mut bytes[*at..], Filling { object: 0, change: 0, nodes: 1 });
+        }
+        bytes
     }
 
     /// Appends the object.
@@ -102,6 +113,14 @@ impl Template {
 }
 
 impl Mark {
+    /// The mark that the text begins with, and its width. A marker alone makes none: in a message it may be a length.
+    fn starting(text: &[u8]) -> Option<(Self, usize)> {
+        let [first, letter, ..] = text else { return None };
+        let (mark, _, width) = MARKS.iter().find(|(_, known, _)| *known == char::from(*letter))?;
+        let filler = text.get(2..*width)?;
+        (*first == MARKER as u8 && filler.iter().all(|byte| *byte == MARKER as u8)).then_some((*mark, *width))
+    }
+
     fn fill(self, out: &mut [u8], Filling { object, change, nodes }: Filling) {
         match self {
             Self::Number => decimal(&mut out[..7], object),
