@@ -71,8 +71,9 @@ func run(server, kubeconfig, resource, mediaType string, updates int64) error {
 	debug.FreeOSMemory()
 	before, cpuBefore, started := memory("VmRSS:"), cpu(), time.Now()
 	go informer.Run(context.Background().Done())
-	if !cache.WaitForCacheSync(context.Background().Done(), registration.HasSynced) {
-		return fmt.Errorf("the cache did not sync")
+	// cache.WaitForCacheSync looks only every 100 ms.
+	for !registration.HasSynced() {
+		time.Sleep(time.Millisecond)
 	}
 	took, used, peak := time.Since(started), cpu()-cpuBefore, memory("VmHWM:")
 	time.Sleep(200 * time.Millisecond)
