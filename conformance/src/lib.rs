@@ -13,25 +13,26 @@
 
 mod capability;
 mod case;
+mod embedded;
 mod normal;
 mod path;
 mod play;
 mod recording;
+pub mod restartable;
 mod suite;
 
 use std::{future::Future, sync::Arc, time::Duration};
 
-use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle, time::timeout};
+use tokio::time::timeout;
 use windlass_api::Entropy;
 use windlass_client::{
     Auth, Client, Config, Impersonation, Secret,
-    config::{Kubeconfig, Selection, TlsOptions},
+    config::{Kubeconfig, Selection},
     user_agent,
 };
-use windlass_server::{
-    Server, TlsIdentity,
-    storage::{MemoryStorage, Storage},
-};
+use windlass_server::storage::Storage;
+
+use crate::embedded::Embedded;
 
 pub use capability::{Capability, on_each_target_with};
 pub use suite::{RECORD, differences, files, hold, names};
@@ -44,8 +45,6 @@ pub const KUBECTL: &str = "WINDLASS_UPSTREAM_KUBECTL";
 
 /// How long a condition may take to come true: far more than it needs, since this decides between slow and broken.
 pub const PATIENCE: Duration = Duration::from_mins(1);
-
-const TOKEN: &str = "conformance-admin";
 
 /// A server under test, and how to reach it.
 #[derive(Debug)]
@@ -63,14 +62,6 @@ pub struct Target {
 #[derive(Clone, Debug)]
 pub struct History(Arc<dyn Storage>);
 
-/// The embedded server; stops when told, and is dropped with its target.
-#[derive(Debug)]
-struct Embedded {
-    storage: Arc<dyn Storage>,
-    stop: oneshot::Sender<()>,
-    serving: JoinHandle<()>,
-}
-
 impl Target {
     /// The name of the embedded server.
     pub const EMBEDDED: &str = "windlass-server";
@@ -86,21 +77,8 @@ impl Target {
 
     /// The embedded server, on a free port.
     pub async fn embedded() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
-        let address = listener.local_addr().expect("a bound listener has an address");
-        let tls = TlsIdentity::generate(["localhost", "127.0.0.1"]).expect("a certificate can be made");
-        let uri = format!("https://{address}").parse().expect("an address makes a URI");
-        let config =
-            Config::new(uri).with_auth(Auth::Bearer(TOKEN.into())).with_tls(TlsOptions::trusting(tls.ca_pem()));
-        let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::default());
-        let server = Server::builder().token(TOKEN).storage(Arc::clone(&storage)).build();
-        let (stop, stopped) = oneshot::channel();
-        let serving = tokio::spawn(async move {
-            // Dropped or told: both mean stop.
-            let stopped = async { drop(stopped.await) };
-            server.serve(listener, tls, stopped).await.expect("the server serves until it is stopped");
-        });
-        Self::new(Self::EMBEDDED, config, Some(Embedded { storage, stop, serving }))
+        let embedded = Embedded::start_new().await;
+        Self::new(Self::EMBEDDED, embedded.config(), Some(embedded))
     }
 
     /// The real server, if the environment names one.
@@ -147,9 +125,8 @@ impl Target {
 
     /// Stops the embedded server and waits until it has stopped; the real one is its owner's to stop.
     pub async fn stop(self) {
-        if let Some(Embedded { stop, serving, .. }) = self.embedded {
-            drop(stop);
-            serving.await.expect("the server does not panic");
+        if let Some(mut embedded) = self.embedded {
+            embedded.stop().await;
         }
     }
 }
@@ -157,8 +134,7 @@ impl Target {
 impl History {
     /// Leaves no version but the present one.
     pub async fn forget(&self) {
-        let present = self.0.revision().await.expect("memory does not fail");
-        self.0.compact(present).await.expect("memory does not fail");
+        embedded::forget(&*self.0).await;
     }
 }
 

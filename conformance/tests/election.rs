@@ -181,7 +181,7 @@ async fn a_leader_that_is_cut_off_gives_up_before_another_takes_over() {
     on_each_target(|target| async {
         let mut replicas = replicas(&target, 3).await;
         let (first, _) = next_leader(&replicas, None).await;
-        replicas[first].wire.go_down();
+        replicas[first].wire.go_down().await;
         failover(&replicas, first).await;
         let error = replicas[first].end().await.expect("it ends by itself").unwrap_err();
         assert!(matches!(error, Error::LeadershipLost), "{error:?}");

@@ -2,31 +2,31 @@
 //! had, with less, or with nothing.
 
 mod large;
+mod restarts;
 
 use std::{
     collections::BTreeMap,
-    net::SocketAddr,
     sync::{Arc, mpsc},
+    time::Duration,
 };
 
 use conformance::{Target, eventually, on_each_target, unique};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use parking_lot::Mutex;
 use serde_json::json;
-use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
-use windlass_api::{ObjectExt, Patch, Resource};
+use tokio::{sync::oneshot, task::JoinHandle};
+use windlass_api::{Backoff, ObjectExt, Patch, Resource};
 use windlass_cache::{
     Cached, Deleted, DeletedState, Index, InformerOptions, InitialSync, Notification, OwnWrites, SharedInformer,
 };
-use windlass_client::{Auth, Client, Config, config::TlsOptions};
-use windlass_server::{
-    Server, TlsIdentity,
-    storage::{MemoryStorage, Revision, Storage},
-};
+use windlass_client::Client;
 
 use crate::wire::Wire;
 
 type Maps = SharedInformer<ConfigMap>;
+
+/// Short, so that no test waits for long.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100)).limit(Duration::from_secs(1)).factor(2.0);
 
 /// An informer that is being run.
 struct Run {
@@ -39,7 +39,7 @@ impl Run {
     /// Of the ConfigMaps that the tests make in a namespace.
     fn start(client: &Client, namespace: &str, options: InformerOptions) -> Self {
         let list_watch = Arc::new(client.list_watch(&ConfigMap::api_resource(), Some(namespace)));
-        Self::of(Maps::new(list_watch, options.labels("app=test")))
+        Self::of(Maps::new(list_watch, options.labels("app=test").backoff(BACKOFF)))
     }
 
     fn of(informer: Maps) -> Self {
@@ -161,7 +161,7 @@ async fn connections_that_are_cut_lose_nothing() {
         for round in 0..5 {
             let name = format!("m{round}");
             client.create(&map(&namespace, &name)).await.unwrap();
-            wire.cut();
+            wire.cut().await;
             touch(&client, &namespace, &name).await;
             client.create(&map(&namespace, &format!("x{round}"))).await.unwrap();
             client.delete::<ConfigMap>(format!("x{round}")).within(&namespace).await.unwrap();
@@ -185,7 +185,7 @@ async fn reads_go_on_while_the_server_is_away_and_what_was_missed_comes_after() 
         let belief = Belief::of(&run.informer);
         run.informer.has_synced().await.unwrap();
         let before = on_server(&client, &namespace).await;
-        wire.go_down();
+        wire.go_down().await;
         touch(&client, &namespace, "a").await;
         client.delete::<ConfigMap>("b").within(&namespace).await.unwrap();
         client.create(&map(&namespace, "c")).await.unwrap();
@@ -194,7 +194,7 @@ async fn reads_go_on_while_the_server_is_away_and_what_was_missed_comes_after() 
             assert!(object.get().is_ok());
         }
         assert_eq!(run.informer.store().len(), 2);
-        wire.come_up();
+        wire.come_up().await;
         until_equal(&client, &namespace, &run.informer, &belief).await;
         run.stop().await;
         client.delete::<Namespace>(&*namespace).await.unwrap();
@@ -248,123 +248,4 @@ async fn a_program_reads_its_own_writes() {
         target
     })
     .await;
-}
-
-/// The embedded server on one port, to be stopped and started again over one storage or another.
-struct Restartable {
-    address: SocketAddr,
-    tls: TlsIdentity,
-    config: Config,
-}
-
-struct Serving {
-    stop: oneshot::Sender<()>,
-    task: JoinHandle<()>,
-}
-
-impl Restartable {
-    async fn new() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let tls = TlsIdentity::generate(["localhost", "127.0.0.1"]).unwrap();
-        let config = Config::new(format!("https://{address}").parse().unwrap())
-            .with_auth(Auth::Bearer("restartable".into()))
-            .with_tls(TlsOptions::trusting(tls.ca_pem()));
-        Self { address, tls, config }
-    }
-
-    fn client(&self) -> Client {
-        Client::new(self.config.clone()).unwrap().without_rate_limit()
-    }
-
-    async fn serve(&self, storage: &Arc<dyn Storage>) -> Serving {
-        let listener = TcpListener::bind(self.address).await.unwrap();
-        let server = Server::builder().token("restartable").storage(Arc::clone(storage)).build();
-        let (stop, stopped) = oneshot::channel::<()>();
-        let tls = self.tls.clone();
-        let task = tokio::spawn(async move {
-            server.serve(listener, tls, async { drop(stopped.await) }).await.unwrap();
-        });
-        Serving { stop, task }
-    }
-}
-
-impl Serving {
-    async fn stop(self) {
-        drop(self.stop);
-        self.task.await.unwrap();
-    }
-}
-
-const NAMESPACE: &str = "default";
-
-#[tokio::test]
-async fn a_server_that_is_restarted_over_its_storage_is_followed_further() {
-    let (server, storage) = (Restartable::new().await, Arc::new(MemoryStorage::default()) as Arc<dyn Storage>);
-    let serving = server.serve(&storage).await;
-    server.client().create(&map(NAMESPACE, "a")).await.unwrap();
-    let run = Run::start(&server.client(), NAMESPACE, InformerOptions::default());
-    let belief = Belief::of(&run.informer);
-    run.informer.has_synced().await.unwrap();
-    serving.stop().await;
-    assert_eq!(run.informer.store().len(), 1);
-    let serving = server.serve(&storage).await;
-    touch(&server.client(), NAMESPACE, "a").await;
-    server.client().create(&map(NAMESPACE, "b")).await.unwrap();
-    until_equal(&server.client(), NAMESPACE, &run.informer, &belief).await;
-    run.stop().await;
-    serving.stop().await;
-}
-
-#[tokio::test]
-async fn a_server_that_has_forgotten_the_watch_s_version_is_listed_again() {
-    let (server, storage) = (Restartable::new().await, Arc::new(MemoryStorage::default()) as Arc<dyn Storage>);
-    let serving = server.serve(&storage).await;
-    for name in ["a", "b"] {
-        server.client().create(&map(NAMESPACE, name)).await.unwrap();
-    }
-    let errors = Arc::new(Mutex::new(Vec::new()));
-    let log = Arc::clone(&errors);
-    let options = InformerOptions::default().on_error(move |error| log.lock().push(format!("{error:?}")));
-    let wire = Wire::to(&server.config).await;
-    let run = Run::start(&wire.client(&server.config), NAMESPACE, options);
-    let belief = Belief::of(&run.informer);
-    run.informer.has_synced().await.unwrap();
-    wire.go_down();
-    touch(&server.client(), NAMESPACE, "a").await;
-    server.client().delete::<ConfigMap>("b").within(NAMESPACE).await.unwrap();
-    let last = server.client().create(&map(NAMESPACE, "c")).await.unwrap();
-    storage.compact(Revision(last.resource_version().unwrap().parse().unwrap())).await.unwrap();
-    serving.stop().await;
-    let serving = server.serve(&storage).await;
-    wire.come_up();
-    until_equal(&server.client(), NAMESPACE, &run.informer, &belief).await;
-    assert!(errors.lock().iter().any(|error| error.contains("Expired")), "{:?}", errors.lock());
-    run.stop().await;
-    serving.stop().await;
-}
-
-#[tokio::test]
-async fn a_server_that_lost_its_storage_is_read_from_scratch() {
-    let server = Restartable::new().await;
-    let (full, empty) = (Arc::new(MemoryStorage::default()), Arc::new(MemoryStorage::default()));
-    let serving = server.serve(&(full as Arc<dyn Storage>)).await;
-    for index in 0..50 {
-        server.client().create(&map(NAMESPACE, &format!("m{index}"))).await.unwrap();
-    }
-    let errors = Arc::new(Mutex::new(0));
-    let count = Arc::clone(&errors);
-    let options = InformerOptions::default().on_error(move |_| *count.lock() += 1);
-    let run = Run::start(&server.client(), NAMESPACE, options);
-    let belief = Belief::of(&run.informer);
-    run.informer.has_synced().await.unwrap();
-    serving.stop().await;
-    eventually("the informer has noticed that the server is away", || async { (*errors.lock() > 0).then_some(()) })
-        .await;
-    let serving = server.serve(&(empty as Arc<dyn Storage>)).await;
-    server.client().create(&map(NAMESPACE, "only")).await.unwrap();
-    until_equal(&server.client(), NAMESPACE, &run.informer, &belief).await;
-    assert_eq!(run.informer.store().len(), 1);
-    run.stop().await;
-    serving.stop().await;
 }

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use tokio::{
     io::copy_bidirectional,
-    net::{TcpListener, TcpStream},
-    sync::watch,
+    net::{TcpListener, TcpSocket, TcpStream},
+    sync::{mpsc, oneshot},
     task::{AbortHandle, JoinSet},
 };
 use windlass_client::{Client, Config};
@@ -14,11 +14,20 @@ use windlass_client::{Client, Config};
 #[derive(Debug)]
 pub(crate) struct Wire {
     address: SocketAddr,
-    line: watch::Sender<Line>,
+    orders: mpsc::UnboundedSender<Order>,
     carrying: AbortHandle,
+    /// Keeps the port while nobody listens there.
+    _port: TcpSocket,
 }
 
-/// Whether new connections are taken; any change cuts the old ones.
+/// What becomes of the connections that there are: they are cut. Then new ones are taken or refused. Who gave the order is
+/// told when it has been obeyed.
+#[derive(Debug)]
+struct Order {
+    line: Line,
+    obeyed: oneshot::Sender<()>,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Line {
     Up,
@@ -29,11 +38,13 @@ impl Wire {
     /// A wire to the server of a configuration.
     pub(crate) async fn to(config: &Config) -> Self {
         let server = config.server.authority().expect("a server has an address").to_string();
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
-        let address = listener.local_addr().expect("a bound listener has an address");
-        let (line, state) = watch::channel(Line::Up);
-        let carrying = tokio::spawn(carry(listener, server, state)).abort_handle();
-        Self { address, line, carrying }
+        let port = socket(SocketAddr::from(([127, 0, 0, 1], 0)));
+        let address = port.local_addr().expect("a bound socket has an address");
+        let (orders, received) = mpsc::unbounded_channel();
+        let carrying = tokio::spawn(carry(address, server, received)).abort_handle();
+        let wire = Self { address, orders, carrying, _port: port };
+        wire.order(Line::Up).await;
+        wire
     }
 
     /// Where the server seems to be.
@@ -49,18 +60,24 @@ impl Wire {
     }
 
     /// Breaks every connection. New ones are taken.
-    pub(crate) fn cut(&self) {
-        self.line.send_modify(|line| *line = Line::Up);
+    pub(crate) async fn cut(&self) {
+        self.order(Line::Up).await;
     }
 
     /// Breaks every connection and refuses new ones.
-    pub(crate) fn go_down(&self) {
-        self.line.send_replace(Line::Down);
+    pub(crate) async fn go_down(&self) {
+        self.order(Line::Down).await;
     }
 
     /// Takes connections again.
-    pub(crate) fn come_up(&self) {
-        self.line.send_replace(Line::Up);
+    pub(crate) async fn come_up(&self) {
+        self.order(Line::Up).await;
+    }
+
+    async fn order(&self, line: Line) {
+        let (obeyed, is_obeyed) = oneshot::channel();
+        self.orders.send(Order { line, obeyed }).expect("the wire carries until it is dropped");
+        is_obeyed.await.expect("the wire carries until it is dropped");
     }
 }
 
@@ -70,21 +87,50 @@ impl Drop for Wire {
     }
 }
 
-async fn carry(listener: TcpListener, server: String, line: watch::Receiver<Line>) {
+/// Bound to an address that others of this kind may share, as long as no two of them listen.
+fn socket(address: SocketAddr) -> TcpSocket {
+    let socket = TcpSocket::new_v4().expect("there is one socket more");
+    socket.set_reuseaddr(true).expect("a fresh socket takes options");
+    socket.bind(address).expect("loopback has a free port");
+    socket
+}
+
+async fn carry(address: SocketAddr, server: String, mut orders: mpsc::UnboundedReceiver<Order>) {
+    let mut listener: Option<TcpListener> = None;
     let mut connections = JoinSet::new();
-    // A listener that fails has no more connections to give.
-    while let Ok((mut inbound, _)) = listener.accept().await {
-        let (server, mut line) = (server.clone(), line.clone());
-        if *line.borrow_and_update() == Line::Down {
-            continue;
-        }
-        connections.spawn(async move {
-            let Ok(mut outbound) = TcpStream::connect(server).await else { return };
-            tokio::select! {
-                // However it ends: both sides learn of it when the sockets are dropped.
-                _ = copy_bidirectional(&mut inbound, &mut outbound) => {}
-                _ = line.changed() => {}
+    loop {
+        tokio::select! {
+            order = orders.recv() => {
+                let Some(Order { line, obeyed }) = order else { return };
+                // Nobody who is cut off may find the way open for a moment.
+                match line {
+                    Line::Up if listener.is_some() => {}
+                    Line::Up => listener = Some(socket(address).listen(64).expect("the port is the wire's own")),
+                    Line::Down => listener = None,
+                }
+                connections.shutdown().await;
+                // Whoever gave the order may have gone away.
+                let _ = obeyed.send(());
             }
-        });
+            inbound = accept(listener.as_ref()) => {
+                let server = server.clone();
+                connections.spawn(async move {
+                    let Ok(mut outbound) = TcpStream::connect(server).await else { return };
+                    let mut inbound = inbound;
+                    // However it ends: both sides learn of it when the sockets are dropped.
+                    let _ = copy_bidirectional(&mut inbound, &mut outbound).await;
+                });
+            }
+        }
     }
+}
+
+/// The next connection; none comes where nobody listens, or the listener fails.
+async fn accept(listener: Option<&TcpListener>) -> TcpStream {
+    if let Some(listener) = listener
+        && let Ok((connection, _)) = listener.accept().await
+    {
+        return connection;
+    }
+    std::future::pending().await
 }

@@ -12,6 +12,9 @@ const TARGET: &str = "WINDLASS_UPSTREAM_KUBECONFIG";
 /// The environment variable by which it finds a kubectl.
 const KUBECTL: &str = "WINDLASS_UPSTREAM_KUBECTL";
 
+/// The environment variable by which tests find this program, which starts control planes for them: see [`Upstream`].
+const CONTROL: &str = "WINDLASS_UPSTREAM_CONTROL";
+
 /// The environment variable that makes the suite write what the real server answers.
 const RECORD: &str = "WINDLASS_RECORD";
 
@@ -48,6 +51,7 @@ fn once(against: Against, rest: &[String]) -> Result {
     let upstream = if against == Against::Embedded { None } else { Some(Upstream::start(Profile::Token)?) };
     if let Some(upstream) = &upstream {
         suite.env(TARGET, upstream.kubeconfig()).env(KUBECTL, upstream.kubectl());
+        suite.env(CONTROL, std::env::current_exe()?);
     }
     if against == Against::Record {
         suite.env(RECORD, "1");

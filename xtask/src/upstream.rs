@@ -2,7 +2,6 @@
 
 use std::{
     env, fs,
-    io::Read,
     net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -14,6 +13,7 @@ use clap::ValueEnum;
 
 use crate::Result;
 
+mod etcd;
 mod programs;
 
 pub(crate) use programs::{OtherKubectl, build};
@@ -37,9 +37,41 @@ pub(crate) enum Profile {
 #[derive(Debug)]
 pub(crate) struct Upstream {
     binaries: PathBuf,
+    profile: Profile,
+    ports: Ports,
     /// In the order in which they were started; stopped in reverse.
-    processes: Vec<Child>,
+    processes: Vec<Process>,
     directory: PathBuf,
+}
+
+/// Where the parts of a control plane listen, on loopback. The same for as long as it lives.
+#[derive(Clone, Copy, Debug)]
+struct Ports {
+    etcd: u16,
+    peer: u16,
+    secure: u16,
+}
+
+#[derive(Debug)]
+struct Process {
+    program: &'static str,
+    child: Child,
+}
+
+const ETCD: &str = "etcd";
+const SERVER: &str = "kube-apiserver";
+
+/// What a control plane that is being served is told, a line each; `done` is the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Order {
+    /// Kill the API server.
+    Stop,
+    /// Start it again, and wait until it is ready.
+    Start,
+    /// Forget every version but the present one.
+    Compact,
+    /// Lose everything that is stored. The API server should be stopped.
+    Clear,
 }
 
 /// The root of the workspace.
@@ -47,12 +79,16 @@ pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or_else(|| Path::new("."))
 }
 
-/// Starts a control plane and keeps it until standard input closes or the process is interrupted.
+/// Starts a control plane and keeps it until standard input closes or the process is interrupted. What comes on standard
+/// input are [`Order`]s.
 pub(crate) fn serve(profile: Profile) -> Result {
-    let upstream = Upstream::start(profile)?;
+    let mut upstream = Upstream::start(profile)?;
     println!("ready\nKUBECONFIG={}", upstream.kubeconfig().display());
-    println!("close standard input (Ctrl-D) to stop");
-    std::io::stdin().read_to_end(&mut Vec::new())?;
+    println!("close standard input (Ctrl-D) to stop; it takes the orders stop, start, compact and clear");
+    for line in std::io::stdin().lines() {
+        upstream.obey(Order::from_str(line?.trim(), true)?)?;
+        println!("done");
+    }
     Ok(())
 }
 
@@ -64,8 +100,10 @@ impl Upstream {
         let binaries = build()?;
         let directory = env::temp_dir().join(format!("windlass-upstream-{}", std::process::id()));
         fs::create_dir_all(&directory)?;
-        let mut upstream = Self { binaries: binaries.clone(), processes: Vec::new(), directory };
-        upstream.start_in_order(&binaries, profile)?;
+        let [etcd, peer, secure] = free_ports()?;
+        let ports = Ports { etcd, peer, secure };
+        let mut upstream = Self { binaries, profile, ports, processes: Vec::new(), directory };
+        upstream.start_in_order()?;
         Ok(upstream)
     }
 
@@ -79,87 +117,117 @@ impl Upstream {
         self.binaries.join("kubectl")
     }
 
-    fn start_in_order(&mut self, binaries: &Path, profile: Profile) -> Result {
-        let directory = self.directory.clone();
-        let file = |name: &str| directory.join(name).display().to_string();
-        let [etcd, peer, secure] = free_ports()?;
-
+    fn start_in_order(&mut self) -> Result {
         let key = rcgen::KeyPair::generate()?;
-        fs::write(file("sa.key"), key.serialize_pem())?;
-        fs::write(file("sa.pub"), key.public_key_pem())?;
-        fs::write(file("tokens.csv"), format!("{TOKEN},admin,admin,\"system:masters\"\n"))?;
-        fs::write(self.kubeconfig(), kubeconfig(secure))?;
-
-        let client = format!("http://127.0.0.1:{etcd}");
-        self.spawn(
-            binaries,
-            "etcd",
-            &[
-                format!("--data-dir={}", file("etcd")),
-                format!("--listen-client-urls={client}"),
-                format!("--advertise-client-urls={client}"),
-                format!("--listen-peer-urls=http://127.0.0.1:{peer}"),
-                "--unsafe-no-fsync".to_owned(),
-            ],
-        )?;
-
-        let mut flags = vec![
-            format!("--etcd-servers={client}"),
-            format!("--cert-dir={}", file("certificates")),
-            format!("--secure-port={secure}"),
-            "--bind-address=127.0.0.1".to_owned(),
-            "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
-            format!("--service-account-key-file={}", file("sa.pub")),
-            format!("--service-account-signing-key-file={}", file("sa.key")),
-            format!("--token-auth-file={}", file("tokens.csv")),
-            "--authorization-mode=RBAC".to_owned(),
-            "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
-        ];
-        if profile == Profile::Token {
-            flags.push("--disable-admission-plugins=ServiceAccount".to_owned());
-        }
-        self.spawn(binaries, "kube-apiserver", &flags)?;
-        self.wait_until_ready(binaries)?;
-
-        if profile == Profile::Identity {
+        fs::write(self.file("sa.key"), key.serialize_pem())?;
+        fs::write(self.file("sa.pub"), key.public_key_pem())?;
+        fs::write(self.file("tokens.csv"), format!("{TOKEN},admin,admin,\"system:masters\"\n"))?;
+        fs::write(self.kubeconfig(), kubeconfig(self.ports.secure))?;
+        self.start_etcd()?;
+        self.start_server()?;
+        if self.profile == Profile::Identity {
             let flags = [
                 format!("--kubeconfig={}", self.kubeconfig().display()),
                 "--leader-elect=false".to_owned(),
                 "--controllers=*".to_owned(),
-                format!("--service-account-private-key-file={}", file("sa.key")),
+                format!("--service-account-private-key-file={}", self.file("sa.key")),
                 "--bind-address=127.0.0.1".to_owned(),
                 "--secure-port=0".to_owned(),
             ];
-            self.spawn(binaries, "kube-controller-manager", &flags)?;
+            self.spawn("kube-controller-manager", &flags)?;
         }
         Ok(())
     }
 
-    fn spawn(&mut self, binaries: &Path, program: &str, flags: &[String]) -> Result {
+    fn start_etcd(&mut self) -> Result {
+        let Ports { etcd, peer, .. } = self.ports;
+        let client = format!("http://127.0.0.1:{etcd}");
+        let flags = [
+            format!("--data-dir={}", self.file(ETCD)),
+            format!("--listen-client-urls={client}"),
+            format!("--advertise-client-urls={client}"),
+            format!("--listen-peer-urls=http://127.0.0.1:{peer}"),
+            "--unsafe-no-fsync".to_owned(),
+        ];
+        self.spawn(ETCD, &flags)
+    }
+
+    fn start_server(&mut self) -> Result {
+        let Ports { etcd, secure, .. } = self.ports;
+        let mut flags = vec![
+            format!("--etcd-servers=http://127.0.0.1:{etcd}"),
+            format!("--cert-dir={}", self.file("certificates")),
+            format!("--secure-port={secure}"),
+            "--bind-address=127.0.0.1".to_owned(),
+            "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+            format!("--service-account-key-file={}", self.file("sa.pub")),
+            format!("--service-account-signing-key-file={}", self.file("sa.key")),
+            format!("--token-auth-file={}", self.file("tokens.csv")),
+            "--authorization-mode=RBAC".to_owned(),
+            "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
+        ];
+        if self.profile == Profile::Token {
+            flags.push("--disable-admission-plugins=ServiceAccount".to_owned());
+        }
+        self.spawn(SERVER, &flags)?;
+        self.wait_until_ready()
+    }
+
+    fn obey(&mut self, order: Order) -> Result {
+        match order {
+            Order::Stop => {
+                self.stop(SERVER);
+                Ok(())
+            }
+            Order::Start => self.start_server(),
+            Order::Compact => etcd::compact(self.ports.etcd),
+            Order::Clear => {
+                self.stop(ETCD);
+                fs::remove_dir_all(self.file(ETCD))?;
+                self.start_etcd()
+            }
+        }
+    }
+
+    fn stop(&mut self, program: &str) {
+        self.processes.retain_mut(|process| {
+            let stays = process.program != program;
+            if !stays {
+                process.end();
+            }
+            stays
+        });
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.directory.join(name).display().to_string()
+    }
+
+    fn spawn(&mut self, program: &'static str, flags: &[String]) -> Result {
         let log = fs::File::create(self.directory.join(format!("{program}.log")))?;
-        let child = Command::new(binaries.join(program))
+        let child = Command::new(self.binaries.join(program))
             .args(flags)
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
             .spawn()
             .map_err(|error| format!("starting {program}: {error}"))?;
-        self.processes.push(child);
+        self.processes.push(Process { program, child });
         Ok(())
     }
 
-    fn wait_until_ready(&mut self, binaries: &Path) -> Result {
+    fn wait_until_ready(&mut self) -> Result {
         let deadline = Instant::now() + START_TIMEOUT;
         loop {
-            let answer = Command::new(binaries.join("kubectl"))
+            let answer = Command::new(self.kubectl())
                 .args(["--kubeconfig", &self.kubeconfig().display().to_string(), "get", "--raw", "/readyz"])
                 .output()?;
             if answer.status.success() {
                 return Ok(());
             }
-            let ended = self.processes.iter_mut().any(|process| matches!(process.try_wait(), Ok(Some(_))));
+            let ended = self.processes.iter_mut().any(|process| matches!(process.child.try_wait(), Ok(Some(_))));
             if ended || Instant::now() > deadline {
-                let log = fs::read_to_string(self.directory.join("kube-apiserver.log")).unwrap_or_default();
+                let log = fs::read_to_string(self.file("kube-apiserver.log")).unwrap_or_default();
                 let last: Vec<_> = log.lines().rev().take(10).collect();
                 return Err(format!(
                     "the real API server is not ready; its last lines, newest first:\n{}",
@@ -174,12 +242,16 @@ impl Upstream {
 
 impl Drop for Upstream {
     fn drop(&mut self) {
-        for process in self.processes.iter_mut().rev() {
-            // It may have ended by itself, and there is nobody left to tell.
-            let _ = process.kill();
-            let _ = process.wait();
-        }
+        self.processes.iter_mut().rev().for_each(Process::end);
         let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+impl Process {
+    fn end(&mut self) {
+        // It may have ended by itself, and there is nobody left to tell.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

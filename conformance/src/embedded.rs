@@ -1,0 +1,76 @@
+//! The embedded server, on a port that it keeps.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
+use windlass_client::{Auth, Config, config::TlsOptions};
+use windlass_server::{
+    Server, TlsIdentity,
+    storage::{MemoryStorage, Storage},
+};
+
+const TOKEN: &str = "conformance-admin";
+
+/// Stops when told, and when it is dropped. Can be started again, over the same storage or another.
+#[derive(Debug)]
+pub(crate) struct Embedded {
+    address: SocketAddr,
+    tls: TlsIdentity,
+    pub(crate) storage: Arc<dyn Storage>,
+    /// `None` while it is stopped.
+    serving: Option<Serving>,
+}
+
+#[derive(Debug)]
+struct Serving {
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+impl Embedded {
+    /// On a free port, serving.
+    pub(crate) async fn start_new() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
+        let address = listener.local_addr().expect("a bound listener has an address");
+        let tls = TlsIdentity::generate(["localhost", "127.0.0.1"]).expect("a certificate can be made");
+        let mut embedded = Self { address, tls, storage: Arc::new(MemoryStorage::default()), serving: None };
+        embedded.serve(listener);
+        embedded
+    }
+
+    /// How the administrator reaches it.
+    pub(crate) fn config(&self) -> Config {
+        let uri = format!("https://{}", self.address).parse().expect("an address makes a URI");
+        Config::new(uri).with_auth(Auth::Bearer(TOKEN.into())).with_tls(TlsOptions::trusting(self.tls.ca_pem()))
+    }
+
+    pub(crate) async fn stop(&mut self) {
+        if let Some(Serving { stop, task }) = self.serving.take() {
+            drop(stop);
+            task.await.expect("the server does not panic");
+        }
+    }
+
+    pub(crate) async fn start(&mut self) {
+        let listener = TcpListener::bind(self.address).await.expect("the server's port is free");
+        self.serve(listener);
+    }
+
+    fn serve(&mut self, listener: TcpListener) {
+        let server = Server::builder().token(TOKEN).storage(Arc::clone(&self.storage)).build();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let tls = self.tls.clone();
+        let task = tokio::spawn(async move {
+            // Dropped or told: both mean stop.
+            let stopped = async { drop(stopped.await) };
+            server.serve(listener, tls, stopped).await.expect("the server serves until it is stopped");
+        });
+        self.serving = Some(Serving { stop, task });
+    }
+}
+
+/// Leaves no version but the present one.
+pub(crate) async fn forget(storage: &dyn Storage) {
+    let present = storage.revision().await.expect("memory does not fail");
+    storage.compact(present).await.expect("memory does not fail");
+}

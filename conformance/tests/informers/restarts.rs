@@ -1,0 +1,124 @@
+//! Servers that go away and come back, with what they had, with less, or with nothing.
+
+use std::sync::Arc;
+
+use conformance::{
+    eventually,
+    restartable::{Over, on_each_restartable},
+};
+use k8s_openapi::api::core::v1::ConfigMap;
+use parking_lot::Mutex;
+use serde_json::json;
+use windlass_api::Patch;
+use windlass_cache::InformerOptions;
+use windlass_client::Client;
+
+use super::{Belief, Run, map, touch, until_equal};
+use crate::wire::Wire;
+
+/// There from the start, or soon after.
+const NAMESPACE: &str = "default";
+
+async fn create(client: &Client, name: &str) {
+    let map = map(NAMESPACE, name);
+    eventually("the map is created", || async { client.create(&map).await.ok() }).await;
+}
+
+/// Lets the server's version pass by an informer of what the tests make.
+async fn write_aside(client: &Client) {
+    let mut aside = map(NAMESPACE, "aside");
+    aside.metadata.labels = None;
+    client.create(&aside).await.unwrap();
+    for round in 0..10 {
+        let patch = Patch::Merge(json!({"data": {"round": round.to_string()}}));
+        client.patch::<ConfigMap>("aside", patch).within(NAMESPACE).await.unwrap();
+    }
+}
+
+/// What an informer tells its error hook.
+#[derive(Clone, Default)]
+struct Errors(Arc<Mutex<Vec<String>>>);
+
+impl Errors {
+    fn of(options: InformerOptions) -> (Self, InformerOptions) {
+        let errors = Self::default();
+        let log = Arc::clone(&errors.0);
+        (errors, options.on_error(move |error| log.lock().push(format!("{error:?}"))))
+    }
+
+    async fn until_any(&self, what: &str, like: &str) {
+        eventually(what, || async { self.0.lock().iter().any(|error| error.contains(like)).then_some(()) }).await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_restarted_over_its_storage_is_followed_further() {
+    on_each_restartable(|mut server| async {
+        let client = server.client.clone();
+        create(&client, "a").await;
+        let run = Run::start(&client, NAMESPACE, InformerOptions::default());
+        let belief = Belief::of(&run.informer);
+        run.informer.has_synced().await.unwrap();
+        server.stop().await;
+        assert_eq!(run.informer.store().len(), 1, "it can be read all the same");
+        server.start(Over::ItsStorage).await;
+        touch(&client, NAMESPACE, "a").await;
+        create(&client, "b").await;
+        until_equal(&client, NAMESPACE, &run.informer, &belief).await;
+        run.stop().await;
+        server
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_watch_that_expired_while_the_server_was_restarted_after_compaction_is_listed_again() {
+    on_each_restartable(|mut server| async {
+        let client = server.client.clone();
+        for name in ["a", "b"] {
+            create(&client, name).await;
+        }
+        let (errors, options) = Errors::of(InformerOptions::default());
+        let wire = Wire::to(&server.config).await;
+        let run = Run::start(&wire.client(&server.config), NAMESPACE, options);
+        let belief = Belief::of(&run.informer);
+        run.informer.has_synced().await.unwrap();
+        wire.go_down().await;
+        touch(&client, NAMESPACE, "a").await;
+        client.delete::<ConfigMap>("b").within(NAMESPACE).await.unwrap();
+        create(&client, "c").await;
+        write_aside(&client).await;
+        server.stop().await;
+        server.start(Over::CompactedStorage).await;
+        assert!(!errors.0.lock().iter().any(|error| error.contains("Expired")));
+        wire.come_up().await;
+        errors.until_any("the watch's version has expired", "Expired").await;
+        until_equal(&client, NAMESPACE, &run.informer, &belief).await;
+        run.stop().await;
+        server
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_that_lost_its_storage_is_read_from_scratch() {
+    on_each_restartable(|mut server| async {
+        let client = server.client.clone();
+        for index in 0..50 {
+            create(&client, &format!("m{index}")).await;
+        }
+        let (errors, options) = Errors::of(InformerOptions::default());
+        let run = Run::start(&client, NAMESPACE, options);
+        let belief = Belief::of(&run.informer);
+        run.informer.has_synced().await.unwrap();
+        server.stop().await;
+        errors.until_any("the informer has noticed that the server is away", "").await;
+        server.start(Over::EmptyStorage).await;
+        create(&client, "only").await;
+        until_equal(&client, NAMESPACE, &run.informer, &belief).await;
+        assert_eq!(run.informer.store().len(), 1);
+        run.stop().await;
+        server
+    })
+    .await;
+}
