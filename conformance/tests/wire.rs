@@ -20,8 +20,7 @@ pub(crate) struct Wire {
     _port: TcpSocket,
 }
 
-/// What becomes of the connections that there are: they are cut. Then new ones are taken or refused. Who gave the order is
-/// told when it has been obeyed.
+/// What becomes of connections. Who gave the order is told when it has been obeyed.
 #[derive(Debug)]
 struct Order {
     line: Line,
@@ -30,7 +29,11 @@ struct Order {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Line {
+    /// Those that there are are cut, new ones are taken.
     Up,
+    /// Those that there are go on, new ones wait.
+    Held,
+    /// Those that there are are cut, new ones are refused.
     Down,
 }
 
@@ -62,6 +65,11 @@ impl Wire {
     /// Breaks every connection. New ones are taken.
     pub(crate) async fn cut(&self) {
         self.order(Line::Up).await;
+    }
+
+    /// Lets new connections wait. Those that there are go on.
+    pub(crate) async fn hold(&self) {
+        self.order(Line::Held).await;
     }
 
     /// Breaks every connection and refuses new ones.
@@ -97,22 +105,28 @@ fn socket(address: SocketAddr) -> TcpSocket {
 
 async fn carry(address: SocketAddr, server: String, mut orders: mpsc::UnboundedReceiver<Order>) {
     let mut listener: Option<TcpListener> = None;
+    let mut now = Line::Down;
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             order = orders.recv() => {
                 let Some(Order { line, obeyed }) = order else { return };
-                // Nobody who is cut off may find the way open for a moment.
+                now = line;
+                // First this: nobody who is cut off may find the way open for a moment.
                 match line {
-                    Line::Up if listener.is_some() => {}
-                    Line::Up => listener = Some(socket(address).listen(64).expect("the port is the wire's own")),
+                    Line::Up | Line::Held if listener.is_some() => {}
+                    Line::Up | Line::Held => {
+                        listener = Some(socket(address).listen(64).expect("the port is the wire's own"));
+                    }
                     Line::Down => listener = None,
                 }
-                connections.shutdown().await;
+                if line != Line::Held {
+                    connections.shutdown().await;
+                }
                 // Whoever gave the order may have gone away.
                 let _ = obeyed.send(());
             }
-            inbound = accept(listener.as_ref()) => {
+            inbound = accept(listener.as_ref()), if now == Line::Up => {
                 let server = server.clone();
                 connections.spawn(async move {
                     let Ok(mut outbound) = TcpStream::connect(server).await else { return };

@@ -122,3 +122,30 @@ async fn a_server_that_lost_its_storage_is_read_from_scratch() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_server_that_is_exchanged_while_new_connections_wait_is_found_out() {
+    on_each_restartable(|mut server| async {
+        let client = server.client.clone();
+        for index in 0..50 {
+            create(&client, &format!("m{index}")).await;
+        }
+        let wire = Wire::to(&server.config).await;
+        let run = Run::start(&wire.client(&server.config), NAMESPACE, InformerOptions::default());
+        let belief = Belief::of(&run.informer);
+        run.informer.has_synced().await.unwrap();
+        // Long enough for a watch that is any good.
+        create(&client, "last").await;
+        until_equal(&client, NAMESPACE, &run.informer, &belief).await;
+        wire.hold().await;
+        server.stop().await;
+        server.start(Over::EmptyStorage).await;
+        wire.come_up().await;
+        eventually("what was there is gone", || async { run.informer.store().is_empty().then_some(()) }).await;
+        create(&client, "only").await;
+        until_equal(&client, NAMESPACE, &run.informer, &belief).await;
+        run.stop().await;
+        server
+    })
+    .await;
+}

@@ -262,7 +262,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::testing::{FakeListWatch, Request};
+    use crate::testing::{FakeListWatch, Request, soon};
 
     type Asked = Arc<Mutex<Vec<String>>>;
 
@@ -288,7 +288,7 @@ mod tests {
         assert_eq!(factory.synced().len(), 4);
         factory.start();
         factory.start();
-        factory.wait_for_sync().await.unwrap();
+        soon(factory.wait_for_sync()).await.unwrap();
         assert_eq!((first.store().len(), second.store().len(), fake.requests().len()), (1, 1, 4));
         assert_eq!(dynamic.store().list()[0].get().unwrap().types.as_ref().unwrap().kind, "ConfigMap");
         assert_eq!(partial.store().list()[0].get().unwrap().metadata.name.as_deref(), Some("a"));
@@ -301,7 +301,7 @@ mod tests {
                 if options.labels.as_deref() == Some("a=b") && options.fields.as_deref() == Some("c=d"))
         });
         assert_eq!(selected.count(), 1);
-        factory.shutdown().await;
+        soon(factory.shutdown()).await;
     }
 
     #[tokio::test(start_paused = true)]
@@ -310,12 +310,12 @@ mod tests {
         let _maps = factory.informer::<ConfigMap>();
         factory.start();
         let secrets = factory.informer::<Secret>();
-        factory.wait_for_sync().await.unwrap();
+        soon(factory.wait_for_sync()).await.unwrap();
         let ready: Vec<_> = factory.synced().into_iter().map(|(resource, synced)| (resource.kind, synced)).collect();
         assert_eq!(ready, [("ConfigMap".into(), true), ("Secret".into(), false)]);
         factory.start();
-        secrets.has_synced().await.unwrap();
-        factory.shutdown().await;
+        soon(secrets.has_synced()).await.unwrap();
+        soon(factory.shutdown()).await;
         assert_eq!((fake.open_streams(), secrets.is_stopped()), (0, true));
         let late = factory.select::<Secret>(Selection::default().within("n"));
         factory.start();
@@ -349,7 +349,7 @@ mod tests {
         let (factory, fake, _) = factory();
         let maps = factory.informer::<ConfigMap>();
         factory.start();
-        factory.wait_for_sync().await.unwrap();
+        soon(factory.wait_for_sync()).await.unwrap();
         assert_eq!(fake.open_streams(), 1);
         drop(factory);
         tokio::time::sleep(std::time::Duration::from_millis(1)).await;

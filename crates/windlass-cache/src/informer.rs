@@ -64,8 +64,8 @@ use crate::{
 ///
 /// - Not every state of an object is seen. A handler must compare what is with what should be, and not count events.
 /// - Objects that are equal before and after a list again are not told, except as a resync.
-/// - A server whose storage was replaced is found out when the informer has noticed that it was away, or it tells an older
-///   version; otherwise not before something else leads to a list.
+/// - A server whose storage was replaced is found out when the informer has noticed that it was away (a watch that was refused,
+///   or cut before its time), or it tells an older version; otherwise not before something else leads to a list.
 pub struct SharedInformer<K> {
     shared: Arc<Shared<K>>,
 }

@@ -139,7 +139,10 @@ mod tests {
     use windlass_api::ObjectRef;
 
     use super::*;
-    use crate::{InformerOptions, WaitError, testing::FakeListWatch};
+    use crate::{
+        InformerOptions, WaitError,
+        testing::{FakeListWatch, soon},
+    };
 
     type Answer = Result<ConfigMap, &'static str>;
 
@@ -168,7 +171,7 @@ mod tests {
         maps.write(async { Answer::Err("refused") }).await.unwrap_err();
         maps.wrote(&map("old", 1));
         fake.apply(&map("a", 0));
-        assert!(maps.clone().read().await.unwrap().get(&ObjectRef::new("a")).is_some());
+        assert!(soon(maps.clone().read()).await.unwrap().get(&ObjectRef::new("a")).is_some());
         run.abort();
     }
 
@@ -186,7 +189,7 @@ mod tests {
             }),
             ("again", |fake| _ = fake.apply(&json!({"metadata": {"name": "again", "uid": "another"}}))),
         ] {
-            maps.informer().has_synced().await.unwrap();
+            soon(maps.informer().has_synced()).await.unwrap();
             maps.delete(&map(name, 0), async { Ok::<_, &str>(()) }).await.unwrap();
             assert!(!is_ready(&maps).await, "{name}");
             happens(&fake);
@@ -200,9 +203,9 @@ mod tests {
     async fn an_informer_that_stops_cannot_show_what_was_written() {
         let fake = FakeListWatch::new();
         let (maps, run) = rig(&fake);
-        maps.informer().has_synced().await.unwrap();
+        soon(maps.informer().has_synced()).await.unwrap();
         maps.write(async { Answer::Ok(map("a", 99)) }).await.unwrap();
         run.abort();
-        assert!(matches!(maps.read().await, Err(WaitError::Stopped(_))));
+        assert!(matches!(soon(maps.read()).await, Err(WaitError::Stopped(_))));
     }
 }

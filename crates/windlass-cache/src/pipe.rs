@@ -109,9 +109,9 @@ mod tests {
     use futures::{FutureExt, future::join};
 
     use super::*;
-    use crate::event_queue::InOrder;
+    use crate::{event_queue::InOrder, testing::soon};
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn the_producer_waits_while_the_queue_is_full() {
         let pipe = Pipe::<()>::new(Box::new(InOrder::new()), 2);
         for version in 1..=2_u64 {
@@ -120,15 +120,15 @@ mod tests {
         let third = pipe.push(Change::Bookmark(3.into()));
         futures::pin_mut!(third);
         assert!(third.as_mut().now_or_never().is_none());
-        let (popped, ()) = join(pipe.pop(), third).await;
+        let (popped, ()) = soon(join(pipe.pop(), third)).await;
         assert!(matches!(popped.delta, Delta::Bookmark(version) if version.as_u64() == Some(1)));
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn the_consumer_waits_while_it_is_empty() {
         let pipe = Pipe::<()>::new(Box::new(InOrder::new()), 1);
-        let (popped, ()) =
-            join(pipe.pop(), pipe.push(Change::Replace { objects: Vec::new(), version: 1.into() })).await;
+        let push = pipe.push(Change::Replace { objects: Vec::new(), version: 1.into() });
+        let (popped, ()) = soon(join(pipe.pop(), push)).await;
         assert!(!popped.synced_before && popped.synced_after);
     }
 }

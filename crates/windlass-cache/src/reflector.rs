@@ -54,6 +54,9 @@ const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 /// How much longer than asked for a watch may last before the connection counts as dead.
 const GRACE: Duration = Duration::from_secs(30);
 
+/// How much sooner than asked for a watch may end in the normal course of things; servers count whole seconds.
+const EARLY: Duration = Duration::from_secs(5);
+
 /// How often a watch that has not sent the whole present state yet is mentioned in the log.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -346,7 +349,7 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
                 Some(Err(error @ ListWatchError::Transport(_))) => {
                     self.report_watch(error);
                     return match self.watch_closed() {
-                        Input::WatchClosed(Length::Normal) => Input::WatchBroken,
+                        Input::WatchClosed(Length::Normal) => Input::WatchClosed(Length::Cut),
                         closed => closed,
                     };
                 }
@@ -484,10 +487,17 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
     }
 
     fn watch_closed(&mut self) -> Input {
-        let short =
-            self.watch.as_ref().is_none_or(|watch| watch.seen == 0 && watch.opened.elapsed() < Duration::from_secs(1));
+        let length = self.watch.as_ref().map_or(Length::VeryShort, |watch| {
+            if watch.seen == 0 && watch.opened.elapsed() < Duration::from_secs(1) {
+                Length::VeryShort
+            } else if Instant::now() + EARLY + GRACE < watch.deadline {
+                Length::Cut
+            } else {
+                Length::Normal
+            }
+        });
         self.close_watch();
-        Input::WatchClosed(if short { Length::VeryShort } else { Length::Normal })
+        Input::WatchClosed(length)
     }
 
     fn close_watch(&mut self) {

@@ -18,7 +18,7 @@ use futures::{
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::Instant};
 use windlass_api::{
     ApiResource, EventType, InitialEvents, ListItem, ListMeta, ListOptions, ListWatch, ListWatchError, Meta, MetaError,
     ObjectKey, Oversize, Place, RawEvent, ResourceVersion, Status, WatchOptions,
@@ -33,7 +33,8 @@ use crate::{
 /// A server of one resource: keeps objects, counts versions, serves lists and watches as a real one does (pages, watches
 /// from a version, WatchList, bookmarks, 410 for what is too old), and fails when it is told to. Clones are one server.
 ///
-/// Selectors are not applied; [`Self::requests`] tells what was asked.
+/// Selectors are not applied; [`Self::requests`] tells what was asked. Who asks a thousand times without letting time pass is
+/// in a loop, and panics.
 #[derive(Clone, Default)]
 pub struct FakeListWatch {
     server: Arc<Mutex<Server>>,
@@ -83,6 +84,8 @@ struct Server {
     page_size: Option<usize>,
     object_limit: Option<usize>,
     requests: Vec<Request>,
+    /// When it was asked last, and how often at that time.
+    last: Option<(Instant, usize)>,
 }
 
 struct OpenWatch {
@@ -95,6 +98,9 @@ struct Logged {
     version: u64,
     event: RawEvent,
 }
+
+/// So many requests at one time are a loop.
+const LOOP: usize = 1_000;
 
 // === impl FakeListWatch ===
 
@@ -326,7 +332,7 @@ impl fmt::Debug for FakeListWatch {
 
 impl Server {
     fn list(&mut self, options: &ListOptions) -> Result<Vec<ListItem>, ListWatchError> {
-        self.requests.push(Request::List(options.clone()));
+        self.note(Request::List(options.clone()));
         self.check(Verb::List)?;
         let wanted = options.resource_version.as_deref().unwrap_or_default().parse().unwrap_or(0);
         if wanted > self.version {
@@ -361,7 +367,7 @@ impl Server {
     ) -> Result<mpsc::UnboundedReceiver<Result<RawEvent, ListWatchError>>, ListWatchError> {
         let from = options.resource_version.as_deref().unwrap_or_default().parse().unwrap_or(0);
         let initial = options.initial_events == InitialEvents::Send;
-        self.requests.push(Request::Watch(options));
+        self.note(Request::Watch(options));
         self.check(Verb::Watch)?;
         // Unbounded: a test sends what it has counted.
         let (sender, receiver) = mpsc::unbounded_channel();
@@ -396,6 +402,14 @@ impl Server {
         Ok(receiver)
     }
 
+    fn note(&mut self, request: Request) {
+        let now = Instant::now();
+        let before = self.last.filter(|(last, _)| *last == now).map_or(0, |(_, times)| times);
+        assert!(before < LOOP, "asked {LOOP} times at once, in the end for {request:?}");
+        self.last = Some((now, before + 1));
+        self.requests.push(request);
+    }
+
     fn check(&mut self, verb: Verb) -> Result<(), ListWatchError> {
         match self.failures.iter().position(|(failing, _)| *failing == verb) {
             Some(at) => Err(self.failures.remove(at).1),
@@ -412,6 +426,18 @@ impl Server {
     fn send(&mut self, event: &RawEvent) {
         self.watches.retain(|watch| watch.events.send(Ok(event.clone())).is_ok());
     }
+}
+
+/// What becomes of a future: a failure instead of a test that hangs. Where the clock can be paused, an hour costs nothing.
+#[cfg(test)]
+pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
+    use std::time::Duration;
+    use tokio::runtime::{Handle, RuntimeFlavor};
+    let patience = match Handle::current().runtime_flavor() {
+        RuntimeFlavor::CurrentThread => Duration::from_hours(1),
+        _ => Duration::from_secs(30),
+    };
+    tokio::time::timeout(patience, future).await.expect("it happens soon")
 }
 
 /// A cache entry of an object, for tests of what takes one.

@@ -11,7 +11,7 @@ use tokio::{
     task::JoinHandle,
     time::{Instant, sleep, timeout},
 };
-use windlass_api::{Content, Entropy, LabelSelector, ObjectKey, ObjectRef, PartialObject, Status};
+use windlass_api::{Content, Entropy, EventType, LabelSelector, ObjectKey, ObjectRef, PartialObject, Status};
 
 use super::*;
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
     event_queue::{DeltaFifo, OneByOne},
     handler::{Deleted, DeletedState, InitialList, Notification},
     options::InitialSync,
-    testing::{FakeListWatch, Verb},
+    testing::{FakeListWatch, Verb, soon},
 };
 
 type Maps = SharedInformer<ConfigMap>;
@@ -87,11 +87,6 @@ fn map(name: &str) -> Value {
 
 fn key(name: &str) -> ObjectKey {
     ObjectKey::new(name).within("n")
-}
-
-/// A failure instead of a test that hangs.
-async fn soon<T>(future: impl Future<Output = T>) -> T {
-    timeout(Duration::from_hours(1), future).await.expect("it happens within an hour")
 }
 
 /// Lets everything happen that can without time passing.
@@ -232,8 +227,8 @@ async fn a_removed_handler_is_told_nothing_more() {
     let informer = informer(&fake);
     let never = informer.add_handler(Diary::default());
     never.remove();
-    never.shut_down().await;
-    assert!(never.has_synced().await.is_err());
+    soon(never.shut_down()).await;
+    assert!(soon(never.has_synced()).await.is_err());
 
     let (diary, other) = (Diary::default(), Diary::default());
     let registration = informer.add_handler(diary.clone());
@@ -241,7 +236,7 @@ async fn a_removed_handler_is_told_nothing_more() {
     let run = Run::synced(&informer).await;
     fake.apply(&map("a"));
     settle().await;
-    registration.shut_down().await;
+    soon(registration.shut_down()).await;
     registration.remove();
     fake.apply(&map("a"));
     settle().await;
@@ -269,6 +264,22 @@ async fn what_was_missed_is_told_after_a_list_and_what_is_the_same_is_not() {
     fake.compact();
     sleep(Duration::from_mins(1)).await;
     assert_eq!(diary.take(), ["missed n/gone@4", "updated n/changed@3 n/changed@5", "added n/new@7"]);
+    run.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_deletion_of_what_is_not_there_is_not_told() {
+    let fake = FakeListWatch::new();
+    let informer = informer(&fake);
+    let diary = Diary::default();
+    let _registration = informer.add_handler(diary.clone());
+    let run = Run::synced(&informer).await;
+    let mut gone = map("gone");
+    gone["metadata"]["resourceVersion"] = json!("7");
+    fake.send(EventType::Deleted, gone.to_string());
+    soon(informer.wait_for(&"7".into())).await.unwrap();
+    settle().await;
+    assert_eq!(diary.take(), [""; 0]);
     run.stop().await;
 }
 
@@ -308,12 +319,12 @@ async fn when_it_stops_no_task_is_left_and_the_store_can_still_be_read() {
     assert_eq!((fake.open_streams(), Arc::strong_count(&held)), (0, 1));
     assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), 0);
     assert_eq!(informer.store().len(), 1);
-    registration.shut_down().await;
+    soon(registration.shut_down()).await;
 
     let late = informer.add_handler(Diary::default());
-    assert_eq!(late.has_synced().await, Err(Stopped));
+    assert_eq!(soon(late.has_synced()).await, Err(Stopped));
     let index = Index::on_meta("i", |_| [""]);
-    assert!(matches!(informer.add_index(index).await, Err(AddIndexError::Stopped(_))));
+    assert!(matches!(soon(informer.add_index(index)).await, Err(AddIndexError::Stopped(_))));
     timeout(Duration::from_secs(1), informer.run(std::future::pending())).await.expect("a second run returns at once");
 }
 
@@ -332,9 +343,9 @@ async fn dropping_the_run_ends_everything_as_well() {
     settle().await;
     assert!(informer.is_stopped());
     assert_eq!((fake.open_streams(), Arc::strong_count(&held)), (0, 1));
-    assert_eq!(informer.has_synced().await, Err(Stopped));
-    assert_eq!(registration.has_synced().await, Err(Stopped));
-    registration.shut_down().await;
+    assert_eq!(soon(informer.has_synced()).await, Err(Stopped));
+    assert_eq!(soon(registration.has_synced()).await, Err(Stopped));
+    soon(registration.shut_down()).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -345,10 +356,10 @@ async fn indices_can_be_added_before_and_after_the_start() {
     fake.apply(&labelled);
     let informer = informer(&fake);
     let by_app = |name: &str| Index::on_meta(name, |meta| meta.label("app").map(str::to_owned));
-    informer.add_index(by_app("before")).await.unwrap();
+    soon(informer.add_index(by_app("before"))).await.unwrap();
     let run = Run::synced(&informer).await;
-    informer.add_index(by_app("after")).await.unwrap();
-    assert_eq!(informer.add_index(by_app("before")).await, Err(AddIndexError::Conflict("before".to_owned())));
+    soon(informer.add_index(by_app("after"))).await.unwrap();
+    assert_eq!(soon(informer.add_index(by_app("before"))).await, Err(AddIndexError::Conflict("before".to_owned())));
     let lister = informer.store();
     for index in ["before", "after"] {
         assert_eq!(lister.by_index(index, "x").unwrap().len(), 1);

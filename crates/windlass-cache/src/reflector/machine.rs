@@ -46,7 +46,7 @@ pub(crate) enum State {
     },
     /// The state is known, and a watch was asked for its changes.
     ///
-    /// End of the watch → `Watching` from the last version; if its connection broke, by way of `Probing`. Refused
+    /// End of the watch → `Watching` from the last version; if it was cut, by way of `Probing`. Refused
     /// connection → `Waiting`, then `Probing`. Too many requests → `Waiting`, then `Watching`. Ended at once, expired, or
     /// failed otherwise → `Waiting`, then all over.
     Watching {
@@ -99,10 +99,8 @@ pub(crate) enum Input {
     },
     /// The watch could not be opened, or what came over it was an error or cannot be read.
     WatchFailed(Stage, Failure),
-    /// The watch came to its end, or its connection broke at once.
+    /// The watch came to an end, or its connection broke.
     WatchClosed(Length),
-    /// The watch's connection broke.
-    WatchBroken,
     /// The server is at this version.
     Probed(ResourceVersion),
     /// The server does not say how far it is.
@@ -121,6 +119,9 @@ pub(crate) enum Stage {
 pub(crate) enum Length {
     /// Less than a second, without any event.
     VeryShort,
+    /// Its connection broke, or it ended before its time: the server may be going away.
+    Cut,
+    /// As long as was asked for.
     Normal,
 }
 
@@ -182,7 +183,7 @@ pub(crate) struct Machine {
     synced: Option<ResourceVersion>,
     /// Whether the server could not serve `synced`, so that only the most recent state will do.
     unavailable: bool,
-    /// Whether the server was away since the last watch began, and may have another history.
+    /// Whether the server may have been away since the last watch began, and may have another history.
     was_away: bool,
     /// Whether a list of any version came in pages: the server has no watch cache, and every list should.
     paged: bool,
@@ -281,7 +282,7 @@ impl Machine {
                 Failure::Expired | Failure::TooLarge | Failure::Other => self.list(),
             },
             Input::WatchClosed(Length::VeryShort) => self.list(),
-            Input::WatchClosed(Length::Normal) | Input::WatchBroken => wait(Next::Sync, None),
+            Input::WatchClosed(Length::Normal | Length::Cut) => wait(Next::Sync, None),
             _ => start_over(),
         }
     }
@@ -344,7 +345,7 @@ impl Machine {
                 _ => wait(Next::Sync, None),
             },
             Input::WatchClosed(Length::Normal) => self.watch(),
-            Input::WatchBroken => {
+            Input::WatchClosed(Length::Cut) => {
                 self.was_away = true;
                 self.watch()
             }

@@ -25,6 +25,11 @@ struct Rig {
 
 impl Rig {
     fn new(fake: &FakeListWatch, options: InformerOptions) -> Self {
+        Self::over(fake, Arc::new(fake.clone()), options)
+    }
+
+    /// What is asked goes another way to the fake server.
+    fn over(fake: &FakeListWatch, list_watch: Arc<dyn ListWatch>, options: InformerOptions) -> Self {
         let errors = Arc::new(Mutex::new(Vec::new()));
         let hook = Arc::clone(&errors);
         let options = options
@@ -34,7 +39,7 @@ impl Rig {
         let pipe = Arc::new(Pipe::new(Box::new(InOrder::new()), 100));
         let store = writer.store().clone();
         let feed = Feed { pipe: Arc::clone(&pipe), store };
-        let reflector = Reflector::new(Arc::new(fake.clone()), ConfigMap::api_resource(), feed, options);
+        let reflector = Reflector::new(list_watch, ConfigMap::api_resource(), feed, options);
         Self { fake: fake.clone(), pipe, errors, writer, task: tokio::spawn(reflector.run()) }
     }
 
@@ -214,29 +219,34 @@ async fn storage_that_was_replaced_is_read_from_scratch() {
         }
         let mut rig = Rig::new(&fake, options);
         assert_eq!(rig.next().await, "all [n/a@11] @11");
-        tokio::time::sleep(Duration::from_secs(10)).await;
-        fake.lose_everything();
-        tokio::time::sleep(Duration::from_secs(10)).await;
-        fake.apply(&map("b"));
-        assert_eq!(rig.next().await, "all [n/b@2] @2");
+        // The watch goes on, over another storage.
+        let mut older = map("b");
+        older["metadata"]["resourceVersion"] = json!("3");
+        fake.send(EventType::Added, older.to_string());
+        assert_eq!(rig.next().await, "all [n/a@11] @11");
+        let lists = rig.lists().pop().map(|options| options.resource_version);
+        let watches = rig.watches().pop().map(|options| options.resource_version);
+        assert!(lists.or(watches) == Some(None), "the most recent state, whatever its version");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn storage_that_was_replaced_while_the_server_was_away_is_read_from_scratch_at_once() {
-    for options in [by_list(), InformerOptions::default()] {
-        let fake = FakeListWatch::new();
-        for _ in 0..10 {
-            fake.apply(&map("a"));
+    for how in [FakeListWatch::break_connections, FakeListWatch::disconnect] {
+        for options in [by_list(), InformerOptions::default()] {
+            let fake = FakeListWatch::new();
+            for _ in 0..10 {
+                fake.apply(&map("a"));
+            }
+            let mut rig = Rig::new(&fake, options);
+            assert_eq!(rig.next().await, "all [n/a@11] @11");
+            sleep(Duration::from_secs(10)).await;
+            how(&fake);
+            fake.lose_everything();
+            let start = Instant::now();
+            assert_eq!(rig.next().await, "all [] @1");
+            assert!(start.elapsed() < Duration::from_secs(1), "no bookmark and no event is needed for it");
         }
-        let mut rig = Rig::new(&fake, options);
-        assert_eq!(rig.next().await, "all [n/a@11] @11");
-        sleep(Duration::from_secs(10)).await;
-        fake.break_connections();
-        fake.lose_everything();
-        let start = Instant::now();
-        assert_eq!(rig.next().await, "all [] @1");
-        assert!(start.elapsed() < Duration::from_secs(1), "no bookmark and no event is needed for it");
     }
 }
 
@@ -282,14 +292,46 @@ async fn a_watch_that_ends_at_once_backs_off_and_lists() {
 
 #[tokio::test(start_paused = true)]
 async fn pages_are_put_together_and_expired_ones_replaced_by_the_whole() {
-    let fake = FakeListWatch::new();
-    fake.page_size(2);
-    for name in ["a", "b", "c", "d", "e"] {
-        fake.apply(&map(name));
+    /// Deletes an object after the first page, so that the next has expired.
+    #[derive(Debug)]
+    struct Shrinking(FakeListWatch);
+    type Stream<T> = BoxStream<'static, Result<T, ListWatchError>>;
+    impl ListWatch for Shrinking {
+        fn list(
+            &self,
+            options: ListOptions,
+        ) -> futures::future::BoxFuture<'_, Result<Stream<ListItem>, ListWatchError>> {
+            let first = self.0.requests().is_empty();
+            let items = self.0.list(options);
+            if first {
+                self.0.delete(&"n/a".parse().unwrap());
+            }
+            items
+        }
+        fn watch(
+            &self,
+            options: WatchOptions,
+        ) -> futures::future::BoxFuture<'_, Result<Stream<RawEvent>, ListWatchError>> {
+            self.0.watch(options)
+        }
     }
+    let filled = || {
+        let fake = FakeListWatch::new();
+        fake.page_size(2);
+        for name in ["a", "b", "c", "d", "e"] {
+            fake.apply(&map(name));
+        }
+        fake
+    };
+    let fake = filled();
     let mut rig = Rig::new(&fake, by_list());
     assert_eq!(rig.next().await, "all [n/a@2 n/b@3 n/c@4 n/d@5 n/e@6] @6");
     assert_eq!(rig.lists().len(), 3);
+
+    let fake = filled();
+    let mut rig = Rig::over(&fake, Arc::new(Shrinking(fake.clone())), by_list());
+    assert_eq!(rig.next().await, "all [n/b@3 n/c@4 n/d@5 n/e@6] @7");
+    assert_eq!(rig.lists().len(), 3, "a page, one that has expired, and the whole");
 }
 
 #[tokio::test(start_paused = true)]

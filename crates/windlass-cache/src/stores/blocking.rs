@@ -194,7 +194,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::stores::tests::Item;
+    use crate::{stores::tests::Item, testing::soon};
 
     #[tokio::test(start_paused = true)]
     async fn each_who_waits_gets_one_item_and_closing_wakes_the_rest() {
@@ -213,18 +213,18 @@ mod tests {
         queue.close();
         let mut popped = Vec::new();
         for task in waiting {
-            popped.push(task.await.unwrap());
+            popped.push(soon(task).await.unwrap());
         }
         popped.sort_by_key(Result::is_err);
         assert_eq!(popped, [Ok(Item("a", 1)), Ok(Item("b", 2)), Ok(Item("c", 3)), Err(Closed), Err(Closed)]);
         assert!(queue.is_closed());
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_closed_heap_refuses_what_is_added_and_tells_who_pops() {
         let heap = Blocking::new(Heap::by(|item: &Item| item.1));
         heap.close();
         assert_eq!(heap.change(|heap| heap.insert(Item("a", 1))), Err(Closed));
-        assert_eq!(heap.pop().await.unwrap_err().to_string(), "the queue is closed");
+        assert_eq!(soon(heap.pop()).await.unwrap_err().to_string(), "the queue is closed");
     }
 }

@@ -88,7 +88,7 @@ async fn an_index_function_that_fails_leaves_the_object_out_of_its_index_alone()
         assert_ne!(&**meta.name(), "b", "as the test wants it");
         [Arc::clone(meta.name())]
     });
-    informer.add_index(index).await.unwrap();
+    soon(informer.add_index(index)).await.unwrap();
     let run = Run::synced(&informer).await;
     fake.apply(&map("b"));
     fake.apply(&map("c"));

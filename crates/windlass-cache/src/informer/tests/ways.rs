@@ -78,7 +78,7 @@ async fn notifications_are_a_stream_that_ends_with_the_informer() {
     drop(dropped);
     run.stop().await;
     assert!(soon(events.next()).await.is_none());
-    assert!(informer.events().next().await.is_none(), "on one that has stopped there is nothing");
+    assert!(soon(informer.events().next()).await.is_none(), "on one that has stopped there is nothing");
 }
 
 #[tokio::test(start_paused = true)]
@@ -102,7 +102,7 @@ async fn what_is_waited_for_may_be_there_already_or_come_later_or_never() {
     });
     settle().await;
     run.stop().await;
-    assert_eq!(never.await.unwrap().unwrap_err(), Stopped);
+    assert_eq!(soon(never).await.unwrap().unwrap_err(), Stopped);
 }
 
 #[tokio::test(start_paused = true)]
@@ -128,11 +128,11 @@ async fn who_waits_for_the_version_of_a_write_reads_the_write() {
         assert!(timeout(Duration::from_secs(1), informer.wait_for(&elsewhere)).await.is_err(), "nothing tells it");
         fake.bookmark();
         soon(informer.wait_for(&elsewhere)).await.unwrap();
-        assert!(matches!(informer.wait_for(&"".into()).await, Err(WaitError::Version(_))));
+        assert!(matches!(soon(informer.wait_for(&"".into())).await, Err(WaitError::Version(_))));
         run.stop().await;
-        let never = informer.wait_for(&(fake.version() + 1).into()).await;
+        let never = soon(informer.wait_for(&(fake.version() + 1).into())).await;
         assert_eq!(never, Err(WaitError::Stopped(Stopped)));
-        assert_eq!(informer.wait_for(&elsewhere).await, Ok(()), "what it has seen it has seen");
+        assert_eq!(soon(informer.wait_for(&elsewhere)).await, Ok(()), "what it has seen it has seen");
     }
 }
 
@@ -169,7 +169,7 @@ async fn a_bounded_handler_holds_up_the_store_until_it_has_room() {
     registration.remove();
     at_least(20).await.expect("a handler that is removed holds up nobody");
     drop(release);
-    registration.shut_down().await;
+    soon(registration.shut_down()).await;
     assert!(*handled.lock() <= 10, "{}", *handled.lock());
     run.stop().await;
 }

@@ -207,7 +207,7 @@ fn probe() -> Effect {
 #[test]
 fn a_server_that_was_away_is_asked_how_far_it_is_before_the_watch_goes_on() {
     let after_2s = Some(Duration::from_secs(2));
-    let (probing, effect) = watching(7).step(Input::WatchBroken);
+    let (probing, effect) = watching(7).step(Input::WatchClosed(Length::Cut));
     assert_eq!((&probing.state, effect), (&State::Probing, probe()));
     for (input, expected) in [
         (Input::Probed(7.into()), rewatch("7")),
@@ -270,7 +270,7 @@ fn a_present_state_that_does_not_come_to_its_end_is_asked_for_again() {
     let after_2s = Some(Duration::from_secs(2));
     for (input, delay) in [
         (Input::WatchClosed(Length::Normal), None),
-        (Input::WatchBroken, None),
+        (Input::WatchClosed(Length::Cut), None),
         (Input::WatchFailed(Stage::Opening, Failure::Refused), None),
         (Input::WatchFailed(Stage::Opening, Failure::TooManyRequests(after_2s)), after_2s),
     ] {
