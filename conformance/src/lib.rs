@@ -9,7 +9,8 @@
 //! answers differently stands in `DIFFERENCES.md`, each case with its reason.
 //!
 //! The rest are tests of the client, which say what they need: [`on_each_target`], or [`on_each_target_with`] a
-//! [`Capability`] that one of the two lacks.
+//! [`Capability`] that one of the two lacks. Those that stop a server, and start it again over what it had or less, get one of
+//! their own: [`restartable`].
 
 mod capability;
 mod case;
