@@ -67,10 +67,9 @@ impl<K: 'static> Pipe<K> {
         self.filled.notify_one();
     }
 
-    /// Does not wait for room; for the consumer itself, which would wait for itself.
+    /// Does not wait for room, and wakes nobody; for the consumer itself, which would wait for itself.
     pub(crate) fn push_now(&self, change: Change<K>) {
         self.queue.lock().push(change);
-        self.filled.notify_one();
     }
 
     pub(crate) async fn pop(&self) -> Popped<K> {

@@ -193,3 +193,57 @@ impl<K> Listener<K> {
         let _ = self.queue.send(message);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::{
+        event_queue::tests::entry,
+        handler::InitialList,
+        options::InformerOptions,
+        synced::{HasSynced, Stopped},
+        testing::soon,
+    };
+
+    /// A handler that keeps the names of what it is told, and whether it has synced.
+    fn listener() -> (NewListener<()>, Arc<Mutex<Vec<String>>>, HasSynced) {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&told);
+        let (synced, has_synced) = SyncSignal::new();
+        let listener = NewListener {
+            id: 1,
+            handler: Box::new(move |news: Notification<()>| log.lock().push(news.key().to_string())),
+            resync: None,
+            buffer: Buffer::Unbounded,
+            removed: Arc::default(),
+            synced,
+            ended: watch::channel(()).0,
+        };
+        (listener, told, has_synced)
+    }
+
+    fn added(name: &str) -> Notification<()> {
+        Notification::Added { object: entry(name, 1), initial: InitialList::Yes }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_waits_for_a_handler_when_it_is_stopped_is_dropped() {
+        for is_stopped in [false, true] {
+            let (listener, told, has_synced) = listener();
+            let (listener, task) = listener.start(Reporter::new(&InformerOptions::default()));
+            listener.notify(added("a"));
+            listener.synced();
+            let expected = if is_stopped {
+                listener.stop();
+                (Err(Stopped), 0)
+            } else {
+                drop(listener);
+                (Ok(()), 1)
+            };
+            soon(task).await;
+            assert_eq!((soon(has_synced).await, told.lock().len()), expected);
+        }
+    }
+}
