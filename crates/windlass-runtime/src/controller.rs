@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use futures::{FutureExt, future::BoxFuture};
+use futures::{FutureExt, Stream, StreamExt, future::BoxFuture, stream::BoxStream};
 use tokio::{task::JoinSet, time::timeout_at};
 use windlass_api::{ApiResource, Object, ObjectRef, Resource};
 use windlass_cache::{Cached, Lister, Registration};
@@ -18,7 +18,8 @@ use windlass_queue::{RateLimiter, WorkQueue};
 
 use self::worker::{WithKeys, WithObjects, Work, Worker};
 use crate::{
-    Action, CachedClient, Context, Error, Reconciler, Result, Watch, handler,
+    Action, CachedClient, Context, Error, Leadership, Reconciler, Result, Watch, handler,
+    layer::Layer,
     manager::{Group, Runnable, Running},
     reconcile::{Shared, Stores},
     source::{Informed, Source, Started, Target},
@@ -81,7 +82,25 @@ pub struct Controller<K, R = NoReconciler> {
     concurrency: NonZeroUsize,
     sync_timeout: Duration,
     limiter: Option<Box<dyn RateLimiter<ObjectRef<K>>>>,
+    /// `None`: a reconcile may take as long as it likes.
+    reconcile_timeout: Option<Duration>,
+    /// Keys that come from elsewhere than caches.
+    triggers: Vec<BoxStream<'static, ObjectRef<K>>>,
+    /// The outermost comes last.
+    layers: Vec<Box<dyn Layer>>,
+    leadership: Need,
     reconciler: R,
+}
+
+/// What a controller does in processes that do not lead, if there is an election.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Need {
+    /// Nothing.
+    Lead,
+    /// It fills its caches and its queue.
+    WarmUp,
+    /// What it does in the leader's.
+    None,
 }
 
 /// In place of a reconciler that has not been given yet.
@@ -116,6 +135,10 @@ impl<K: Object> Controller<K> {
             concurrency: NonZeroUsize::MIN,
             sync_timeout: SYNC_TIMEOUT,
             limiter: None,
+            reconcile_timeout: None,
+            triggers: Vec::new(),
+            layers: Vec::new(),
+            leadership: Need::Lead,
             reconciler: NoReconciler(()),
         }
     }
@@ -139,8 +162,19 @@ impl<K: Object> Controller<K> {
     }
 
     fn with<R>(self, reconciler: R) -> Controller<K, R> {
-        let Self { name, root, sources, concurrency, sync_timeout, limiter, reconciler: NoReconciler(()) } = self;
-        Controller { name, root, sources, concurrency, sync_timeout, limiter, reconciler }
+        Controller {
+            name: self.name,
+            root: self.root,
+            sources: self.sources,
+            concurrency: self.concurrency,
+            sync_timeout: self.sync_timeout,
+            limiter: self.limiter,
+            reconcile_timeout: self.reconcile_timeout,
+            triggers: self.triggers,
+            layers: self.layers,
+            leadership: self.leadership,
+            reconciler,
+        }
     }
 }
 
@@ -214,6 +248,39 @@ impl<K: Object, R> Controller<K, R> {
         self
     }
 
+    /// How long a reconcile may take; as long as it likes by default. One that takes longer is dropped where it awaits
+    /// something, and tried again with back-off.
+    pub fn reconcile_timeout(mut self, limit: Duration) -> Self {
+        self.reconcile_timeout = Some(limit);
+        self
+    }
+
+    /// Keys from a stream trigger reconciles as well: what webhooks, timers or other systems have to say. Its end ends
+    /// nothing else. What it holds when the controller stops is dropped.
+    pub fn triggered_by(mut self, keys: impl Stream<Item = ObjectRef<K>> + Send + 'static) -> Self {
+        self.triggers.push(keys.boxed());
+        self
+    }
+
+    /// Wraps each reconcile, outside of the layers given before, but within the timeout.
+    pub fn layer(mut self, layer: impl Layer) -> Self {
+        self.layers.push(Box::new(layer));
+        self
+    }
+
+    /// Fills caches and queue in every process, so that the leader's successor can begin at once. Reconciles in the
+    /// leader's only.
+    pub fn warm_up(mut self) -> Self {
+        self.leadership = Need::WarmUp;
+        self
+    }
+
+    /// Reconciles in every process, whoever is the leader: for controllers of what belongs to the process itself.
+    pub fn in_every_process(mut self) -> Self {
+        self.leadership = Need::None;
+        self
+    }
+
     fn source<T: Object>(mut self, watch: Watch<T>, mapper: Option<handler::Mapper<T, K>>) -> Self {
         self.sources.push(Box::new(Informed { watch, mapper }));
         self
@@ -221,6 +288,14 @@ impl<K: Object, R> Controller<K, R> {
 
     fn display_name(&self) -> String {
         self.name.clone().unwrap_or_else(|| self.root.kind.to_lowercase())
+    }
+
+    fn in_group(&self) -> Group {
+        match self.leadership {
+            Need::Lead => Group::Controllers,
+            Need::WarmUp => Group::WarmUps,
+            Need::None => Group::Others,
+        }
     }
 }
 
@@ -230,7 +305,7 @@ impl<K: Object, R: Reconciler<K>> Runnable for Controller<K, R> {
     }
 
     fn group(&self) -> Group {
-        Group::Controllers
+        self.in_group()
     }
 
     fn run(self: Box<Self>, running: Running) -> BoxFuture<'static, Result<()>> {
@@ -250,7 +325,7 @@ where
     }
 
     fn group(&self) -> Group {
-        Group::Controllers
+        self.0.in_group()
     }
 
     fn run(self: Box<Self>, running: Running) -> BoxFuture<'static, Result<()>> {
@@ -296,13 +371,25 @@ where
     // 3. Their initial lists. A worker that started earlier would take what is not cached yet for missing, and for
     //    example create it again.
     let Some(registrations) = sync(started, controller.sync_timeout, &running).await? else { return Ok(()) };
-    tracing::info!(controller = &*name, workers, "caches are synced, starting workers");
 
-    // 4. The workers.
+    // 4. The workers, when this process may act.
+    let leadership = match controller.leadership {
+        Need::None => Leadership::alone(),
+        Need::Lead | Need::WarmUp => running.leadership().clone(),
+    };
+    tokio::select! {
+        biased;
+        () = running.stop().requested() => {}
+        () = leadership.acquired() => {
+            tracing::info!(controller = &*name, workers, "caches are synced, starting workers");
+        }
+    }
     let root = stores.of::<K>(&controller.root).expect("the root's source is among those that were started");
     let worker = Arc::new(Worker {
         queue: queue.clone(),
-        work: work(root, controller.reconciler),
+        work: Arc::new(work(root, controller.reconciler)),
+        layers: controller.layers,
+        timeout: controller.reconcile_timeout,
         shared: Arc::new(Shared {
             client: CachedClient::new(running.cluster().client_for(&name), running.cluster().clone()),
             clock: running.cluster().clock().clone(),
@@ -312,9 +399,23 @@ where
             stores,
         }),
         reporter: running.reporter.clone(),
-        leadership: running.leadership().clone(),
+        leadership,
     });
     let mut tasks = JoinSet::new();
+    for mut keys in controller.triggers {
+        let (queue, running) = (queue.clone(), running.clone());
+        tasks.spawn(async move {
+            let feed = async {
+                while let Some(key) = keys.next().await {
+                    queue.add(key);
+                }
+            };
+            tokio::select! {
+                () = running.stop().requested() => {}
+                () = feed => {}
+            }
+        });
+    }
     for _ in 0..workers {
         let (worker, running) = (Arc::clone(&worker), running.clone());
         tasks.spawn(async move { worker.run(running.stop()).await });

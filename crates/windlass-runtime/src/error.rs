@@ -40,6 +40,13 @@ pub enum Error {
         timeout: Duration,
     },
 
+    /// A reconcile took too long, and was dropped.
+    #[error("the reconcile took longer than {limit:?}")]
+    ReconcileTimeout {
+        /// How long it may take.
+        limit: Duration,
+    },
+
     /// An index could not be added to a cache.
     #[error("cannot add an index to the cache of {} ({})", .resource.plural, .resource.api_version())]
     Index {

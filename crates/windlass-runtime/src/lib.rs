@@ -9,12 +9,13 @@
 //! 4. A worker takes a key, looks up the newest state of its object and calls the [`Reconciler`] ([`reconcile`]).
 //! 5. The reconciler brings the world closer to what the object asks for, through the client in its [`Context`], and says
 //!    what is next: an [`Action`]; after an error, a [`Retry`]. What it reads comes from the caches ([`client`]); what it
-//!    often has to do is at hand ([`upsert`], [`finalizers`]).
+//!    often has to do is at hand ([`upsert`], [`finalizers`], [`owners`]).
 //! 6. The [`manager`] runs controllers and what else belongs to them until the [`shutdown`]; where several processes run
 //!    the same, in the one that is elected ([`leader_election`]).
 //!
 //! What people should know of it is told by [`events`]. What happens can be counted ([`metrics`]) and watched ([`observer`]);
-//! the kubelet asks for its [`health`].
+//! the kubelet asks for its [`health`]. What client-go and controller-runtime promise, and which test holds it here, is in
+//! [`contracts`].
 //!
 //! # What is guaranteed
 //!
@@ -43,6 +44,8 @@ pub mod predicate;
 
 pub mod controller;
 pub mod finalizers;
+pub mod layer;
+pub mod owners;
 pub mod reconcile;
 pub mod upsert;
 
@@ -61,6 +64,8 @@ pub mod metrics;
 pub mod observer;
 
 mod serving;
+
+pub mod contracts;
 
 mod error;
 

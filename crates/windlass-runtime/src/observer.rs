@@ -95,6 +95,11 @@ pub enum Outcome {
         /// Whether it is tried again.
         retry: Retry,
     },
+    /// It took longer than the controller allows, and was dropped; it is tried again with back-off.
+    TimedOut {
+        /// How long it may take.
+        limit: Duration,
+    },
     /// It panicked; it is tried again with back-off.
     Panicked {
         /// What the panic said.

@@ -2,7 +2,9 @@
 //!
 //! Predicates see metadata and, if they ask for it, the decoded object; see [`Cached`].
 
-use windlass_api::Object;
+use std::collections::BTreeMap;
+
+use windlass_api::{LabelSelector, Object};
 use windlass_cache::Cached;
 
 /// Decides whether an event of a watch leads to keys. Everything passes unless a method says otherwise.
@@ -42,6 +44,14 @@ pub struct GenerationChanged;
 #[derive(Clone, Copy, Debug)]
 pub struct LabelsChanged;
 
+/// See [`annotations_changed`].
+#[derive(Clone, Copy, Debug)]
+pub struct AnnotationsChanged;
+
+/// See [`labelled`].
+#[derive(Clone, Debug)]
+pub struct Labelled(LabelSelector);
+
 /// See [`version_changed`].
 #[derive(Clone, Copy, Debug)]
 pub struct VersionChanged;
@@ -71,6 +81,18 @@ pub fn generation_changed() -> GenerationChanged {
 #[must_use]
 pub fn labels_changed() -> LabelsChanged {
     LabelsChanged
+}
+
+/// Updates that change annotations. They are looked up in the object's text, twice for each update.
+#[must_use]
+pub fn annotations_changed() -> AnnotationsChanged {
+    AnnotationsChanged
+}
+
+/// Objects whose labels match, when they are added, changed and deleted; of a change the new ones count.
+#[must_use]
+pub fn labelled(selector: LabelSelector) -> Labelled {
+    Labelled(selector)
 }
 
 /// Updates that are changes at all, not resyncs.
@@ -107,6 +129,37 @@ impl<T: Object> Predicate<T> for LabelsChanged {
     fn updated(&self, old: &Cached<T>, new: &Cached<T>) -> bool {
         // Servers write labels in the order of their keys; another order would only cost a reconcile.
         old.meta().labels() != new.meta().labels()
+    }
+}
+
+impl<T: Object> Predicate<T> for AnnotationsChanged {
+    fn updated(&self, old: &Cached<T>, new: &Cached<T>) -> bool {
+        let annotations = |object: &Cached<T>| object.at::<BTreeMap<String, String>>(&["metadata", "annotations"]);
+        match (annotations(old), annotations(new)) {
+            (Ok(old), Ok(new)) => old.unwrap_or_default() != new.unwrap_or_default(),
+            // What cannot be read is for the reconciler to see.
+            _ => true,
+        }
+    }
+}
+
+impl Labelled {
+    fn matches<T>(&self, object: &Cached<T>) -> bool {
+        self.0.matches(|key| object.meta().label(key))
+    }
+}
+
+impl<T: Object> Predicate<T> for Labelled {
+    fn added(&self, object: &Cached<T>) -> bool {
+        self.matches(object)
+    }
+
+    fn updated(&self, _: &Cached<T>, new: &Cached<T>) -> bool {
+        self.matches(new)
+    }
+
+    fn deleted(&self, object: &Cached<T>) -> bool {
+        self.matches(object)
     }
 }
 

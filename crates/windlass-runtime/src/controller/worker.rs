@@ -1,17 +1,18 @@
 //! One worker: a key, its object, a reconcile, what comes of it; and again.
 
-use std::{future::Future, panic::AssertUnwindSafe, sync::Arc};
+use std::{future::Future, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::FutureExt;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tracing::Instrument;
-use windlass_api::{BoxError, ErrorChain, Object, ObjectRef};
+use windlass_api::{ErrorChain, Object, ObjectRef};
 use windlass_cache::Lister;
 use windlass_queue::WorkQueue;
 
 use crate::{
-    Action, Context, Leadership, Reconciler, Retry,
+    Action, Context, Error, Leadership, Reconciler, Retry,
     error::panic_message,
+    layer::{Call, Failure, Layer, Reconciling},
     manager::Reporter,
     observer::{Outcome, ReconcileEvent, ReconcileFinished, ReconcileStarted},
     reconcile::Shared,
@@ -22,12 +23,6 @@ use crate::{
 pub(crate) trait Work<K>: Send + Sync + 'static {
     /// `Ok(None)`: there is nothing with that key any more.
     fn work(&self, key: ObjectRef<K>, cx: Context) -> impl Future<Output = Result<Option<Action>, Failure>> + Send;
-}
-
-/// A reconcile that failed.
-pub(crate) struct Failure {
-    error: BoxError,
-    retry: Retry,
 }
 
 /// Looks the key up and reconciles the object.
@@ -42,7 +37,11 @@ pub(crate) struct WithKeys<F>(pub(crate) F);
 /// What the workers of a controller share.
 pub(crate) struct Worker<K, W> {
     pub(crate) queue: WorkQueue<ObjectRef<K>>,
-    pub(crate) work: W,
+    pub(crate) work: Arc<W>,
+    /// The outermost comes last.
+    pub(crate) layers: Vec<Box<dyn Layer>>,
+    /// `None`: a reconcile may take as long as it likes.
+    pub(crate) timeout: Option<Duration>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) reporter: Reporter,
     pub(crate) leadership: Leadership,
@@ -107,7 +106,8 @@ impl<K: Object, W: Work<K>> Worker<K, W> {
         self.reporter.metrics.started(controller);
         self.reporter.observe(&ReconcileEvent::Started(ReconcileStarted { controller, key: key.key(), id: &id }));
         let start = Instant::now();
-        let result = AssertUnwindSafe(self.work.work(key.clone(), cx)).catch_unwind().instrument(span.clone()).await;
+        let attempt = AssertUnwindSafe(self.attempt(key.clone(), cx, &id));
+        let result = attempt.catch_unwind().instrument(span.clone()).await;
         let duration = start.elapsed();
 
         let outcome = span.in_scope(|| self.conclude(&key, result));
@@ -115,6 +115,21 @@ impl<K: Object, W: Work<K>> Worker<K, W> {
         let finished = ReconcileFinished { controller, key: key.key(), id: &id, duration, outcome: &outcome };
         self.reporter.observe(&ReconcileEvent::Finished(finished));
         self.queue.done(&key);
+    }
+
+    async fn attempt(&self, key: ObjectRef<K>, cx: Context, id: &str) -> Result<Option<Action>, Failure> {
+        let attempt = async {
+            if self.layers.is_empty() {
+                return self.work.work(key, cx).await;
+            }
+            let call = Call { controller: &self.shared.controller, key: key.key(), id };
+            let (work, of) = (Arc::clone(&self.work), key.clone());
+            let innermost: Reconciling = async move { work.work(of, cx).await }.boxed();
+            self.layers.iter().fold(innermost, |inner, layer| layer.around(call, inner)).await
+        };
+        let Some(limit) = self.timeout else { return attempt.await };
+        let late = |_elapsed| Failure { error: Error::ReconcileTimeout { limit }.into(), retry: Retry::Backoff };
+        timeout(limit, attempt).await.map_err(late)?
     }
 
     /// Decides when the key comes back.
@@ -135,12 +150,19 @@ impl<K: Object, W: Work<K>> Worker<K, W> {
             }
             Ok(Err(Failure { error, retry })) => {
                 let message = ErrorChain(&*error).to_string();
+                let timeout = match error.downcast_ref() {
+                    Some(Error::ReconcileTimeout { limit }) => Some(*limit),
+                    _ => None,
+                };
                 match retry {
                     Retry::Backoff => self.queue.add_rate_limited(key.clone()),
                     Retry::Never => self.queue.forget(key),
                 }
                 tracing::error!(error = message, ?retry, failures = self.queue.num_requeues(key), "reconcile failed");
-                Outcome::Failed { message, retry }
+                match timeout {
+                    Some(limit) => Outcome::TimedOut { limit },
+                    None => Outcome::Failed { message, retry },
+                }
             }
             Err(panic) => {
                 let message = panic_message(&*panic);

@@ -61,7 +61,8 @@ impl Correlator {
         let source = source_key(&event);
         let (event, key) = self.crowd(event, &source, now);
         let event = self.count(event, &key);
-        let budget = self.budgets.entry(&source, || Budget { full_at: now });
+        let kind = joined(&[&source, text(event.type_.as_ref())]);
+        let budget = self.budgets.entry(&kind, || Budget { full_at: now });
         budget.spend(now).then_some(event)
     }
 
@@ -77,7 +78,9 @@ impl Correlator {
         crowd.last = now;
         crowd.messages.insert(message.clone());
         if crowd.messages.len() < DISTINCT {
-            return (event, joined(&[&kind, &message]));
+            // Parts of one object are told apart until they are too many.
+            let part = text(event.involved_object.field_path.as_ref()).to_owned();
+            return (event, joined(&[&kind, &part, &message]));
         }
         crowd.messages.pop_first();
         event.message = Some(format!("{COMBINED}{message}"));
@@ -117,8 +120,7 @@ impl Budget {
 /// Who says it, of what.
 fn source_key(event: &Event) -> String {
     let source = event.source.as_ref();
-    let ObjectReference { api_version, kind, name, namespace, uid, field_path, resource_version: _ } =
-        &event.involved_object;
+    let ObjectReference { api_version, kind, name, namespace, uid, .. } = &event.involved_object;
     joined(&[
         text(source.and_then(|source| source.component.as_ref())),
         text(source.and_then(|source| source.host.as_ref())),
@@ -127,7 +129,6 @@ fn source_key(event: &Event) -> String {
         text(name.as_ref()),
         text(uid.as_ref()),
         text(api_version.as_ref()),
-        text(field_path.as_ref()),
     ])
 }
 
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_again_counts_up_under_its_first_name() {
+    fn c_12_5_the_same_again_counts_up_under_its_first_name() {
         let (mut correlator, now) = (Correlator::default(), Instant::now());
         let first = event("pod", "Failed", "no image");
         assert_eq!(correlator.correlate(first.clone(), now).unwrap().count, Some(1));
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tenth_message_of_a_kind_stands_for_those_that_follow() {
+    fn c_12_3_the_tenth_message_of_a_kind_stands_for_those_that_follow() {
         let (mut correlator, now) = (Correlator::default(), Instant::now());
         for number in 0..9 {
             let message = number.to_string();
@@ -192,13 +193,34 @@ mod tests {
     }
 
     #[test]
-    fn who_talks_too_much_of_one_object_is_cut_short() {
+    fn c_12_3_parts_of_one_object_are_told_apart_until_they_are_too_many() {
+        let (mut correlator, now) = (Correlator::default(), Instant::now());
+        let of_part = |part: usize, message: &str| {
+            let mut event = event("pod", "Failed", message);
+            event.involved_object.field_path = Some(format!("spec.containers[{part}]"));
+            event
+        };
+        for part in 0..2 {
+            assert_eq!(counted(correlator.correlate(of_part(part, "x"), now)), ("x".to_owned(), 1));
+        }
+        for number in 0..8 {
+            counted(correlator.correlate(of_part(number, &number.to_string()), now));
+        }
+        let tenth = counted(correlator.correlate(of_part(1, "y"), now));
+        assert_eq!(tenth, (format!("{COMBINED}y"), 1), "whatever part they are of");
+    }
+
+    #[test]
+    fn c_12_4_who_talks_too_much_of_one_object_is_cut_short() {
         let (mut correlator, now) = (Correlator::default(), Instant::now());
         for _ in 0..BURST {
             counted(correlator.correlate(event("pod", "Failed", "x"), now));
         }
         assert_eq!(correlator.correlate(event("pod", "Other", "y"), now), None);
         counted(correlator.correlate(event("other", "Failed", "x"), now));
+        let mut warning = event("pod", "Failed", "x");
+        warning.type_ = Some("Warning".to_owned());
+        counted(correlator.correlate(warning, now));
         assert_eq!(correlator.correlate(event("pod", "Failed", "x"), now + EARNED / 2), None);
         counted(correlator.correlate(event("pod", "Failed", "x"), now + EARNED));
         assert_eq!(correlator.correlate(event("pod", "Failed", "x"), now + EARNED), None);

@@ -57,6 +57,7 @@ struct Controllers {
     errors: IntCounterVec,
     terminal_errors: IntCounterVec,
     panics: IntCounterVec,
+    timeouts: IntCounterVec,
     time: HistogramVec,
     workers: IntGaugeVec,
     active: IntGaugeVec,
@@ -175,7 +176,7 @@ impl ControllerMetrics for Registry {
         for result in ["success", "error", "requeue", "requeue_after"] {
             of.total.with_label_values(&[controller, result]);
         }
-        for counter in [&of.errors, &of.terminal_errors, &of.panics] {
+        for counter in [&of.errors, &of.terminal_errors, &of.panics, &of.timeouts] {
             counter.with_label_values(&[controller]);
         }
         of.time.with_label_values(&[controller]);
@@ -200,7 +201,7 @@ impl ControllerMetrics for Registry {
         let result = match outcome {
             Outcome::Done(action) if action.delay().is_some() => "requeue_after",
             Outcome::Done(_) | Outcome::Gone => "success",
-            Outcome::Failed { .. } | Outcome::Panicked { .. } => "error",
+            Outcome::Failed { .. } | Outcome::TimedOut { .. } | Outcome::Panicked { .. } => "error",
         };
         of.total.with_label_values(&[controller, result]).inc();
         if result == "error" {
@@ -209,6 +210,7 @@ impl ControllerMetrics for Registry {
         match outcome {
             Outcome::Failed { retry: Retry::Never, .. } => of.terminal_errors.with_label_values(by_name).inc(),
             Outcome::Panicked { .. } => of.panics.with_label_values(by_name).inc(),
+            Outcome::TimedOut { .. } => of.timeouts.with_label_values(by_name).inc(),
             _ => {}
         }
     }
@@ -253,6 +255,11 @@ impl Controllers {
             panics: make.counters(
                 "controller_runtime_reconcile_panics_total",
                 "Reconciles of a controller that panicked.",
+                by_name,
+            ),
+            timeouts: make.counters(
+                "controller_runtime_reconcile_timeouts_total",
+                "Reconciles of a controller that took too long.",
                 by_name,
             ),
             time: make.histograms(

@@ -168,6 +168,7 @@ async fn c_13_26_metrics_have_the_names_that_dashboards_know() {
             r#"controller_runtime_reconcile_errors_total{controller="configmap"} 1"#,
             r#"controller_runtime_terminal_reconcile_errors_total{controller="configmap"} 0"#,
             r#"controller_runtime_reconcile_panics_total{controller="configmap"} 0"#,
+            r#"controller_runtime_reconcile_timeouts_total{controller="configmap"} 0"#,
             r#"controller_runtime_max_concurrent_reconciles{controller="configmap"} 1"#,
             r#"controller_runtime_active_workers{controller="configmap"} 0"#,
             r#"controller_runtime_reconcile_time_seconds_count{controller="configmap"} 2"#,

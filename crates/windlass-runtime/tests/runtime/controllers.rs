@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use futures::FutureExt as _;
 use parking_lot::Mutex;
 use tokio::{
     sync::Semaphore,
@@ -21,6 +22,7 @@ use windlass_api::{
 use windlass_cache::Index;
 use windlass_runtime::{
     Action, Context, Controller, ControllerMetrics, Error, Outcome, ReconcileEvent, Reconciler, Result, Retry, Watch,
+    layer::{Call, Failure, Reconciling},
     predicate,
 };
 
@@ -605,5 +607,123 @@ async fn a_change_during_a_reconcile_leads_to_another_with_the_newest_state() {
     eventually("the second", || seen.len() == 2).await;
     sleep(Duration::from_secs(1)).await;
     assert_eq!(seen.names()[1..], [r#"Some({"k": "3"})"#]);
+    run.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn c_13_1_a_reconcile_that_takes_too_long_is_dropped_and_tried_again() {
+    let (fake, seen, outcomes) = (Fake::new(), Seen::default(), Seen::default());
+    fake.put(&config("a"));
+    let mut manager = fake.manager().build();
+    let observed = seen.clone();
+    manager.add(controller().reconcile_timeout(Duration::from_secs(5)).reconcile(
+        move |object: Arc<ConfigMap>, _: Context| {
+            observed.push(object.name());
+            let first = observed.len() == 1;
+            async move {
+                sleep(Duration::from_secs(if first { 6 } else { 4 })).await;
+                Ok::<_, Error>(Action::await_change())
+            }
+        },
+    ));
+    let told = outcomes.clone();
+    manager.on_reconcile(move |event: &ReconcileEvent<'_>| {
+        if let ReconcileEvent::Finished(finished) = event {
+            told.push(format!("{:?} {:?}", finished.duration.as_secs(), finished.outcome));
+        }
+    });
+    let run = Run::start(manager);
+    eventually("both", || outcomes.len() == 2).await;
+    let late = Outcome::TimedOut { limit: Duration::from_secs(5) };
+    assert_eq!(outcomes.names()[0], format!("5 {late:?}"));
+    assert!(outcomes.names()[1].starts_with("4 Done"));
+    run.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_of_a_stream_trigger_reconciles_like_events() {
+    let (fake, seen) = (Fake::new(), Seen::default());
+    for name in ["a", "b"] {
+        fake.put(&config(name));
+    }
+    let (send, keys) = futures::channel::mpsc::unbounded();
+    let mut manager = fake.manager().build();
+    manager.add(controller().triggered_by(keys).reconcile(seen.reconciler()));
+    let run = Run::start(manager);
+    eventually("the initial reconciles", || seen.len() == 2).await;
+    let key = |name: &str| ObjectRef::<ConfigMap>::new(name).within("ns");
+    send.unbounded_send(key("b")).unwrap();
+    eventually("the triggered one", || seen.len() == 3).await;
+    send.unbounded_send(key("a")).unwrap();
+    eventually("another", || seen.len() == 4).await;
+    assert_eq!(seen.names()[2..], ["b", "a"]);
+    drop(send);
+    fake.put(&config("c"));
+    eventually("events go on", || seen.len() == 5).await;
+    run.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn layers_are_around_each_reconcile_the_last_given_outermost() {
+    let (fake, seen) = (Fake::new(), Seen::default());
+    fake.put(&config("a"));
+    let noting = |name: &'static str| {
+        let seen = seen.clone();
+        move |call: Call<'_>, inner: Reconciling| -> Reconciling {
+            let (seen, key) = (seen.clone(), call.key.to_string());
+            assert_eq!((call.controller, call.id.len()), ("configmap", 36));
+            async move {
+                seen.push(format!("{name} before {key}"));
+                let result = inner.await;
+                seen.push(format!("{name} after {}", result.is_ok()));
+                result
+            }
+            .boxed()
+        }
+    };
+    // Refuses everything but the first.
+    let calls = AtomicUsize::new(0);
+    let refusing = move |_: Call<'_>, inner: Reconciling| -> Reconciling {
+        if calls.fetch_add(1, SeqCst) == 0 {
+            return inner;
+        }
+        async { Err(Failure { error: "not now".into(), retry: Retry::Never }) }.boxed()
+    };
+    let mut manager = fake.manager().build();
+    let layered = controller().layer(noting("inner")).layer(refusing).layer(noting("outer"));
+    manager.add(layered.reconcile(seen.reconciler()));
+    let run = Run::start(manager);
+    eventually("the reconcile", || seen.len() == 5).await;
+    assert_eq!(seen.names(), ["outer before ns/a", "inner before ns/a", "a", "inner after true", "outer after true"]);
+    let mut object = config("a");
+    object.data = Some([("k".to_owned(), "v".to_owned())].into());
+    fake.put(&object);
+    eventually("the refusal", || seen.len() == 7).await;
+    assert_eq!(seen.names()[5..], ["outer before ns/a", "outer after false"]);
+    run.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn c_13_43_predicates_look_at_labels_and_annotations() {
+    let (fake, labelled, annotated) = (Fake::new(), Seen::default(), Seen::default());
+    let mut manager = fake.manager().build();
+    let blue = Watch::<ConfigMap>::all().filter(predicate::labelled("colour=blue".parse().unwrap()));
+    manager.add(Controller::watching(blue).named("labelled").reconcile(labelled.reconciler()));
+    let changed = Watch::<ConfigMap>::all().filter(predicate::annotations_changed());
+    manager.add(Controller::watching(changed).named("annotated").reconcile(annotated.reconciler()));
+    let run = Run::start(manager);
+    let mut object = config("a");
+    fake.put(&object);
+    eventually("creations pass", || annotated.len() == 1).await;
+    object.labels_mut().insert("colour".into(), "blue".into());
+    fake.put(&object);
+    eventually("the label matches", || labelled.len() == 1).await;
+    object.annotations_mut().insert("a".into(), "b".into());
+    fake.put(&object);
+    eventually("the annotation", || annotated.len() == 2 && labelled.len() == 2).await;
+    object.labels_mut().insert("colour".into(), "red".into());
+    fake.put(&object);
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!((labelled.len(), annotated.len()), (2, 2), "red is not blue, and no annotation has changed");
     run.stop().await.unwrap();
 }

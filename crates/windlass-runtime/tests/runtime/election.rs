@@ -12,14 +12,17 @@ use tokio::{
     task::JoinHandle,
     time::{Instant, sleep, timeout},
 };
-use windlass_api::{Clock, Entropy, k8s_openapi::jiff::Timestamp};
+use windlass_api::{
+    Clock, Entropy,
+    k8s_openapi::{api::core::v1::ConfigMap, jiff::Timestamp},
+};
 use windlass_runtime::{
-    Error, Group, LeaderElection, Leadership, Manager, Running, Task,
+    Action, Context, Controller, Error, Group, LeaderElection, Leadership, Manager, Running, Task, Watch,
     leader_election::{ElectionMetrics, Elector, InvalidElection, Verdict},
 };
 
 use crate::{
-    fake::{MS, Run, eventually},
+    fake::{Fake, MS, Run, config, eventually},
     leases::{Leases, Line},
 };
 
@@ -527,6 +530,40 @@ async fn c_13_23_the_lease_is_released_when_what_needed_it_has_ended() {
     run.stop().await.unwrap();
     assert_eq!(holder_at_end.lock().as_deref(), Some("a"));
     assert_eq!(server.holder(), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn c_13_5_a_controller_that_warms_up_has_its_caches_before_it_leads_and_one_of_every_process_does_not_wait() {
+    let (server, fake) = (Leases::default(), Fake::new());
+    fake.put(&config("a"));
+    let first = Candidate::start(&server, "first");
+    eventually("a leader", || first.leads()).await;
+    let log: Arc<Mutex<Vec<&str>>> = Arc::default();
+    let mut manager = fake.manager_of(server.client("a")).leader_election(election("a", 0)).build();
+    let noting = |name: &'static str| {
+        let log = log.clone();
+        move |_: Arc<ConfigMap>, _: Context| {
+            log.lock().push(name);
+            async { Ok::<_, Error>(Action::await_change()) }
+        }
+    };
+    manager.add(Controller::<ConfigMap>::new().named("cold").reconcile(noting("cold")));
+    manager
+        .add(Controller::watching(Watch::<ConfigMap>::within("ns")).named("warm").warm_up().reconcile(noting("warm")));
+    manager.add(
+        Controller::watching(Watch::<ConfigMap>::all().labels("!x"))
+            .named("everywhere")
+            .in_every_process()
+            .reconcile(noting("everywhere")),
+    );
+    let run = Run::start(manager);
+    sleep(Duration::from_mins(1)).await;
+    assert_eq!(*log.lock(), ["everywhere"]);
+    assert_eq!(fake.opened().len(), 2, "the warm one has its cache, the cold one has none");
+    first.task.abort();
+    eventually("it leads", || log.lock().len() == 3).await;
+    assert_eq!(log.lock()[1], "warm", "its queue was full already");
+    run.stop().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

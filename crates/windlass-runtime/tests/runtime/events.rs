@@ -63,7 +63,7 @@ fn blue() -> Note {
 const EVENTS: &str = "/api/v1/namespaces/ns/events";
 
 #[tokio::test(start_paused = true)]
-async fn what_is_said_twice_is_one_event_and_what_is_said_last_is_written_before_the_end() {
+async fn c_12_1_what_is_said_twice_is_one_event_and_what_is_said_last_is_written_before_the_end() {
     let server = Server::default();
     let (manager, recorder) = server.manager();
     recorder.record(&config("a"), blue());
@@ -81,7 +81,7 @@ async fn what_is_said_twice_is_one_event_and_what_is_said_last_is_written_before
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_that_is_gone_is_written_anew_with_its_count() {
+async fn c_12_5_an_event_that_is_gone_is_written_anew_with_its_count() {
     let server = Server::answering([Ok(200), Ok(404)]);
     let (manager, recorder) = server.manager();
     recorder.record(&config("a"), blue());
@@ -93,7 +93,7 @@ async fn an_event_that_is_gone_is_written_anew_with_its_count() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_cannot_be_reached_is_tried_again_and_one_that_refuses_is_not() {
+async fn c_12_6_a_server_that_cannot_be_reached_is_tried_again_and_one_that_refuses_is_not() {
     let server = Server::answering([Err("no connection"), Err("no connection"), Ok(200), Ok(403)]);
     let (manager, recorder) = server.manager();
     let (started, run) = (Instant::now(), Run::start(manager));
@@ -108,7 +108,7 @@ async fn a_server_that_cannot_be_reached_is_tried_again_and_one_that_refuses_is_
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_does_not_wait_for_a_server_that_is_gone() {
+async fn c_12_1_the_end_does_not_wait_for_a_server_that_is_gone() {
     let server = Server::answering([Err("no connection"); 20]);
     let (manager, recorder) = server.manager();
     let run = Run::start(manager);
