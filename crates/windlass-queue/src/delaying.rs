@@ -19,7 +19,7 @@ use tokio::{
 };
 
 use crate::{
-    WorkQueue,
+    DEFAULT_PRIORITY, WorkQueue,
     queue::{
         Inner,
         entries::{NOT_WAITING, Phase, Slot},
@@ -57,15 +57,21 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<T> {
     /// Adds `item` after `delay`; at once if that is zero. Ignored after a shutdown.
     ///
     /// An item that waits already becomes ready at the earlier of the two moments, once. Waiting does not keep
-    /// [`add`](Self::add) from queueing the item before, and that in turn does not end the waiting.
+    /// [`add`](Self::add) from queueing the item before, and that in turn does not end the waiting, except in a queue [by
+    /// priority](crate::Builder::by_priority), where an item that is dirty does not wait.
     ///
     /// # Panics
     ///
     /// Outside of a tokio runtime with time enabled.
     #[track_caller]
     pub fn add_after(&self, item: T, delay: Duration) {
+        self.add_at(item, delay, DEFAULT_PRIORITY);
+    }
+
+    #[track_caller]
+    pub(crate) fn add_at(&self, item: T, delay: Duration, priority: i32) {
         if delay.is_zero() {
-            self.add(item);
+            self.add_now(item, priority);
             return;
         }
         let inner = self.inner();
@@ -82,10 +88,12 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<T> {
         } else {
             state.entries.insert(hash, item, &inner.hasher)
         };
-        let first = state.wait_until(slot, ready_at);
+        let (first, raised) = state.wait_until(slot, priority, ready_at);
+        let priority = state.priority(slot);
         drop(state);
         if let Some(metrics) = inner.metrics() {
             metrics.retried();
+            inner.tell(raised, priority);
         }
         inner.timer.ensure_running(inner);
         if first {
@@ -152,16 +160,16 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> Inner<T> {
     /// Queues everything whose moment has come; returns the next moment.
     fn promote(&self, now: Instant) -> Option<Instant> {
         let mut wakers = Vec::new();
-        let mut added = 0_usize;
+        let mut told = Vec::new();
         let mut state = self.lock();
         while let Some(slot) = state.pop_due(now) {
-            match state.mark_dirty(slot, self.metrics().is_some()) {
-                Dirtied::Already => {}
-                Dirtied::Deferred => added += 1,
-                Dirtied::Queued => {
-                    added += 1;
-                    wakers.extend(state.next_waker());
-                }
+            let priority = state.priority(slot);
+            let dirtied = state.mark_dirty(slot, priority.unwrap_or(DEFAULT_PRIORITY), self.metrics().is_some());
+            if dirtied == Dirtied::Queued {
+                wakers.extend(state.next_waker());
+            }
+            if self.metrics().is_some() {
+                told.push((dirtied, priority));
             }
         }
         let next = state.delayed.heap.first().map(|waiting| waiting.ready_at);
@@ -169,8 +177,8 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> Inner<T> {
         for waker in wakers {
             waker.wake();
         }
-        if let Some(metrics) = self.metrics() {
-            (0..added).for_each(|_| metrics.added());
+        for (dirtied, priority) in told {
+            self.tell(dirtied, priority);
         }
         next
     }
@@ -180,10 +188,16 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> Inner<T> {
 
 impl<T: Clone + Eq + Hash> State<T> {
     /// Makes `slot` wait until `ready_at`, or less if it waits for less already. True if it is the first of all now, and
-    /// was not before at that moment.
-    fn wait_until(&mut self, slot: Slot, ready_at: Instant) -> bool {
+    /// was not before at that moment. With what became of its priority, if it is dirty.
+    fn wait_until(&mut self, slot: Slot, priority: i32, ready_at: Instant) -> (bool, Dirtied) {
+        if let Some(priorities) = self.ready.priorities() {
+            let raised = priorities.raise(slot, priority);
+            if matches!(self.entries.get(slot).phase, Phase::Queued | Phase::Reprocess) {
+                return (false, raised.map_or(Dirtied::Already, Dirtied::Raised));
+            }
+        }
         let index = self.entries.get(slot).heap as usize;
-        if self.entries.get(slot).heap == NOT_WAITING {
+        let first = if self.entries.get(slot).heap == NOT_WAITING {
             let seq = self.delayed.next_seq;
             self.delayed.next_seq += 1;
             self.delayed.heap.push(Waiting { ready_at, seq, slot });
@@ -193,6 +207,22 @@ impl<T: Clone + Eq + Hash> State<T> {
             self.sift_up(index) == 0
         } else {
             false
+        };
+        (first, Dirtied::Already)
+    }
+
+    /// Takes a slot out of the heap, if it is there, before its moment.
+    pub(crate) fn stop_delaying(&mut self, slot: Slot) {
+        let place = self.entries.get(slot).heap;
+        if place == NOT_WAITING {
+            return;
+        }
+        self.entries.get_mut(slot).heap = NOT_WAITING;
+        let index = place as usize;
+        self.delayed.heap.swap_remove(index);
+        if index < self.delayed.heap.len() {
+            let index = self.sift_up(index);
+            self.sift_down(index);
         }
     }
 
@@ -202,11 +232,7 @@ impl<T: Clone + Eq + Hash> State<T> {
         if first.ready_at > now {
             return None;
         }
-        self.delayed.heap.swap_remove(0);
-        self.entries.get_mut(first.slot).heap = NOT_WAITING;
-        if !self.delayed.heap.is_empty() {
-            self.sift_down(0);
-        }
+        self.stop_delaying(first.slot);
         Some(first.slot)
     }
 

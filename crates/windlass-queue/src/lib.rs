@@ -48,16 +48,22 @@
 //! `rate_limiting` ([`WorkQueue::add_rate_limited`], over a [`RateLimiter`]). All of them share one lock and one table
 //! with one entry per known key. The crate knows nothing of Kubernetes.
 
+mod add;
 mod metrics;
+mod order;
 mod queue;
 
 mod delaying;
+mod parallelize;
 mod rate_limiter;
 mod rate_limiting;
 
+pub use add::AddOptions;
 pub use metrics::{QueueMetrics, UnfinishedWork};
-pub use queue::{Builder, Get, WorkQueue};
-pub use rate_limiter::{DefaultRateLimiter, Exponential, MaxOf, RateLimiter, TokenBucket};
+pub use order::{DEFAULT_PRIORITY, LOW_PRIORITY, Order};
+pub use parallelize::Parallelize;
+pub use queue::{Builder, Get, GetWithPriority, WorkQueue};
+pub use rate_limiter::{DefaultRateLimiter, Exponential, FastSlow, MaxOf, RateLimiter, TokenBucket, WithMaxWait};
 
 #[cfg(test)]
 mod tests;

@@ -23,6 +23,12 @@ pub trait QueueMetrics: Debug + Send + Sync + 'static {
 
     /// A key was added with a delay: `retries_total`.
     fn retried(&self) {}
+
+    /// In a queue by priority: one key of this priority more (`change` is 1) or fewer (-1) is dirty, since it was added,
+    /// raised or taken. `depth` by priority; told in addition to the above.
+    fn depth_changed(&self, priority: i32, change: i64) {
+        let _ = (priority, change);
+    }
 }
 
 /// The work that workers have taken and not finished, as [`WorkQueue::unfinished_work`](crate::WorkQueue::unfinished_work) sees it.

@@ -5,6 +5,7 @@ mod get;
 pub(crate) mod state;
 
 use std::{
+    collections::VecDeque,
     fmt::{self, Debug},
     hash::{BuildHasher, Hash},
     sync::Arc,
@@ -14,12 +15,16 @@ use hashbrown::DefaultHashBuilder;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::{sync::Notify, time::Instant};
 
-pub use self::get::Get;
+pub use self::get::{Get, GetWithPriority};
 use self::{
-    entries::{NOT_WAITING, Phase},
+    entries::Phase,
     state::{Dirtied, Lifecycle, State},
 };
-use crate::{DefaultRateLimiter, QueueMetrics, RateLimiter, UnfinishedWork, delaying::Timer};
+use crate::{
+    DEFAULT_PRIORITY, DefaultRateLimiter, Order, QueueMetrics, RateLimiter, UnfinishedWork,
+    delaying::Timer,
+    order::{ByPriority, Ready},
+};
 
 /// A queue of keys for workers. Clones are handles to the same queue. See the [crate documentation](crate).
 ///
@@ -46,6 +51,7 @@ pub(crate) struct Inner<T> {
 pub struct Builder<T> {
     name: String,
     limiter: Option<Box<dyn RateLimiter<T>>>,
+    ready: Ready<T>,
     metrics: Option<Arc<dyn QueueMetrics>>,
 }
 
@@ -59,7 +65,7 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<T> {
 
     /// A queue with choices.
     pub fn builder() -> Builder<T> {
-        Builder { name: String::new(), limiter: None, metrics: None }
+        Builder { name: String::new(), limiter: None, ready: Ready::InOrder(VecDeque::new()), metrics: None }
     }
 
     /// The name given to the builder, or nothing.
@@ -71,6 +77,11 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<T> {
     ///
     /// An item that is queued already stays where it is; one that a worker has is queued again when that worker is done.
     pub fn add(&self, item: T) {
+        self.add_now(item, DEFAULT_PRIORITY);
+    }
+
+    #[inline]
+    pub(crate) fn add_now(&self, item: T, priority: i32) {
         let inner = &*self.inner;
         let hash = inner.hasher.hash_one(&item);
         let mut state = inner.state.lock();
@@ -82,16 +93,16 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<T> {
         } else {
             state.entries.insert(hash, item, &inner.hasher)
         };
-        let dirtied = state.mark_dirty(slot, inner.metrics.is_some());
+        let dirtied = state.mark_dirty(slot, priority, inner.metrics.is_some());
+        if dirtied == Dirtied::Already {
+            return;
+        }
         let waker = if dirtied == Dirtied::Queued { state.next_waker() } else { None };
+        let priority = state.priority(slot);
         drop(state);
-        if dirtied != Dirtied::Already {
-            if let Some(metrics) = &inner.metrics {
-                metrics.added();
-            }
-            if let Some(waker) = waker {
-                waker.wake();
-            }
+        inner.tell(dirtied, priority);
+        if let Some(waker) = waker {
+            waker.wake();
         }
     }
 
@@ -121,13 +132,12 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<T> {
         let mut removed = None;
         let mut waker = None;
         if again {
-            state.entries.get_mut(slot).phase = Phase::Queued;
-            state.fifo.push_back(slot);
+            state.requeue(slot);
             waker = state.next_waker();
-        } else if state.entries.get(slot).heap == NOT_WAITING {
-            removed = state.entries.remove(slot, &inner.hasher);
-        } else {
+        } else if state.is_delayed(slot) {
             state.entries.get_mut(slot).phase = Phase::Idle;
+        } else {
+            removed = state.entries.remove(slot, &inner.hasher);
         }
         let drained = state.lifecycle != Lifecycle::Open && state.is_idle();
         drop(state);
@@ -146,7 +156,7 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<T> {
     /// The number of items ready to be handed out: neither those in the hands of workers nor those that wait for a
     /// moment.
     pub fn len(&self) -> usize {
-        self.inner.state.lock().fifo.len()
+        self.inner.state.lock().ready.len()
     }
 
     /// Whether nothing is ready to be handed out.
@@ -245,7 +255,7 @@ impl<T> Debug for WorkQueue<T> {
         f.debug_struct("WorkQueue")
             .field("name", &self.inner.name)
             .field("lifecycle", &state.lifecycle)
-            .field("queued", &state.fifo.len())
+            .field("queued", &state.ready.len())
             .field("processing", &state.processing)
             .finish_non_exhaustive()
     }
@@ -260,6 +270,25 @@ impl<T> Inner<T> {
 
     pub(crate) fn metrics(&self) -> Option<&dyn QueueMetrics> {
         self.metrics.as_deref()
+    }
+
+    /// Tells the metrics what an addition has changed. `priority` is that of the item, where priorities count.
+    pub(crate) fn tell(&self, dirtied: Dirtied, priority: Option<i32>) {
+        let Some(metrics) = &self.metrics else { return };
+        let before = match dirtied {
+            Dirtied::Already => return,
+            Dirtied::Raised(before) => Some(before),
+            Dirtied::Queued | Dirtied::Deferred => {
+                metrics.added();
+                None
+            }
+        };
+        if let Some(priority) = priority {
+            metrics.depth_changed(priority, 1);
+            if let Some(before) = before {
+                metrics.depth_changed(before, -1);
+            }
+        }
     }
 }
 
@@ -278,6 +307,23 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> Builder<T> {
         self
     }
 
+    /// Hands out higher priorities first, and keys of one priority in the order in which they got it, instead of all in
+    /// the order in which they became ready.
+    ///
+    /// A key is then in the queue once: at the highest of the priorities, and at the earliest of the moments, with which it
+    /// was added since a worker took it last. One whose priority is raised goes behind those that have that priority
+    /// already. Without new keys of a higher priority none is left behind for ever; with them, it is.
+    pub fn by_priority(mut self) -> Self {
+        self.ready = Ready::ByPriority(ByPriority::default());
+        self
+    }
+
+    /// Hands out keys in an order of the program's own.
+    pub fn order(mut self, order: impl Order<T> + 'static) -> Self {
+        self.ready = Ready::Custom(Box::new(order));
+        self
+    }
+
     /// Reports to `metrics`. Without this call nothing is measured, which saves reading the clock.
     pub fn metrics(mut self, metrics: Arc<dyn QueueMetrics>) -> Self {
         self.metrics = Some(metrics);
@@ -287,7 +333,7 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> Builder<T> {
     /// The queue, open.
     #[must_use]
     pub fn build(self) -> WorkQueue<T> {
-        let state = State::new(self.metrics.is_some());
+        let state = State::new(self.ready, self.metrics.is_some());
         WorkQueue {
             inner: Arc::new(Inner {
                 name: self.name,
@@ -302,11 +348,12 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> Builder<T> {
     }
 }
 
-impl<T> Debug for Builder<T> {
+impl<T: Debug> Debug for Builder<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Builder")
             .field("name", &self.name)
             .field("limiter", &self.limiter)
+            .field("order", &self.ready)
             .field("metrics", &self.metrics)
             .finish()
     }

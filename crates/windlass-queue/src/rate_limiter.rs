@@ -1,7 +1,10 @@
 //! How long a key has to wait before it is tried again.
 
 mod exponential;
+mod failures;
+mod fast_slow;
 mod max_of;
+mod max_wait;
 mod token_bucket;
 
 use std::{
@@ -11,7 +14,9 @@ use std::{
 };
 
 pub use exponential::Exponential;
+pub use fast_slow::FastSlow;
 pub use max_of::MaxOf;
+pub use max_wait::WithMaxWait;
 pub use token_bucket::TokenBucket;
 
 /// Decides when a key may be tried again.

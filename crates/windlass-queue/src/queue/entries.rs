@@ -16,7 +16,7 @@ pub(crate) const NOT_WAITING: u32 = u32::MAX;
 pub(crate) enum Phase {
     /// Only waiting for a moment. Becomes `Queued`.
     Idle,
-    /// Dirty and in the FIFO, once. Becomes `Processing` when a worker gets it.
+    /// Dirty and ready, once. Becomes `Processing` when a worker gets it.
     Queued,
     /// In a worker's hands. On `done`, it leaves or becomes `Idle`.
     Processing,
@@ -115,8 +115,8 @@ impl<T: Eq + Hash> Entries<T> {
     }
 }
 
-impl<T: Clone> Entry<T> {
-    pub(crate) fn item(&self) -> T {
-        self.item.clone().expect("a slot is only reached while it is in use")
+impl<T> Entry<T> {
+    pub(crate) fn item(&self) -> &T {
+        self.item.as_ref().expect("a slot is only reached while it is in use")
     }
 }

@@ -10,7 +10,7 @@ use std::{
 
 use tokio::task::coop;
 
-use super::WorkQueue;
+use super::{WorkQueue, state::Taken};
 
 /// The future of [`WorkQueue::get`]. Dropping it loses no key.
 #[must_use = "futures do nothing unless awaited"]
@@ -20,11 +20,54 @@ pub struct Get<'q, T: Clone + Eq + Hash + Send + Sync + 'static> {
     waiter: Option<u64>,
 }
 
+/// The future of [`Get::with_priority`]. Dropping it loses no key.
+#[derive(Debug)]
+#[must_use = "futures do nothing unless awaited"]
+pub struct GetWithPriority<'q, T: Clone + Eq + Hash + Send + Sync + 'static>(Get<'q, T>);
+
 // === impl Get ===
 
 impl<'q, T: Clone + Eq + Hash + Send + Sync + 'static> Get<'q, T> {
     pub(super) fn new(queue: &'q WorkQueue<T>) -> Self {
         Self { queue, waiter: None }
+    }
+
+    /// The same, with the priority of the item: the highest with which it was added since it was last handed out.
+    pub fn with_priority(self) -> GetWithPriority<'q, T> {
+        GetWithPriority(self)
+    }
+}
+
+impl<T: Clone + Eq + Hash + Send + Sync + 'static> Get<'_, T> {
+    fn poll_taken(&mut self, cx: &mut Context<'_>) -> Poll<Option<Taken<T>>> {
+        // A worker on a queue that is never empty must still let the other tasks of its thread run.
+        let budget = ready!(coop::poll_proceed(cx));
+        let inner = &*self.queue.inner;
+        let mut state = inner.state.lock();
+        if let Some(taken) = state.take(&inner.hasher, inner.metrics.is_some()) {
+            // Woken or not, this worker no longer waits. If it was polled for another reason while the wake-up of
+            // someone else is under way, that one finds the queue empty and waits again.
+            if let Some(id) = self.waiter.take() {
+                state.stop_waiting(id);
+            }
+            let by_priority = state.ready.priorities().is_some();
+            drop(state);
+            budget.made_progress();
+            if let (Some(metrics), Some(waited)) = (&inner.metrics, taken.waited) {
+                metrics.taken(waited);
+                if by_priority {
+                    metrics.depth_changed(taken.priority, -1);
+                }
+            }
+            return Poll::Ready(Some(taken));
+        }
+        if !state.is_open() {
+            self.waiter = None;
+            budget.made_progress();
+            return Poll::Ready(None);
+        }
+        state.wait(&mut self.waiter, cx.waker());
+        Poll::Pending
     }
 }
 
@@ -32,31 +75,15 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> Future for Get<'_, T> {
     type Output = Option<T>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
-        // A worker on a queue that is never empty must still let the other tasks of its thread run.
-        let budget = ready!(coop::poll_proceed(cx));
-        let this = self.get_mut();
-        let inner = &*this.queue.inner;
-        let mut state = inner.state.lock();
-        if let Some((item, waited)) = state.take(inner.metrics.is_some()) {
-            // Woken or not, this worker no longer waits. If it was polled for another reason while the wake-up of
-            // someone else is under way, that one finds the queue empty and waits again.
-            if let Some(id) = this.waiter.take() {
-                state.stop_waiting(id);
-            }
-            drop(state);
-            budget.made_progress();
-            if let (Some(metrics), Some(waited)) = (&inner.metrics, waited) {
-                metrics.taken(waited);
-            }
-            return Poll::Ready(Some(item));
-        }
-        if !state.is_open() {
-            this.waiter = None;
-            budget.made_progress();
-            return Poll::Ready(None);
-        }
-        state.wait(&mut this.waiter, cx.waker());
-        Poll::Pending
+        self.get_mut().poll_taken(cx).map(|taken| taken.map(|taken| taken.item))
+    }
+}
+
+impl<T: Clone + Eq + Hash + Send + Sync + 'static> Future for GetWithPriority<'_, T> {
+    type Output = Option<(T, i32)>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.get_mut().0.poll_taken(cx).map(|taken| taken.map(|taken| (taken.item, taken.priority)))
     }
 }
 
@@ -64,7 +91,7 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> Drop for Get<'_, T> {
     fn drop(&mut self) {
         let Some(id) = self.waiter else { return };
         let mut state = self.queue.inner.state.lock();
-        if !state.stop_waiting(id) && !state.fifo.is_empty() {
+        if !state.stop_waiting(id) && !state.ready.is_empty() {
             // It was woken for an item and will not come: the next one shall.
             let waker = state.next_waker();
             drop(state);

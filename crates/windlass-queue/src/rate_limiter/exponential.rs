@@ -6,10 +6,7 @@ use std::{
     time::Duration,
 };
 
-use hashbrown::HashMap;
-use parking_lot::Mutex;
-
-use super::RateLimiter;
+use super::{RateLimiter, failures::Failures};
 
 /// Doubles an item's delay with each failure: `base`, 2·`base`, 4·`base` … `max`.
 ///
@@ -17,40 +14,36 @@ use super::RateLimiter;
 pub struct Exponential<T> {
     base: Duration,
     max: Duration,
-    /// Only items with at least one failure; their number is bounded by the items that fail and are not forgotten.
-    failures: Mutex<HashMap<T, u32>>,
+    failures: Failures<T>,
 }
 
 impl<T> Exponential<T> {
     /// Delays from `base` to `max`.
     pub fn new(base: Duration, max: Duration) -> Self {
-        Self { base, max, failures: Mutex::new(HashMap::new()) }
+        Self { base, max, failures: Failures::default() }
+    }
+}
+
+impl<T> Default for Exponential<T> {
+    /// From 1 ms to 1000 s.
+    fn default() -> Self {
+        Self::new(Duration::from_millis(1), Duration::from_secs(1000))
     }
 }
 
 impl<T: Clone + Eq + Hash + Send + Sync + 'static> RateLimiter<T> for Exponential<T> {
     fn when(&self, item: &T) -> Duration {
-        let failures = {
-            let mut all = self.failures.lock();
-            if let Some(count) = all.get_mut(item) {
-                let before = *count;
-                *count = count.saturating_add(1);
-                before
-            } else {
-                all.insert(item.clone(), 1);
-                0
-            }
-        };
-        let factor = 1_u32.checked_shl(failures);
-        factor.and_then(|factor| self.base.checked_mul(factor)).map_or(self.max, |delay| delay.min(self.max))
+        let factor = 1_u128.checked_shl(self.failures.count(item));
+        let nanos = factor.and_then(|factor| self.base.as_nanos().checked_mul(factor));
+        nanos.filter(|&nanos| nanos < self.max.as_nanos()).map_or(self.max, Duration::from_nanos_u128)
     }
 
     fn forget(&self, item: &T) {
-        self.failures.lock().remove(item);
+        self.failures.forget(item);
     }
 
     fn num_requeues(&self, item: &T) -> u32 {
-        self.failures.lock().get(item).copied().unwrap_or(0)
+        self.failures.of(item)
     }
 }
 

@@ -1,0 +1,73 @@
+//! Adding with choices: later, by rate, with a priority.
+
+use std::{hash::Hash, time::Duration};
+
+use crate::{DEFAULT_PRIORITY, WorkQueue};
+
+/// How [`WorkQueue::add_with`] adds. By default as [`WorkQueue::add`] does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use = "options do nothing until something is added with them"]
+pub struct AddOptions {
+    after: Duration,
+    rate_limited: bool,
+    priority: Option<i32>,
+}
+
+// === impl AddOptions ===
+
+impl AddOptions {
+    /// Now, and with the [default priority](DEFAULT_PRIORITY).
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// After a delay; zero is none.
+    pub fn after(mut self, delay: Duration) -> Self {
+        self.after = delay;
+        self
+    }
+
+    /// When the queue's rate limiter says so, and counted as an attempt; with a delay as well, at the earlier moment.
+    pub fn rate_limited(mut self) -> Self {
+        self.rate_limited = true;
+        self
+    }
+
+    /// With a priority, which counts in queues [by priority](crate::Builder::by_priority) only. Higher ones come first.
+    pub fn priority(mut self, priority: i32) -> Self {
+        self.priority = Some(priority);
+        self
+    }
+}
+
+// === impl WorkQueue ===
+
+impl<T: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<T> {
+    /// Adds `item` as `options` say.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// use windlass_queue::{AddOptions, LOW_PRIORITY, WorkQueue};
+    ///
+    /// let queue = WorkQueue::builder().by_priority().build();
+    /// queue.add_with("listed", AddOptions::new().priority(LOW_PRIORITY));
+    /// queue.add("changed");
+    /// assert_eq!(queue.get().with_priority().await, Some(("changed", 0)));
+    /// assert_eq!(queue.get().with_priority().await, Some(("listed", LOW_PRIORITY)));
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// With a delay, outside of a tokio runtime with time enabled.
+    #[track_caller]
+    pub fn add_with(&self, item: T, options: AddOptions) {
+        let priority = options.priority.unwrap_or(DEFAULT_PRIORITY);
+        let mut delay = options.after;
+        if options.rate_limited {
+            let limit = self.limiter().when(&item);
+            delay = if delay.is_zero() { limit } else { delay.min(limit) };
+        }
+        self.add_at(item, delay, priority);
+    }
+}

@@ -1,0 +1,277 @@
+//! Many pieces of work that do not depend on each other, on a few tasks.
+
+use std::{
+    fmt::{self, Debug},
+    future::{Future, pending},
+    num::NonZeroUsize,
+    ops::Range,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{
+            AtomicBool, AtomicUsize,
+            Ordering::{Relaxed, SeqCst},
+        },
+    },
+};
+
+use tokio::task::{JoinError, JoinSet};
+
+/// Works on pieces, which are numbered from 0, with a number of workers.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// use std::sync::{Arc, atomic::{AtomicUsize, Ordering}};
+/// use windlass_queue::Parallelize;
+///
+/// let sum = Arc::new(AtomicUsize::new(0));
+/// let done = Parallelize::new(4).run(100, {
+///     let sum = sum.clone();
+///     move |piece| {
+///         let sum = sum.clone();
+///         async move { _ = sum.fetch_add(piece, Ordering::Relaxed) }
+///     }
+/// });
+/// assert_eq!(done.await, 100);
+/// assert_eq!(sum.load(Ordering::Relaxed), 4950);
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "nothing is worked on until `run` or `run_until`"]
+pub struct Parallelize {
+    workers: usize,
+    chunk_size: NonZeroUsize,
+}
+
+/// What the workers share.
+struct Pieces<F> {
+    work: F,
+    count: usize,
+    chunk_size: NonZeroUsize,
+    /// The first piece that no worker has taken.
+    next: AtomicUsize,
+    stopped: AtomicBool,
+}
+
+// === impl Parallelize ===
+
+impl Parallelize {
+    /// With so many workers, of which none is more than there are chunks; at least one.
+    pub fn new(workers: usize) -> Self {
+        Self { workers: workers.max(1), chunk_size: NonZeroUsize::MIN }
+    }
+
+    /// Workers take so many pieces at a time, by default one. More is better when pieces are many and small.
+    pub fn chunk_size(mut self, pieces: usize) -> Self {
+        self.chunk_size = NonZeroUsize::new(pieces).unwrap_or(NonZeroUsize::MIN);
+        self
+    }
+
+    /// Works on all pieces. Returns how many were worked on, which is `pieces`.
+    ///
+    /// # Panics
+    ///
+    /// As [`run_until`](Self::run_until).
+    pub async fn run<W>(self, pieces: usize, work: impl Fn(usize) -> W + Send + Sync + 'static) -> usize
+    where
+        W: Future<Output = ()> + Send + 'static,
+    {
+        self.run_until(pending(), pieces, work).await
+    }
+
+    /// Works on all pieces, or until `stop` is ready: then no piece is begun any more, also of a chunk that is taken, and
+    /// those that are in progress are finished. Returns how many were worked on.
+    ///
+    /// Dropping the future aborts what is in progress.
+    ///
+    /// # Panics
+    ///
+    /// With the panic of a piece, when the pieces in progress have ended; none is begun after it. Outside of a tokio
+    /// runtime.
+    pub async fn run_until<W>(
+        self,
+        stop: impl Future<Output = ()>,
+        pieces: usize,
+        work: impl Fn(usize) -> W + Send + Sync + 'static,
+    ) -> usize
+    where
+        W: Future<Output = ()> + Send + 'static,
+    {
+        let shared = Arc::new(Pieces {
+            work,
+            count: pieces,
+            chunk_size: self.chunk_size,
+            next: AtomicUsize::new(0),
+            stopped: AtomicBool::new(false),
+        });
+        let mut workers = JoinSet::new();
+        for _ in 0..self.workers.min(pieces.div_ceil(self.chunk_size.get())) {
+            let shared = shared.clone();
+            workers.spawn(async move { shared.work().await });
+        }
+        let mut stop = pin!(stop);
+        let mut done = 0;
+        let mut panic = None;
+        loop {
+            let ended = tokio::select! {
+                biased;
+                () = &mut stop, if !shared.stopped.load(SeqCst) => {
+                    shared.stopped.store(true, SeqCst);
+                    continue;
+                }
+                ended = workers.join_next() => ended,
+            };
+            match ended.map(|worked| worked.map_err(JoinError::try_into_panic)) {
+                None => break,
+                Some(Ok(pieces)) => done += pieces,
+                Some(Err(reason)) => {
+                    shared.stopped.store(true, SeqCst);
+                    panic = panic.or(reason.ok());
+                }
+            }
+        }
+        if let Some(panic) = panic {
+            std::panic::resume_unwind(panic);
+        }
+        done
+    }
+}
+
+// === impl Pieces ===
+
+impl<F, W> Pieces<F>
+where
+    F: Fn(usize) -> W,
+    W: Future<Output = ()>,
+{
+    /// Takes chunks until there are none. Returns how many pieces were worked on.
+    async fn work(&self) -> usize {
+        let mut done = 0;
+        while let Some(chunk) = self.take() {
+            for piece in chunk {
+                if self.stopped.load(SeqCst) {
+                    return done;
+                }
+                (self.work)(piece).await;
+                done += 1;
+            }
+        }
+        done
+    }
+
+    fn take(&self) -> Option<Range<usize>> {
+        let size = self.chunk_size.get();
+        let first = self
+            .next
+            .fetch_update(Relaxed, Relaxed, |next| (next < self.count).then_some(next.saturating_add(size)))
+            .ok()?;
+        Some(first..first.saturating_add(size).min(self.count))
+    }
+}
+
+impl<F> Debug for Pieces<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pieces").field("count", &self.count).field("next", &self.next).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use parking_lot::Mutex;
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// Notes each piece, which takes 10 ms.
+    fn noting(seen: &Arc<Mutex<Vec<usize>>>) -> impl Fn(usize) -> futures_of::Piece + Send + Sync + 'static {
+        let seen = seen.clone();
+        move |piece| {
+            let seen = seen.clone();
+            Box::pin(async move {
+                seen.lock().push(piece);
+                sleep(MS * 10).await;
+            })
+        }
+    }
+
+    mod futures_of {
+        pub(super) type Piece = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_piece_is_worked_on_once_by_as_many_workers_as_wanted() {
+        for (workers, chunk_size, pieces, took) in [
+            (1, 1, 6, 60),
+            (3, 1, 6, 20),
+            (4, 1, 6, 20),
+            (100, 1, 6, 10),
+            (2, 4, 6, 40),
+            (2, 100, 6, 60),
+            (0, 0, 2, 20),
+            (3, 1, 0, 0),
+        ] {
+            let seen = Arc::default();
+            let start = Instant::now();
+            let done = Parallelize::new(workers).chunk_size(chunk_size).run(pieces, noting(&seen)).await;
+            assert_eq!(done, pieces);
+            let case = (workers, chunk_size, pieces);
+            let late = start.elapsed().saturating_sub(MS * took);
+            assert!(start.elapsed() >= MS * took && late < MS * 10, "{case:?}: {:?}", start.elapsed());
+            let mut seen = seen.lock().clone();
+            seen.sort_unstable();
+            assert_eq!(seen, (0..pieces).collect::<Vec<_>>(), "{case:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_a_stop_no_piece_is_begun_and_those_in_progress_are_finished() {
+        let (seen, finished) = (Arc::default(), Arc::new(AtomicUsize::new(0)));
+        let work = {
+            let (note, finished) = (noting(&seen), finished.clone());
+            move |piece| {
+                let (noted, finished) = (note(piece), finished.clone());
+                async move {
+                    noted.await;
+                    finished.fetch_add(1, SeqCst);
+                }
+            }
+        };
+        let done = Parallelize::new(2).chunk_size(50).run_until(sleep(MS * 15), 100, work).await;
+        assert_eq!(done, 4);
+        assert_eq!(finished.load(SeqCst), 4);
+        let mut seen = seen.lock().clone();
+        seen.sort_unstable();
+        assert_eq!(seen, [0, 1, 50, 51], "the rest of the chunks is not begun either");
+    }
+
+    #[tokio::test]
+    async fn stopped_before_it_begins_it_does_nothing() {
+        let seen = Arc::default();
+        assert_eq!(Parallelize::new(2).run_until(async {}, 5, noting(&seen)).await, 0);
+        assert!(seen.lock().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_panic_of_a_piece_is_the_caller_s_when_the_others_have_ended() {
+        let finished = Arc::new(AtomicUsize::new(0));
+        let count = finished.clone();
+        let all = tokio::spawn(async move {
+            let work = move |piece| {
+                let count = count.clone();
+                async move {
+                    assert_ne!(piece, 1, "piece 1 is bad");
+                    sleep(MS * 10).await;
+                    count.fetch_add(1, SeqCst);
+                }
+            };
+            Parallelize::new(2).run(10, work).await
+        });
+        let panic = all.await.unwrap_err().into_panic();
+        assert!(panic.downcast_ref::<String>().unwrap().contains("piece 1 is bad"));
+        assert_eq!(finished.load(SeqCst), 1, "the one in progress was finished, and no other begun");
+    }
+}

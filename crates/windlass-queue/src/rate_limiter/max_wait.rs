@@ -1,0 +1,33 @@
+//! An upper bound for another limiter.
+
+use std::time::Duration;
+
+use super::RateLimiter;
+
+/// Asks another limiter, and never waits longer than a maximum. The attempts are counted all the same.
+#[derive(Clone, Copy, Debug)]
+pub struct WithMaxWait<L> {
+    limiter: L,
+    max: Duration,
+}
+
+impl<L> WithMaxWait<L> {
+    /// What `limiter` says, at most `max`.
+    pub fn new(limiter: L, max: Duration) -> Self {
+        Self { limiter, max }
+    }
+}
+
+impl<T, L: RateLimiter<T>> RateLimiter<T> for WithMaxWait<L> {
+    fn when(&self, item: &T) -> Duration {
+        self.limiter.when(item).min(self.max)
+    }
+
+    fn forget(&self, item: &T) {
+        self.limiter.forget(item);
+    }
+
+    fn num_requeues(&self, item: &T) -> u32 {
+        self.limiter.num_requeues(item)
+    }
+}

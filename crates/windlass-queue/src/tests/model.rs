@@ -1,0 +1,195 @@
+//! The queue against a model of it. Every operation of the queue is one critical section, so that what threads do at once
+//! is some sequence of operations: all short ones are tried, and long ones by chance, from seeds.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+};
+
+use tokio::time::{Instant, sleep};
+
+use super::{MS, Woken};
+use crate::{Get, WorkQueue};
+
+/// What the documentation promises, in the plainest terms.
+#[derive(Debug, Default)]
+struct Model {
+    queued: VecDeque<u8>,
+    processing: BTreeSet<u8>,
+    /// Of those in processing.
+    dirty: BTreeSet<u8>,
+    /// Moment and order of arrival.
+    waiting: BTreeMap<u8, (Instant, usize)>,
+}
+
+impl Model {
+    fn add(&mut self, key: u8) {
+        if self.processing.contains(&key) {
+            self.dirty.insert(key);
+        } else if !self.queued.contains(&key) {
+            self.queued.push_back(key);
+        }
+    }
+
+    fn add_at(&mut self, key: u8, moment: Instant, arrival: usize) {
+        let waits = self.waiting.entry(key).or_insert((moment, arrival));
+        waits.0 = waits.0.min(moment);
+    }
+
+    fn pass(&mut self, now: Instant) {
+        let mut due: Vec<_> = self.waiting.iter().filter(|(_, at)| at.0 <= now).map(|(key, at)| (*at, *key)).collect();
+        due.sort_unstable();
+        for (_, key) in due {
+            self.waiting.remove(&key);
+            self.add(key);
+        }
+    }
+
+    fn get(&mut self) -> Option<u8> {
+        let key = self.queued.pop_front()?;
+        assert!(self.processing.insert(key), "the model hands out no key twice");
+        Some(key)
+    }
+
+    fn done(&mut self, key: u8) {
+        if self.processing.remove(&key) && self.dirty.remove(&key) {
+            self.queued.push_back(key);
+        }
+    }
+}
+
+fn poll<F: Future + Unpin>(future: &mut F, waker: &Waker) -> Poll<F::Output> {
+    Pin::new(future).poll(&mut Context::from_waker(waker))
+}
+
+#[test]
+fn every_short_sequence_of_operations_does_what_the_model_does() {
+    const LENGTH: u32 = 7;
+    const OPERATIONS: u32 = 5;
+    for sequence in 0..OPERATIONS.pow(LENGTH) {
+        let (queue, mut model) = (WorkQueue::new(), Model::default());
+        for step in 0..LENGTH {
+            match sequence / OPERATIONS.pow(step) % OPERATIONS {
+                0 => {
+                    let expected = model.get().map_or(Poll::Pending, |key| Poll::Ready(Some(key)));
+                    assert_eq!(poll(&mut queue.get(), Waker::noop()), expected, "{sequence}, step {step}");
+                }
+                operation => {
+                    let key = u8::from(operation % 2 == 0);
+                    if operation < 3 {
+                        queue.add(key);
+                        model.add(key);
+                    } else {
+                        queue.done(&key);
+                        model.done(key);
+                    }
+                }
+            }
+            assert_eq!(queue.len(), model.queued.len(), "{sequence}, step {step}");
+        }
+    }
+}
+
+/// A worker and its wait.
+struct Worker<'q> {
+    get: Option<Get<'q, u8>>,
+    woken: Arc<Woken>,
+    /// How often it had been woken when it was polled last.
+    seen: usize,
+    has: Option<u8>,
+}
+
+impl Worker<'_> {
+    fn waits(&self) -> bool {
+        self.get.is_some()
+    }
+
+    fn is_on_its_way(&self) -> bool {
+        self.waits() && self.woken.count() > self.seen
+    }
+}
+
+/// Numbers that are the same in each run.
+struct Numbers(u64);
+
+impl Numbers {
+    /// Less than `bound`.
+    fn next(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 >> 11).unwrap() % bound
+    }
+}
+
+/// Workers come, wait, are cancelled, work and finish in any order, beside producers, delays and the end of the queue.
+#[tokio::test(start_paused = true)]
+async fn no_key_is_lost_or_processed_twice_at_once_and_no_worker_sleeps_beside_a_key() {
+    for seed in 1..=300 {
+        let mut numbers = Numbers(u64::wrapping_mul(seed, 0x9e37_79b9_7f4a_7c15));
+        let queue = WorkQueue::new();
+        let mut model = Model::default();
+        let mut workers: Vec<_> =
+            (0..3).map(|_| Worker { get: None, woken: Arc::default(), seen: 0, has: None }).collect();
+        for step in 0..200 {
+            let case = (seed, step);
+            let key = u8::try_from(numbers.next(4)).unwrap();
+            let worker = &mut workers[numbers.next(3)];
+            match numbers.next(9) {
+                0 | 1 => {
+                    queue.add(key);
+                    model.add(key);
+                }
+                2..=4 if worker.has.is_none() => {
+                    let get = worker.get.get_or_insert_with(|| queue.get());
+                    worker.seen = worker.woken.count();
+                    let polled = poll(get, &Waker::from(worker.woken.clone()));
+                    worker.has = model.get();
+                    assert_eq!(polled, worker.has.map_or(Poll::Pending, |key| Poll::Ready(Some(key))), "{case:?}");
+                    if worker.has.is_some() {
+                        worker.get = None;
+                    }
+                }
+                5 => worker.get = None,
+                6 => {
+                    // Moments lie between the steps of the clock below.
+                    let delay = MS * (10 * u32::from(key) + 5);
+                    queue.add_after(key, delay);
+                    model.add_at(key, Instant::now() + delay, step);
+                }
+                7 => {
+                    sleep(MS * 10).await;
+                    model.pass(Instant::now());
+                }
+                _ => {
+                    if let Some(key) = worker.has.take() {
+                        queue.done(&key);
+                        model.done(key);
+                    }
+                }
+            }
+            assert_eq!(queue.len(), model.queued.len(), "{case:?}");
+            assert_eq!(queue.unfinished_work().keys, model.processing.len(), "{case:?}");
+            let waiting = workers.iter().filter(|worker| worker.waits()).count();
+            let on_their_way = workers.iter().filter(|worker| worker.is_on_its_way()).count();
+            assert!(on_their_way >= waiting.min(queue.len()), "{case:?}: a key waits beside a sleeping worker");
+        }
+        queue.shut_down();
+        for worker in &mut workers {
+            assert!(!worker.waits() || worker.is_on_its_way(), "{seed}: a worker sleeps on after the end");
+            if let Some(key) = worker.has {
+                queue.done(&key);
+                model.done(key);
+            }
+        }
+        while let Some(key) = model.get() {
+            assert_eq!(poll(&mut queue.get(), Waker::noop()), Poll::Ready(Some(key)), "{seed}");
+            queue.done(&key);
+            model.done(key);
+        }
+        assert_eq!(poll(&mut queue.get(), Waker::noop()), Poll::Ready(None), "{seed}");
+    }
+}
