@@ -35,6 +35,8 @@
 //!   then; whoever asked for a drain learns when all of it is done.
 //! - **Early**: a key that waits for several moments becomes ready at the earliest of them.
 //!
+//! What client-go's and controller-runtime's queues promise beyond that is in [`contracts`], with the test of each.
+//!
 //! # What is not
 //!
 //! - Nothing is durable, and nothing is counted: a key says "look again", not how often or why.
@@ -46,7 +48,12 @@
 //!
 //! One type, three layers, one file each: `queue` (dirty, processing), `delaying` ([`WorkQueue::add_after`]) and
 //! `rate_limiting` ([`WorkQueue::add_rate_limited`], over a [`RateLimiter`]). All of them share one lock and one table
-//! with one entry per known key. The crate knows nothing of Kubernetes.
+//! with one entry per known key. In which order ready keys are handed out is a part of its own, `order`: as they came, [by
+//! priority](Builder::by_priority), or as an [`Order`] says. The crate knows nothing of Kubernetes.
+//!
+//! [`Parallelize`] is for work that is known beforehand, and needs no queue.
+
+pub mod contracts;
 
 mod add;
 mod metrics;

@@ -118,6 +118,45 @@ mod tests {
         let limiter = Exponential::new(Duration::from_secs(1), Duration::from_secs(u64::MAX));
         let longest = (0..200).map(|_| limiter.when(&())).max().unwrap();
         assert_eq!(longest, Duration::from_secs(u64::MAX));
+        let fine = Exponential::new(Duration::from_nanos(1), Duration::from_secs(1000));
+        let delays: Vec<u128> = (0..42).map(|_| fine.when(&()).as_nanos()).collect();
+        assert_eq!(
+            delays[39..],
+            [1 << 39, 1_000_000_000_000, 1_000_000_000_000],
+            "no step is left out before the maximum"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn exponential_counts_attempts_and_not_time() {
+        let limiter = Exponential::default();
+        limiter.when(&"a");
+        assert_eq!(limiter.when(&"a").as_millis(), 2, "triggered again before its delay was over");
+        advance(Duration::from_hours(1)).await;
+        assert_eq!(limiter.when(&"a").as_millis(), 4, "and long after it");
+    }
+
+    #[test]
+    fn fast_for_the_first_attempts_of_an_item_and_slow_from_then_on() {
+        let limiter = FastSlow::new(Duration::from_millis(5), Duration::from_secs(10), 3);
+        let delays: Vec<u128> = (0..5).map(|_| limiter.when(&"a").as_millis()).collect();
+        assert_eq!(delays, [5, 5, 5, 10_000, 10_000]);
+        assert_eq!(limiter.when(&"b").as_millis(), 5);
+        assert_eq!(limiter.num_requeues(&"a"), 5);
+        limiter.forget(&"a");
+        assert_eq!(limiter.num_requeues(&"a"), 0);
+        assert_eq!(limiter.when(&"a").as_millis(), 5);
+    }
+
+    #[test]
+    fn a_maximum_shortens_the_delay_and_not_the_count() {
+        let limiter =
+            WithMaxWait::new(FastSlow::new(Duration::ZERO, Duration::from_hours(1), 1), Duration::from_secs(2));
+        assert_eq!([limiter.when(&"a"), limiter.when(&"a")], [Duration::ZERO, Duration::from_secs(2)]);
+        assert_eq!(limiter.num_requeues(&"a"), 2);
+        limiter.forget(&"a");
+        assert_eq!(limiter.num_requeues(&"a"), 0);
+        assert_eq!(limiter.when(&"a"), Duration::ZERO);
     }
 
     #[tokio::test(start_paused = true)]

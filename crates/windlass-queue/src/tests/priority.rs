@@ -77,6 +77,29 @@ async fn an_addition_without_a_delay_ends_the_waiting_and_keeps_the_priority() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn whoever_waits_no_longer_leaves_the_others_in_order() {
+    // They lie in the heap as they stand here: 4, the last, has to move up when it takes the place of 62, and down when it
+    // takes that of 2.
+    const DELAYS: [u32; 15] = [1, 50, 2, 60, 70, 30, 3, 61, 62, 71, 72, 31, 32, 33, 4];
+    for ended in DELAYS {
+        let queue = WorkQueue::<u32>::builder().by_priority().build();
+        for delay in DELAYS {
+            queue.add_after(delay, MS * delay * 10);
+        }
+        queue.add(ended);
+        let mut order = Vec::new();
+        for _ in DELAYS {
+            let item = queue.get().await.unwrap();
+            queue.done(&item);
+            order.push(item);
+        }
+        let mut expected = DELAYS;
+        expected.sort_by_key(|&delay| (delay != ended, delay));
+        assert_eq!(order, expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_earliest_moment_counts_with_the_highest_priority() {
     let queue = by_priority();
     queue.add_with("a", at(1).after(MS * 30));

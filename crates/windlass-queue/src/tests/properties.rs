@@ -270,3 +270,22 @@ async fn items_are_dropped_when_they_are_done() {
     drop(got);
     assert_eq!(Arc::strong_count(&item), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_length_is_what_is_ready_and_a_shutdown_is_told_at_once() {
+    let queue = WorkQueue::new();
+    assert!(queue.is_empty());
+    for item in ["a", "b", "c"] {
+        queue.add(item);
+    }
+    queue.add_after("later", MS);
+    take(&queue).await;
+    queue.add("a");
+    assert_eq!(queue.len(), 2, "without what a worker has, and what waits");
+    assert!(!queue.is_shutting_down());
+    queue.shut_down();
+    assert!(queue.is_shutting_down());
+    assert_eq!(queue.len(), 2);
+    queue.done(&"a");
+    assert_eq!(queue.len(), 3, "what was accepted before");
+}
