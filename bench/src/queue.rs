@@ -1,11 +1,14 @@
 //! The work queue under one busy producer: the workload of client-go's figures in the design.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    hash::Hash,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde_json::json;
 use tokio::time::Instant;
 use windlass_queue::WorkQueue;
@@ -22,11 +25,32 @@ pub(crate) struct Options {
     /// How many workers
     #[arg(long, default_value_t = 1)]
     workers: usize,
+    /// What the keys are
+    #[arg(long, value_enum, default_value_t)]
+    keys: Keys,
+}
+
+/// Of which type the keys are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Keys {
+    /// References to texts, which are what Go's strings are: nobody counts who has them
+    #[default]
+    Borrowed,
+    /// `Arc<str>`: producer and workers change a counter in the key itself
+    Counted,
 }
 
 pub(crate) async fn run(options: &Options) {
-    let queue = WorkQueue::<Arc<str>>::new();
-    let keys: Vec<Arc<str>> = (0..KEYS).map(|key| format!("namespace-{}/pod-{key}", key % 50).into()).collect();
+    let names = (0..KEYS).map(|key| format!("namespace-{}/pod-{key}", key % 50));
+    match options.keys {
+        // Ten thousand short texts for the life of the process.
+        Keys::Borrowed => measure::<&'static str>(options, names.map(|name| &*name.leak()).collect()).await,
+        Keys::Counted => measure::<Arc<str>>(options, names.map(Arc::from).collect()).await,
+    }
+}
+
+async fn measure<K: Clone + Eq + Hash + Send + Sync + 'static>(options: &Options, keys: Vec<K>) {
+    let queue = WorkQueue::<K>::new();
     let processed = Arc::new(AtomicU64::new(0));
     let workers: Vec<_> = (0..options.workers)
         .map(|_| {

@@ -11,7 +11,7 @@ use crate::{
     Result,
     cargo::cargo,
     embedded::Embedded,
-    fuzz, informers,
+    fuzz, informers, queues,
     upstream::{Profile, Upstream, root},
 };
 
@@ -20,7 +20,7 @@ use crate::{
 pub(crate) enum Part {
     /// Creates, gets, updates, applies and lists, beside kube-apiserver and etcd (needs Go)
     BenchServer,
-    /// The work queue's adds per second, with 1, 4 and 16 workers
+    /// The work queue's adds per second beside client-go's, with 1, 4 and 16 workers (needs Go)
     BenchQueue,
     /// Informers beside those of client-go and kube-rs, in many ways (needs Go)
     BenchInformer(informers::Options),
@@ -48,9 +48,7 @@ pub(crate) fn run(part: &Part) -> Result {
 
 fn bench_queue() -> Result {
     release_build(&["windlass-bench"])?;
-    [1, 4, 16].iter().try_for_each(|workers| {
-        succeed(bench().args(["queue", "--adds", "5000000", "--workers", &workers.to_string()]))
-    })
+    queues::run(&bench_program())
 }
 
 fn bench_server() -> Result {

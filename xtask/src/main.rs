@@ -12,6 +12,7 @@ mod rows;
 
 mod clientset;
 mod derived;
+mod queues;
 mod record;
 mod upstream;
 
