@@ -25,9 +25,18 @@ struct State<K> {
     bytes: Box<[u8]>,
     /// What `bytes` are compressed with; `None` when they are not.
     packing: Option<Arc<Dictionary>>,
-    decoded: Option<Decoded<K>>,
-    /// Whether the decoded object was asked for again since this was last cleared.
-    touched: bool,
+    outcome: Outcome<K>,
+}
+
+/// What came of decoding it.
+#[derive(Debug)]
+enum Outcome<K> {
+    /// Nobody has asked, or it was given up.
+    Unknown,
+    Object(Arc<K>),
+    /// It was asked for again since this was last cleared.
+    Touched(Arc<K>),
+    Error(Arc<serde_json::Error>),
 }
 
 /// What came of asking for a decoded object.
@@ -53,7 +62,7 @@ impl<K> Body<K> {
 
     /// Takes what was made for this body alone.
     pub(crate) fn new(bytes: Box<[u8]>, packing: Option<Arc<Dictionary>>) -> Self {
-        Self { state: Mutex::new(State { bytes, packing, decoded: None, touched: false }) }
+        Self { state: Mutex::new(State { bytes, packing, outcome: Outcome::Unknown }) }
     }
 
     /// The encoded body.
@@ -83,7 +92,7 @@ impl<K> Body<K> {
 
     #[cfg(test)]
     pub(crate) fn has_decoded(&self) -> bool {
-        self.state.lock().decoded.is_some()
+        !matches!(self.state.lock().outcome, Outcome::Unknown)
     }
 
     /// How much of it is held uncompressed.
@@ -94,7 +103,7 @@ impl<K> Body<K> {
 
     /// Whether the decoded object is held.
     pub(crate) fn is_decoded(&mut self) -> bool {
-        matches!(self.state.get_mut().decoded, Some(Ok(_)))
+        matches!(self.state.get_mut().outcome, Outcome::Object(_) | Outcome::Touched(_))
     }
 
     /// The decoded object; `finish` completes it when it is decoded now.
@@ -103,8 +112,7 @@ impl<K> Body<K> {
         K: DeserializeOwned,
     {
         let mut state = self.state.lock();
-        if let Some(outcome) = state.decoded.clone() {
-            state.touched = true;
+        if let Some(outcome) = state.outcome.touch() {
             return Asked { outcome, is_new: false };
         }
         let read = |bytes: &[u8]| serde_json::from_slice::<K>(bytes);
@@ -119,13 +127,25 @@ impl<K> Body<K> {
             }
             Err(error) => Err(Arc::new(error)),
         };
-        Asked { outcome: state.decoded.insert(outcome).clone(), is_new: true }
+        state.outcome = match &outcome {
+            Ok(object) => Outcome::Object(Arc::clone(object)),
+            Err(error) => Outcome::Error(Arc::clone(error)),
+        };
+        Asked { outcome, is_new: true }
     }
 
     /// Gives up the decoded object, unless it was used since the last time.
     pub(crate) fn cool(&self) -> Cooled<K> {
         let mut state = self.state.lock();
-        if std::mem::take(&mut state.touched) { Cooled::Touched } else { Cooled::Given(state.decoded.take()) }
+        match std::mem::replace(&mut state.outcome, Outcome::Unknown) {
+            Outcome::Touched(object) => {
+                state.outcome = Outcome::Object(object);
+                Cooled::Touched
+            }
+            Outcome::Object(object) => Cooled::Given(Some(Ok(object))),
+            Outcome::Error(error) => Cooled::Given(Some(Err(error))),
+            Outcome::Unknown => Cooled::Given(None),
+        }
     }
 
     /// Compresses the body, unless this packer has; gives the bytes by which less is held uncompressed.
@@ -156,6 +176,24 @@ impl<K> State<K> {
             None => Ok(self.bytes.to_vec()),
             Some(dictionary) => unpacker.unpack(&self.bytes, dictionary),
         }
+    }
+}
+
+impl<K> Outcome<K> {
+    /// What is known, if anything.
+    fn touch(&mut self) -> Option<Decoded<K>> {
+        let known = match std::mem::replace(self, Self::Unknown) {
+            Self::Unknown => return None,
+            Self::Object(object) | Self::Touched(object) => {
+                *self = Self::Touched(Arc::clone(&object));
+                Ok(object)
+            }
+            Self::Error(error) => {
+                *self = Self::Error(Arc::clone(&error));
+                Err(error)
+            }
+        };
+        Some(known)
     }
 }
 

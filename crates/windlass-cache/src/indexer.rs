@@ -132,11 +132,12 @@ impl<K> fmt::Debug for Index<K> {
 // === impl Indexer ===
 
 impl<K> Indexer<K> {
-    pub(crate) fn new(names: Vec<Arc<str>>) -> Self {
+    /// An empty table, with room for so many objects.
+    pub(crate) fn new(names: Vec<Arc<str>>, room: usize) -> Self {
         Self {
-            slots: Vec::new(),
+            slots: Vec::with_capacity(room),
             free: Vec::new(),
-            by_key: HashTable::new(),
+            by_key: HashTable::with_capacity(room),
             hasher: DefaultHashBuilder::default(),
             namespaces: Postings::default(),
             indices: names.iter().map(|_| Postings::default()).collect(),

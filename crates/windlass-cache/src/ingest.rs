@@ -36,6 +36,10 @@ const SAMPLE_BYTES: usize = 8 << 20;
 /// The second dictionary, of samples from everywhere in a list, replaces the first if it saves this part of the size.
 const WORTH: f64 = 0.1;
 
+/// If it saves this part, what is compressed already is compressed again. For less that would not pay: what is freed lies
+/// scattered among what is kept, and the allocator cannot give it back.
+const WORTH_ANEW: f64 = 0.25;
+
 pub(crate) struct Ingest<K> {
     memory: Arc<Memory<K>>,
     managed_fields: ManagedFields,
@@ -117,11 +121,12 @@ impl<K> Ingest<K> {
         let size = |packer: &mut Packer| -> f64 {
             judges.iter().map(|body| packer.pack(body).map_or(body.len(), |packed| packed.len()) as f64).sum()
         };
-        if size(&mut better) > (1.0 - WORTH) * size(packer) {
+        let saved = 1.0 - size(&mut better) / size(packer).max(1.0);
+        if saved < WORTH {
             return;
         }
-        for object in objects {
-            if object.entry().body.is_packed() {
+        if saved >= WORTH_ANEW {
+            for object in objects.iter().filter(|object| object.entry().body.is_packed()) {
                 object.entry().body.repack(&mut better, &self.memory.unpacker);
             }
         }

@@ -13,14 +13,15 @@ use crate::scan::{OwnerIn, RawTraits};
 #[derive(Debug, Default)]
 pub(crate) struct Interner {
     strings: Counted<Arc<str>>,
-    traits: Counted<Arc<Traits>>,
+    /// Each with the hash of its text.
+    traits: Counted<(u64, Arc<Traits>)>,
     hasher: DefaultHashBuilder,
 }
 
-/// Shared values, each with its hash, and the size at which those are dropped that nobody else holds.
+/// Shared values, and the size at which those are dropped that nobody else holds.
 #[derive(Debug)]
 struct Counted<T> {
-    table: HashTable<(u64, T)>,
+    table: HashTable<T>,
     sweep_at: usize,
 }
 
@@ -30,8 +31,15 @@ const FIRST_SWEEP: usize = 1_024;
 
 impl Interner {
     pub(crate) fn string(&mut self, text: &str) -> Arc<str> {
-        let hash = self.hasher.hash_one(text);
-        self.strings.get_or(hash, |known| **known == *text, |string| Arc::strong_count(string) > 1, || text.into())
+        let hasher = &self.hasher;
+        let hash = hasher.hash_one(text);
+        if let Some(known) = self.strings.table.find(hash, |known| **known == *text) {
+            return Arc::clone(known);
+        }
+        let string: Arc<str> = text.into();
+        let in_use = |string: &Arc<str>| Arc::strong_count(string) > 1;
+        self.strings.add(hash, Arc::clone(&string), in_use, |string| hasher.hash_one(&**string));
+        string
     }
 
     /// `None` where only a full reading can tell.
@@ -40,17 +48,23 @@ impl Interner {
     pub(crate) fn traits(&mut self, raw: &RawTraits<'_>) -> Option<Arc<Traits>> {
         let hash = self.hasher.hash_one(raw);
         let read = LazyCell::new(|| raw.read());
-        let are = |known: &Arc<Traits>| raw.spell(known) || read.as_ref().is_some_and(|read| read.are(known));
-        if let Some(known) = self.traits.find(hash, are) {
-            return Some(known);
+        let are = |known: &Traits| raw.spell(known) || read.as_ref().is_some_and(|read| read.are(known));
+        if let Some((_, known)) = self.traits.table.find(hash, |(known, traits)| *known == hash && are(traits)) {
+            return Some(Arc::clone(known));
         }
         let read = read.as_ref()?;
-        let made = Traits {
+        let made = Arc::new(Traits {
             labels: read.labels.iter().map(|(key, value)| (self.string(key), self.string(value))).collect(),
             owner_references: read.owners.iter().map(|owner| self.owner(owner)).collect(),
             finalizers: read.finalizers.iter().map(|finalizer| self.string(finalizer)).collect(),
-        };
-        Some(self.traits.get_or(hash, |_| false, |traits| Arc::strong_count(traits) > 1, || Arc::new(made)))
+        });
+        self.traits.add(
+            hash,
+            (hash, Arc::clone(&made)),
+            |(_, traits)| Arc::strong_count(traits) > 1,
+            |(hash, _)| *hash,
+        );
+        Some(made)
     }
 
     fn owner(&mut self, owner: &OwnerIn<'_>) -> OwnerRef {
@@ -67,29 +81,15 @@ impl Interner {
 
 // === impl Counted ===
 
-impl<T: Clone> Counted<T> {
-    fn find(&self, hash: u64, is: impl Fn(&T) -> bool) -> Option<T> {
-        self.table.find(hash, |(known, value)| *known == hash && is(value)).map(|(_, value)| value.clone())
-    }
-
-    fn get_or(
-        &mut self,
-        hash: u64,
-        is: impl Fn(&T) -> bool,
-        in_use: impl Fn(&T) -> bool,
-        make: impl FnOnce() -> T,
-    ) -> T {
-        if let Some(known) = self.find(hash, is) {
-            return known;
-        }
+impl<T> Counted<T> {
+    /// Adds a value that is not there.
+    fn add(&mut self, hash: u64, value: T, in_use: impl Fn(&T) -> bool, hash_of: impl Fn(&T) -> u64) {
         if self.table.len() >= self.sweep_at {
-            self.table.retain(|(_, value)| in_use(value));
+            self.table.retain(|value| in_use(value));
             self.sweep_at = (self.table.len() * 2).max(FIRST_SWEEP);
-            self.table.shrink_to(self.sweep_at, |(hash, _)| *hash);
+            self.table.shrink_to(self.sweep_at, &hash_of);
         }
-        let value = make();
-        self.table.insert_unique(hash, (hash, value.clone()), |(hash, _)| *hash);
-        value
+        self.table.insert_unique(hash, value, hash_of);
     }
 }
 

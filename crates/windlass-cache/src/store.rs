@@ -119,7 +119,7 @@ impl<K> fmt::Debug for Store<K> {
 
 impl<K> StoreWriter<K> {
     pub(crate) fn new(on_index_error: impl Fn(&Arc<str>, &ObjectKey, BoxError) + Send + Sync + 'static) -> Self {
-        let store = Store { indexer: Arc::new(RwLock::new(Indexer::new(Vec::new()))) };
+        let store = Store { indexer: Arc::new(RwLock::new(Indexer::new(Vec::new(), 0))) };
         Self { store, indices: Vec::new(), on_index_error: Box::new(on_index_error) }
     }
 
@@ -155,7 +155,8 @@ impl<K> StoreWriter<K> {
 
     /// These objects and no others are there, as of `version`. Of two with the same key the later one counts.
     pub(crate) fn replace(&mut self, objects: Vec<Cached<K>>, version: ResourceVersion) -> Replaced<K> {
-        let mut next = Indexer::new(self.indices.iter().map(|index| Arc::clone(index.name())).collect());
+        let names = self.indices.iter().map(|index| Arc::clone(index.name())).collect();
+        let mut next = Indexer::new(names, objects.len());
         for object in objects {
             let values = self.values_of(&object);
             next.insert(object, values);
