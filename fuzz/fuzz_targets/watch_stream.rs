@@ -2,18 +2,12 @@
 //! difference.
 #![no_main]
 
-use std::convert::Infallible;
-
 use bytes::Bytes;
-use futures::{FutureExt, StreamExt, executor, stream};
-use http::{Request, Response};
-use http_body_util::StreamBody;
+use futures::{FutureExt, StreamExt, executor};
 use serde::de::IgnoredAny;
 use serde_json::Deserializer;
-use windlass_api::{
-    ApiResource, GroupVersionKind, ListItem, ListOptions, ListWatch, ListWatchError, Meta, WatchOptions,
-};
-use windlass_client::{Body, Client};
+use windlass_api::{ListItem, ListOptions, ListWatch, ListWatchError, Meta, WatchOptions};
+use windlass_fuzz::answered;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let Some((length, body)) = data.split_first() else { return };
@@ -47,30 +41,15 @@ impl Outcome {
     }
 }
 
-/// A client whose every request is answered with these bytes, in pieces.
-fn client(body: &Bytes, length: usize) -> Client {
-    let pieces: Vec<_> =
-        (0..body.len()).step_by(length).map(|at| body.slice(at..body.len().min(at + length))).collect();
-    let answer = move |_: Request<Body>| {
-        let frames = pieces.clone().into_iter().map(|piece| Ok::<_, Infallible>(http_body::Frame::data(piece)));
-        async move { Ok::<_, Infallible>(Response::new(StreamBody::new(stream::iter(frames)))) }
-    };
-    Client::from_service(tower::service_fn(answer), "default")
-}
-
-fn config_maps() -> ApiResource {
-    ApiResource::namespaced(GroupVersionKind::new("", "v1", "ConfigMap"), "configmaps")
-}
-
 fn watched(body: &Bytes, length: usize) -> Outcome {
-    let source = client(body, length).list_watch(&config_maps(), None);
+    let source = answered(body, length);
     let events = source.watch(WatchOptions::default()).then(|events| events.expect("the answer is 200").collect());
     // Metadata is what caches read of it first.
     Outcome::of(executor::block_on(events), |event| format!("{event:?} {}", Meta::parse(&event.body).is_ok()))
 }
 
 fn listed(body: &Bytes, length: usize) -> Outcome {
-    let source = client(body, length).list_watch(&config_maps(), None);
+    let source = answered(body, length);
     let items = source.list(ListOptions::default()).then(|items| items.expect("the answer is 200").collect());
     Outcome::of(executor::block_on(items), |item: &ListItem| format!("{item:?}"))
 }

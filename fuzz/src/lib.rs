@@ -1,7 +1,11 @@
-//! What the targets share: an API server in this process that keeps nothing of what they send.
+//! What the targets share: an API server in this process that keeps nothing of what they send, a client that is answered with
+//! what they say, and JSON that is well-formed.
 //!
 //! The server is asked as any client would ask it, through its public service: there are no other entry points. A panic ends
 //! the process even where the server would catch it.
+
+mod answered;
+pub mod json;
 
 use std::{sync::LazyLock, time::Duration};
 
@@ -13,6 +17,8 @@ use tokio::runtime::{Builder, Runtime};
 use tower::ServiceExt;
 use windlass_api::{Clock, Entropy};
 use windlass_server::{Server, Service};
+
+pub use answered::answered;
 
 pub const JSON: &str = "application/json";
 pub const YAML: &str = "application/yaml";

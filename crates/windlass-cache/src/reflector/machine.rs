@@ -409,8 +409,8 @@ impl Machine {
 
     fn watch(&mut self) -> (State, Effect) {
         if self.was_away {
-            // Of whatever the server has: only the version matters.
-            let least = ListOptions { limit: Some(1), content: Content::Metadata, ..ListOptions::default() };
+            // Only the version matters; but who may watch a selection may perhaps list no other.
+            let least = ListOptions { limit: Some(1), content: Content::Metadata, ..self.list_options() };
             return (State::Probing, Effect::Probe(least));
         }
         let (state, options) = self.watch_from();

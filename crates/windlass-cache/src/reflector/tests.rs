@@ -172,7 +172,7 @@ async fn a_watch_that_does_not_end_when_it_should_counts_as_dead() {
 #[tokio::test(start_paused = true)]
 async fn a_broken_connection_goes_on_from_the_last_bookmark_without_a_list() {
     let fake = FakeListWatch::new();
-    let mut rig = Rig::new(&fake, by_list());
+    let mut rig = Rig::new(&fake, by_list().labels("app=web").fields("metadata.name=a"));
     rig.next().await;
     fake.advance();
     fake.bookmark();
@@ -187,6 +187,9 @@ async fn a_broken_connection_goes_on_from_the_last_bookmark_without_a_list() {
     let probes = rig.lists().split_off(1);
     assert_eq!(probes.len(), 3);
     assert!(probes.iter().all(|options| (options.limit, &options.resource_version) == (Some(1), &None)), "{probes:?}");
+    let selected = |options: &ListOptions| (options.labels.clone(), options.fields.clone());
+    let allowed = (Some("app=web".to_owned()), Some("metadata.name=a".to_owned()));
+    assert!(probes.iter().all(|options| selected(options) == allowed), "nothing but what it may list: {probes:?}");
     assert_eq!(rig.errors.lock().len(), 3);
     assert_eq!(rig.errors.lock()[1], "watching configmaps: the connection to the server failed: connection refused");
 }

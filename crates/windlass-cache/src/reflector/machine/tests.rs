@@ -201,7 +201,7 @@ fn a_server_whose_history_is_another_one_is_asked_for_its_most_recent_state() {
 }
 
 fn probe() -> Effect {
-    Effect::Probe(ListOptions { limit: Some(1), content: Content::Metadata, ..ListOptions::default() })
+    Effect::Probe(ListOptions { content: Content::Metadata, ..list(None, Some(1)) })
 }
 
 #[test]
