@@ -13,8 +13,8 @@ pub enum Capability {
     Authorization,
     /// Rules in CEL decide what a custom resource may hold.
     ValidationRules,
-    /// It calls webhooks for admission and for conversion.
-    Webhooks,
+    /// It has custom resources converted by webhooks.
+    ConversionWebhooks,
     /// It comes with a kubectl.
     Kubectl,
     /// Its history can be forgotten by [`Target::history`]: the test knows what is too old.
@@ -26,7 +26,7 @@ pub enum Capability {
 const LACKING: &[(&str, Capability, &str)] = &[
     (Target::EMBEDDED, Capability::Authorization, "issue 7, the embedded API server"),
     (Target::EMBEDDED, Capability::ValidationRules, "issue 7, the embedded API server"),
-    (Target::EMBEDDED, Capability::Webhooks, "issue 7, the embedded API server"),
+    (Target::EMBEDDED, Capability::ConversionWebhooks, "issue 7, the embedded API server"),
     (Target::EMBEDDED, Capability::Kubectl, "what kubectl does with it is seen by `cargo xtask kubectl`"),
     (Target::UPSTREAM, Capability::ForgetsWhenTold, "it compacts when it likes, minutes after its start"),
 ];

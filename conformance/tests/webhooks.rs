@@ -3,6 +3,7 @@
 mod admission;
 mod certificates;
 mod kubectl;
+mod rules;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -130,8 +131,8 @@ fn config_map(namespace: &str, name: &str, data: &[(&str, &str)]) -> ConfigMap {
     config
 }
 
-async fn register_mutating(client: &Client, name: &str, webhook: Value) {
-    let body = json!({"metadata": {"name": name}, "webhooks": [webhook]});
+async fn register_mutating(client: &Client, name: &str, webhooks: Value) {
+    let body = json!({"metadata": {"name": name}, "webhooks": webhooks});
     client.create::<MutatingWebhookConfiguration>(&serde_json::from_value(body).unwrap()).await.unwrap();
 }
 

@@ -1,6 +1,6 @@
 //! What is written by way of webhooks: changed, refused, warned of and converted.
 
-use conformance::{Capability, Target, eventually, on_each_target_with, unique};
+use conformance::{Capability, Target, eventually, on_each_target, on_each_target_with, unique};
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::{Value, json};
 use windlass_api::{
@@ -81,7 +81,7 @@ async fn shop(target: &Target) -> (Program, String, String) {
         .build()
         .unwrap();
     let program = Program::start(target, &ns, webhooks, |certificates| certificates.trusted_by(trustees(&name))).await;
-    register_mutating(client, &name, program.webhook(MUTATE, &["CREATE", "UPDATE"])).await;
+    register_mutating(client, &name, json!([program.webhook(MUTATE, &["CREATE", "UPDATE"])])).await;
     register_validating(client, &name, program.webhook(VALIDATE, &["CREATE", "UPDATE", "DELETE"])).await;
     let webhook = json!({"clientConfig": program.client_config("/convert"), "conversionReviewVersions": ["v1"]});
     register_websites(client, &group, json!({"strategy": "Webhook", "webhook": webhook})).await;
@@ -102,7 +102,7 @@ fn refusal<T: std::fmt::Debug>(answer: windlass_client::Result<T>) -> (u16, Stri
 
 #[tokio::test]
 async fn an_api_server_asks_before_it_writes() {
-    on_each_target_with(&[Capability::Webhooks], |target| async {
+    on_each_target(|target| async {
         let (program, ns, name) = shop(&target).await;
         let client = &target.client;
         let color = |config: &ConfigMap| config.data.as_ref().unwrap().get("color").cloned();
@@ -129,7 +129,7 @@ async fn an_api_server_asks_before_it_writes() {
 
 #[tokio::test]
 async fn an_api_server_has_objects_converted() {
-    on_each_target_with(&[Capability::Webhooks], |target| async {
+    on_each_target_with(&[Capability::ConversionWebhooks], |target| async {
         let (program, ns, name) = shop(&target).await;
         let group = format!("{name}.example.com");
         let (v1, v2) = (website(&group, "v1"), website(&group, "v2"));
@@ -154,7 +154,7 @@ async fn an_api_server_has_objects_converted() {
 
 #[tokio::test]
 async fn kubectl_is_defaulted_denied_warned_and_converted() {
-    on_each_target_with(&[Capability::Webhooks, Capability::Kubectl], |target| async {
+    on_each_target_with(&[Capability::ConversionWebhooks, Capability::Kubectl], |target| async {
         let kubectl = Kubectl::of(&target).expect("a kubectl comes with the real server");
         let (program, ns, name) = shop(&target).await;
         let make = |color: &str| ["create", "configmap", "k", "-n", &ns, color].map(str::to_owned);

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use conformance::{Capability, eventually, on_each_target, on_each_target_with, unique};
+use conformance::{eventually, on_each_target, unique};
 use k8s_openapi::{
     api::{
         admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration},
@@ -37,7 +37,7 @@ async fn replicas_share_a_certificate_and_all_who_call_them_are_told_whom_to_tru
         let ca = kept(client, &ns, "ca.crt").await.unwrap();
 
         // They need not be there when the program starts.
-        register_mutating(client, &name, one.webhook("/mutate--v1-configmap", &["CREATE"])).await;
+        register_mutating(client, &name, json!([one.webhook("/mutate--v1-configmap", &["CREATE"])])).await;
         register_validating(client, &name, one.webhook("/validate--v1-configmap", &["CREATE"])).await;
         let webhook = json!({"clientConfig": one.client_config("/convert"), "conversionReviewVersions": ["v1"]});
         let group = format!("{name}.example.com");
@@ -66,7 +66,7 @@ async fn replicas_share_a_certificate_and_all_who_call_them_are_told_whom_to_tru
 
 #[tokio::test]
 async fn certificates_and_authorities_are_replaced_under_load_and_no_call_fails() {
-    on_each_target_with(&[Capability::Webhooks], |target| async {
+    on_each_target(|target| async {
         let (client, ns, name) = (&target.client, namespace(&target).await, unique("rotation"));
         let webhooks = Webhooks::builder()
             .mutator(|config: &mut ConfigMap, _: &Request| {
@@ -76,11 +76,11 @@ async fn certificates_and_authorities_are_replaced_under_load_and_no_call_fails(
             .build()
             .unwrap();
         let program = Program::start(&target, &ns, webhooks, |made| {
-            let (authority, serving) = (Duration::from_secs(18), Duration::from_secs(9));
-            made.trusted_by(trustees(&name)).lifetimes(authority, serving).settle(Duration::from_secs(2))
+            let (authority, serving) = (Duration::from_secs(12), Duration::from_secs(6));
+            made.trusted_by(trustees(&name)).lifetimes(authority, serving).settle(Duration::from_secs(1))
         })
         .await;
-        register_mutating(client, &name, program.webhook("/mutate--v1-configmap", &["CREATE"])).await;
+        register_mutating(client, &name, json!([program.webhook("/mutate--v1-configmap", &["CREATE"])])).await;
         let call = async || client.create(&config_map(&ns, "load", &[])).dry_run().await;
         in_force(&target, &name, async || call().await.ok()?.labels().contains_key("seen").then_some(())).await;
 

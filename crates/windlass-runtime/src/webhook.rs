@@ -32,13 +32,14 @@
 //! - Who reads the Secret can be taken for the webhooks.
 
 mod certificates;
+mod numbers;
 mod shared;
 mod trustee;
 
 use futures::{FutureExt as _, future::BoxFuture};
 use windlass_webhook::Server;
 
-pub use self::{certificates::WebhookCertificates, trustee::Trustee};
+pub use self::{certificates::WebhookCertificates, numbers::WebhookNumbers, trustee::Trustee};
 use crate::{
     Error, Result,
     manager::{Group, Runnable, Running},

@@ -1,15 +1,19 @@
 //! Admission: who may still object to, or change, a write that is otherwise in order.
 //!
 //! A chain of plugins, asked in order: first each may change the object, then, once it is complete and valid, each may
-//! refuse it. Webhooks will stand in the same chain.
+//! refuse it. Webhooks stand at the end of the same chain; what they change the plugins see once more.
 
 use std::{fmt, sync::Arc};
 
 use futures::future::BoxFuture;
 use serde_json::Value;
-use windlass_api::{Cause, GroupResource, Status};
+use windlass_api::{Cause, DryRun, GroupResource, Status};
 
-use crate::registry::{Registry, ResourceInfo, Target};
+use crate::{
+    authn::User,
+    registry::{Registry, ResourceInfo, Target},
+    warning::Warnings,
+};
 
 mod classes;
 mod limits;
@@ -17,6 +21,7 @@ mod nodes;
 mod pods;
 mod protection;
 mod service_accounts;
+mod webhooks;
 
 pub(crate) use self::{
     classes::{ClaimGrowth, DefaultClasses, PriorityClasses, RuntimeClasses},
@@ -25,6 +30,7 @@ pub(crate) use self::{
     pods::PodDefaults,
     protection::ProtectStorage,
     service_accounts::ServiceAccounts,
+    webhooks::{Reinvocation, Webhooks},
 };
 
 /// One plugin.
@@ -57,6 +63,18 @@ pub(crate) struct Attributes {
     pub(crate) object: Value,
     /// The old state; none for creations.
     pub(crate) old: Option<Value>,
+    /// By whom, and how.
+    pub(crate) asked: Asked,
+    pub(crate) reinvocation: Reinvocation,
+}
+
+/// Who asks for a write, and how.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Asked {
+    pub(crate) user: Arc<User>,
+    pub(crate) dry_run: DryRun,
+    /// What the client is told, also if the write fails.
+    pub(crate) warnings: Warnings,
 }
 
 /// What a write does.
@@ -84,7 +102,7 @@ pub(crate) fn chain(pod_accounts: PodAccounts) -> Vec<Arc<dyn Admission>> {
     if pod_accounts == PodAccounts::Required {
         chain.push(Arc::new(ServiceAccounts));
     }
-    let rest: [Arc<dyn Admission>; 7] = [
+    let rest: [Arc<dyn Admission>; 8] = [
         Arc::new(TaintNewNodes),
         Arc::new(PriorityClasses),
         Arc::new(PodDefaults),
@@ -92,6 +110,7 @@ pub(crate) fn chain(pod_accounts: PodAccounts) -> Vec<Arc<dyn Admission>> {
         Arc::new(ProtectStorage),
         Arc::new(ClaimGrowth),
         Arc::new(RuntimeClasses),
+        Arc::new(Webhooks),
     ];
     chain.extend(rest);
     chain
@@ -99,6 +118,14 @@ pub(crate) fn chain(pod_accounts: PodAccounts) -> Vec<Arc<dyn Admission>> {
 
 impl Registry {
     pub(crate) async fn admit(&self, write: &mut Attributes) -> Result<(), Status> {
+        self.admit_once(write).await?;
+        if write.reinvocation.begin_again() {
+            self.admit_once(write).await?;
+        }
+        Ok(())
+    }
+
+    async fn admit_once(&self, write: &mut Attributes) -> Result<(), Status> {
         for plugin in self.admission() {
             if plugin.handles(write) {
                 plugin.admit(self, write).await?;

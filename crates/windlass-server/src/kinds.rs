@@ -8,7 +8,9 @@ use std::sync::Arc;
 use serde_json::Value;
 use windlass_api::{Clock, Entropy};
 
-pub(crate) use self::{pod_defaults::add_amounts, quantity::amount, scheduling::SYSTEM_CLASSES};
+pub(crate) use self::{
+    pod_defaults::add_amounts, quantity::amount, scheduling::SYSTEM_CLASSES, selector::label_selector,
+};
 use self::{
     service::ServiceCidr,
     strategy::{Allocator, BuiltIn},

@@ -21,7 +21,7 @@ use serde_json::Value;
 use windlass_api::{Clock, DryRun, Entropy, FieldValidation, GroupResource, Status};
 
 use crate::{
-    admission::Admission,
+    admission::{Admission, Asked},
     apiextensions,
     authn::User,
     codec::Format,
@@ -173,6 +173,13 @@ pub(crate) enum Answer {
     Status(Status),
 }
 
+impl WriteParams {
+    /// Who writes, and how, as admission sees it.
+    pub(crate) fn asked(&self) -> Asked {
+        Asked { user: self.user.clone(), dry_run: self.dry_run, warnings: self.warnings.clone() }
+    }
+}
+
 impl Default for WriteParams {
     fn default() -> Self {
         Self {
@@ -216,7 +223,7 @@ impl Item {
         Self { encoded: Encoded::new(object, target.resource.shape.style()), revision: Revision(0) }
     }
 
-    fn stored(value: &StoredValue) -> Result<Self, Status> {
+    pub(crate) fn stored(value: &StoredValue) -> Result<Self, Status> {
         let encoded = Encoded::from_storage(value.body.clone())
             .map_err(|damage| Status::internal(format!("reading {}: {damage}", value.key)))?;
         Ok(Self { encoded, revision: value.modified })

@@ -337,10 +337,15 @@ impl Request<'_> {
     async fn delete_params(&self, body: RequestBody) -> Result<DeleteParams, Failure> {
         let bytes: Bytes = read::read(&self.exchange.headers, body).await?;
         if bytes.is_empty() {
-            return Ok(delete_params(&self.exchange.query)?);
+            return Ok(self.by_caller(delete_params(&self.exchange.query)?));
         }
         let format = media::body_format(&self.exchange.headers)?;
-        Ok(delete_params_of(&delete_options::decode(&bytes, format)?)?)
+        Ok(self.by_caller(delete_params_of(&delete_options::decode(&bytes, format)?)?))
+    }
+
+    fn by_caller(&self, params: DeleteParams) -> DeleteParams {
+        let Exchange { user, warnings, .. } = self.exchange;
+        DeleteParams { user: user.clone(), warnings: warnings.clone(), ..params }
     }
 
     fn written(&self, showing: &Showing<'_>, written: Written) -> Result<Response<Body>, Failure> {

@@ -1,10 +1,20 @@
 //! What label selectors, node selectors and conditions must be like, wherever they stand.
 
 use serde_json::Value;
+use windlass_api::{LabelSelector, Operator, Requirement};
 
 use crate::registry::{
-    Errors, Path, Tree, condition_reason, dns_subdomain, label_value, qualified_name, validate_labels,
+    Errors, Path, Tree, condition_reason, dns_subdomain, label_value, qualified_name, requirement, validate_labels,
 };
+
+/// Reads a label selector; what cannot be read of it selects everything.
+pub(crate) fn label_selector(selector: &Value) -> LabelSelector {
+    let labels = selector
+        .entries(&["matchLabels"])
+        .map(|(key, value)| Requirement::new(key, Operator::Equals, [value.as_str().unwrap_or_default()]));
+    let expressions = selector.items(&["matchExpressions"]).iter().filter_map(requirement);
+    LabelSelector::new(labels.chain(expressions).collect())
+}
 
 /// A label selector; none is fine.
 pub(super) fn validate_selector(selector: Option<&Value>, path: &Path<'_>, errors: &mut Errors) {

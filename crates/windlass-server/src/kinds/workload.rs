@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 use windlass_api::{LabelSelector, Operator, Requirement};
 
-use super::{pod_defaults::default_template, pod_rules::validate_spec};
+use super::{pod_defaults::default_template, pod_rules::validate_spec, selector::label_selector};
 use crate::registry::{
     Errors, Path, Tree, as_object, default_pointer, default_to, dns_label, entry_mut, label_value, metadata_mut,
-    object_mut, qualified_name, requirement, validate_annotations, validate_labels,
+    object_mut, qualified_name, validate_annotations, validate_labels,
 };
 
 const SPEC: Path<'static> = Path::new("spec");
@@ -367,11 +367,7 @@ fn validate_selector(spec: &Value, noun: &str, errors: &mut Errors) -> Selected 
 
 /// `spec.selector` of a workload; what cannot be read of it selects everything.
 pub(super) fn selector_of(spec: &Value) -> LabelSelector {
-    let labels = spec
-        .entries(&["selector", "matchLabels"])
-        .map(|(key, value)| Requirement::new(key, Operator::Equals, [value.as_str().unwrap_or_default()]));
-    let expressions = spec.items(&["selector", "matchExpressions"]).iter().filter_map(requirement);
-    LabelSelector::new(labels.chain(expressions).collect())
+    spec.at(&["selector"]).map(label_selector).unwrap_or_default()
 }
 
 /// A template whose pods are meant to run for ever.

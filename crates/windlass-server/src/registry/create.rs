@@ -12,7 +12,7 @@ use super::{
     tree::{as_object, metadata_mut},
 };
 use crate::{
-    admission::{Attributes, Operation},
+    admission::{Attributes, Operation, Reinvocation},
     encoded::Encoded,
     storage::{Change, CommitError, Expect, Revision},
 };
@@ -48,6 +48,8 @@ impl Registry {
             name: object.text(&["metadata", "name"]).to_owned(),
             object,
             old: None,
+            asked: params.asked(),
+            reinvocation: Reinvocation::default(),
         };
         self.admit(&mut attributes).await?;
         let object = attributes.object.take();
@@ -109,6 +111,8 @@ impl Registry {
             name: name.clone(),
             object: object.take(),
             old: None,
+            asked: params.asked(),
+            reinvocation: Reinvocation::default(),
         };
         self.validate_admission(&mut attributes).await?;
         let encoded = Encoded::new(&attributes.object, resource.stored_shape().style());

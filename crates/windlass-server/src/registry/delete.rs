@@ -14,10 +14,12 @@ use super::{
     update::observe_deleted,
 };
 use crate::{
-    admission::{Attributes, Operation},
+    admission::{Asked, Attributes, Operation, Reinvocation},
     apiextensions,
+    authn::User,
     encoded::Encoded,
     storage::{Change, CommitError, Expect, StoredValue},
+    warning::Warnings,
 };
 
 /// How to delete.
@@ -31,6 +33,10 @@ pub(crate) struct DeleteParams {
     pub(crate) orphan_dependents: Option<bool>,
     pub(crate) preconditions: Preconditions,
     pub(crate) dry_run: DryRun,
+    /// Who deletes; nobody in particular within the server.
+    pub(crate) user: Arc<User>,
+    /// Collects what the client is told even if the deletion fails.
+    pub(crate) warnings: Warnings,
 }
 
 /// A deletion that succeeded.
@@ -76,7 +82,7 @@ impl Registry {
             let mut old = present.value();
             check_preconditions(target, &preconditions, &old)?;
             if admitted != Some(current.modified) {
-                old = self.admit_deletion(target, old).await?;
+                old = self.admit_deletion(target, old, &params).await?;
             }
             let step = match rules.deletion {
                 Deletion::Namespace => self.namespace_step(&params, &old),
@@ -153,7 +159,7 @@ impl Registry {
         }
     }
 
-    async fn admit_deletion(&self, target: &Target, old: Value) -> Result<Value, Status> {
+    async fn admit_deletion(&self, target: &Target, old: Value, params: &DeleteParams) -> Result<Value, Status> {
         let mut attributes = Attributes {
             operation: Operation::Delete,
             resource: Arc::clone(&target.resource),
@@ -162,6 +168,8 @@ impl Registry {
             name: target.name().to_owned(),
             object: Value::Null,
             old: Some(old),
+            asked: Asked { user: params.user.clone(), dry_run: params.dry_run, warnings: params.warnings.clone() },
+            reinvocation: Reinvocation::default(),
         };
         self.admit(&mut attributes).await?;
         self.validate_admission(&mut attributes).await?;

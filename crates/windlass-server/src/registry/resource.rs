@@ -159,7 +159,7 @@ impl ResourceInfo {
     }
 
     /// As [`Self::convert_from_stored`], without a copy where versions do not differ.
-    pub(super) fn shown<'v>(&self, stored: &'v Value) -> Cow<'v, Value> {
+    pub(crate) fn shown<'v>(&self, stored: &'v Value) -> Cow<'v, Value> {
         match &self.conversion {
             None => Cow::Borrowed(stored),
             Some(conversion) => Cow::Owned((conversion.from_stored)(stored.clone())),

@@ -13,7 +13,7 @@ use super::{
     tree::{as_object, copy_key, metadata_mut, object_mut},
 };
 use crate::{
-    admission::{Attributes, Operation},
+    admission::{Attributes, Operation, Reinvocation},
     encoded::Encoded,
     storage::{Change, CommitError, Expect, StoredValue},
 };
@@ -155,6 +155,8 @@ impl Registry {
             name: target.name().to_owned(),
             object: new,
             old: Some(old),
+            asked: params.asked(),
+            reinvocation: Reinvocation::default(),
         };
         if aspect != Aspect::Internal {
             self.admit(&mut attributes).await?;
@@ -249,6 +251,8 @@ impl Registry {
             name: target.name().to_owned(),
             object,
             old: None,
+            asked: params.asked(),
+            reinvocation: Reinvocation::default(),
         };
         self.admit(&mut attributes).await?;
         let mut object = attributes.object.take();

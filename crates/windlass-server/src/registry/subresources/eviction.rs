@@ -139,6 +139,8 @@ fn deletion(eviction: &Value, params: &WriteParams) -> Result<DeleteParams, Stat
             resource_version: text(&["preconditions", "resourceVersion"]),
         },
         dry_run: if dry_run { DryRun::All } else { DryRun::No },
+        user: params.user.clone(),
+        warnings: params.warnings.clone(),
     })
 }
 

@@ -1,0 +1,149 @@
+//! What happens to webhooks, as Prometheus has it.
+
+use std::{
+    fmt::{self, Debug},
+    time::Duration,
+};
+
+use prometheus::{
+    HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts, core::Collector, exponential_buckets,
+};
+use windlass_webhook::{WebhookMetrics, WebhookPath};
+
+use crate::metrics::Registry;
+
+/// Counts what happens to the webhooks of a server in a [`Registry`], under controller-runtime's names: for
+/// [`WebhooksBuilder::metrics`](windlass_webhook::WebhooksBuilder::metrics).
+#[derive(Clone)]
+pub struct WebhookNumbers {
+    latency: HistogramVec,
+    total: IntCounterVec,
+    in_flight: IntGaugeVec,
+    panics: IntCounter,
+    conversion_panics: IntCounter,
+    certificates: IntCounter,
+    certificate_errors: IntCounter,
+}
+
+impl WebhookNumbers {
+    /// To be shown with all else that is in the registry. Once for a registry.
+    pub fn shown_in(registry: &Registry) -> prometheus::Result<Self> {
+        let by_path = &["webhook"];
+        let counter = |name: &str, help: &str| IntCounter::new(name, help);
+        // From ten nanoseconds to half an hour.
+        let latency =
+            HistogramOpts::new("controller_runtime_webhook_latency_seconds", "How long calls of a webhook take.")
+                .buckets(exponential_buckets(10e-9, 10.0, 12)?);
+        let total = Opts::new(
+            "controller_runtime_webhook_requests_total",
+            "Calls of a webhook, by the status of their answers.",
+        );
+        let in_flight = Opts::new(
+            "controller_runtime_webhook_requests_in_flight",
+            "Calls of a webhook that are being answered at this moment.",
+        );
+        let numbers = Self {
+            latency: HistogramVec::new(latency, by_path)?,
+            total: IntCounterVec::new(total, &["webhook", "code"])?,
+            in_flight: IntGaugeVec::new(in_flight, by_path)?,
+            panics: counter("controller_runtime_webhook_panics_total", "Handlers of webhooks that panicked.")?,
+            conversion_panics: counter(
+                "controller_runtime_conversion_webhook_panics_total",
+                "Converters that panicked.",
+            )?,
+            certificates: counter("certwatcher_read_certificate_total", "How often the serving certificate was read.")?,
+            certificate_errors: counter(
+                "certwatcher_read_certificate_errors_total",
+                "How often the serving certificate could not be used.",
+            )?,
+        };
+        let all: [Box<dyn Collector>; 7] = [
+            Box::new(numbers.latency.clone()),
+            Box::new(numbers.total.clone()),
+            Box::new(numbers.in_flight.clone()),
+            Box::new(numbers.panics.clone()),
+            Box::new(numbers.conversion_panics.clone()),
+            Box::new(numbers.certificates.clone()),
+            Box::new(numbers.certificate_errors.clone()),
+        ];
+        all.into_iter().try_for_each(|metric| registry.prometheus().register(metric))?;
+        Ok(numbers)
+    }
+}
+
+impl WebhookMetrics for WebhookNumbers {
+    fn registered(&self, path: &WebhookPath) {
+        // What has not happened yet is zero, and not missing.
+        for code in ["200", "500"] {
+            self.total.with_label_values(&[path.as_str(), code]);
+        }
+        self.in_flight.with_label_values(&[path.as_str()]).set(0);
+        self.latency.with_label_values(&[path.as_str()]);
+    }
+
+    fn started(&self, path: &WebhookPath) {
+        self.in_flight.with_label_values(&[path.as_str()]).inc();
+    }
+
+    fn finished(&self, path: &WebhookPath, code: Option<u16>, took: Duration) {
+        self.in_flight.with_label_values(&[path.as_str()]).dec();
+        if let Some(code) = code {
+            self.total.with_label_values(&[path.as_str(), &code.to_string()]).inc();
+            self.latency.with_label_values(&[path.as_str()]).observe(took.as_secs_f64());
+        }
+    }
+
+    fn panicked(&self) {
+        self.panics.inc();
+    }
+
+    fn conversion_panicked(&self) {
+        self.conversion_panics.inc();
+    }
+
+    fn certificate_read(&self, usable: bool) {
+        self.certificates.inc();
+        self.certificate_errors.inc_by(u64::from(!usable));
+    }
+}
+
+impl Debug for WebhookNumbers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WebhookNumbers").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn webhooks_are_counted_under_the_names_that_dashboards_know() {
+        let registry = Registry::new();
+        let numbers = WebhookNumbers::shown_in(&registry).unwrap();
+        assert!(WebhookNumbers::shown_in(&registry).is_err(), "once");
+        let path = WebhookPath::custom("/h").unwrap();
+        numbers.registered(&path);
+        for _ in 0..2 {
+            numbers.started(&path);
+        }
+        numbers.finished(&path, Some(200), Duration::from_millis(2));
+        numbers.panicked();
+        numbers.conversion_panicked();
+        numbers.certificate_read(true);
+        numbers.certificate_read(false);
+        let text = registry.text();
+        for line in [
+            r#"controller_runtime_webhook_requests_total{code="200",webhook="/h"} 1"#,
+            r#"controller_runtime_webhook_requests_total{code="500",webhook="/h"} 0"#,
+            r#"controller_runtime_webhook_requests_in_flight{webhook="/h"} 1"#,
+            r#"controller_runtime_webhook_latency_seconds_count{webhook="/h"} 1"#,
+            "controller_runtime_webhook_panics_total 1",
+            "controller_runtime_conversion_webhook_panics_total 1",
+            "certwatcher_read_certificate_total 2",
+            "certwatcher_read_certificate_errors_total 1",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+        }
+    }
+}

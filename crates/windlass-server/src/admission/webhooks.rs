@@ -1,0 +1,278 @@
+//! The plugins `MutatingAdmissionWebhook` and `ValidatingAdmissionWebhook`: programs elsewhere are asked about writes.
+//!
+//! What is registered counts from the next write on. Not here: match conditions (they are in CEL: a webhook that has some is
+//! called as if they held), writes of a scale, evictions, bindings, and connections to pods.
+
+mod call;
+mod hook;
+
+use futures::future::{BoxFuture, join_all};
+use serde_json::{Value, json};
+use windlass_api::{DryRun, FieldValidation, Status};
+
+use self::{
+    call::{Answer, Failure, call},
+    hook::{Hook, Invocation},
+};
+use super::{Admission, Attributes, Operation};
+use crate::{
+    patch::{PatchType, apply_patch},
+    registry::{Item, Registry, Tree, metadata_mut},
+    storage::RangeQuery,
+};
+
+const MUTATING: &str = "/registry/mutatingwebhookconfigurations/";
+const VALIDATING: &str = "/registry/validatingwebhookconfigurations/";
+
+/// Asks webhooks.
+#[derive(Debug)]
+pub(crate) struct Webhooks;
+
+/// What of mutating admission is to happen again: once a webhook has changed an object, the plugins before it may want to see
+/// it, and so may those webhooks that say `IfNeeded`.
+#[derive(Debug, Default)]
+pub(crate) struct Reinvocation {
+    round: Round,
+    /// Have been called, and want to see changes.
+    interested: Vec<HookId>,
+    /// Are called in the second round.
+    wanted: Vec<HookId>,
+    /// The object after the webhooks of the first round.
+    left: Value,
+}
+
+/// There are two at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Round {
+    #[default]
+    First,
+    /// A second is to follow.
+    FirstChanged,
+    Second,
+}
+
+/// Configuration, and place in it.
+type HookId = (String, usize);
+
+impl Reinvocation {
+    /// Whether there is to be a second round, which begins with this.
+    pub(super) fn begin_again(&mut self) -> bool {
+        let again = self.round == Round::FirstChanged;
+        if again {
+            self.round = Round::Second;
+        }
+        again
+    }
+
+    /// All that are interested are to see the object once more.
+    fn want_interested(&mut self) {
+        self.wanted.append(&mut self.interested);
+    }
+
+    fn begin(&mut self, object: &Value) {
+        if self.round == Round::Second && self.left != *object {
+            self.want_interested();
+        }
+    }
+
+    /// A webhook that was not called in the first round is not called in the second.
+    fn calls(&self, id: &HookId) -> bool {
+        self.round != Round::Second || self.wanted.contains(id)
+    }
+
+    fn called(&mut self, hook: &Hook, changed: bool) {
+        if changed {
+            self.want_interested();
+            if self.round == Round::First {
+                self.round = Round::FirstChanged;
+            }
+        }
+        if hook.wants_changes() {
+            self.interested.push(hook.id());
+        }
+    }
+}
+
+impl Admission for Webhooks {
+    fn handles(&self, write: &Attributes) -> bool {
+        let policies = ["WebhookConfiguration", "AdmissionPolicy", "AdmissionPolicyBinding"];
+        let of_admission = write.resource.group == "admissionregistration.k8s.io"
+            && policies.iter().any(|end| write.resource.kind.ends_with(end));
+        !of_admission && write.subresource.as_deref() != Some("scale")
+    }
+
+    fn admit<'a>(&'a self, registry: &'a Registry, write: &'a mut Attributes) -> BoxFuture<'a, Result<(), Status>> {
+        Box::pin(async move {
+            let hooks = configured(registry, MUTATING).await?;
+            if hooks.is_empty() {
+                return Ok(());
+            }
+            write.reinvocation.begin(&write.object);
+            for hook in &hooks {
+                let Some(invocation) = hook.invoked(registry, write).await? else { continue };
+                if !write.reinvocation.calls(&hook.id()) {
+                    continue;
+                }
+                let changed = match asked(registry, hook, &invocation, write).await? {
+                    Some(answer) => match answer.patch {
+                        Some(patch) => patched(hook, &invocation, write, &patch)?,
+                        None => false,
+                    },
+                    None => false,
+                };
+                write.reinvocation.called(hook, changed);
+            }
+            write.reinvocation.left = write.object.clone();
+            Ok(())
+        })
+    }
+
+    fn validate<'a>(&'a self, registry: &'a Registry, write: &'a Attributes) -> BoxFuture<'a, Result<(), Status>> {
+        Box::pin(async move {
+            let hooks = configured(registry, VALIDATING).await?;
+            // All at once: none sees what another says.
+            let asked = join_all(hooks.iter().map(|hook| async move {
+                let Some(invocation) = hook.invoked(registry, write).await? else { return Ok(()) };
+                match asked(registry, hook, &invocation, write).await? {
+                    Some(Answer { patch: Some(_), .. }) => {
+                        let invalid = Failure::invalid("validating webhook may not return response.patch");
+                        hook.failed(&invalid)
+                    }
+                    _ => Ok(()),
+                }
+            }));
+            asked.await.into_iter().collect()
+        })
+    }
+}
+
+/// What is registered, by name, and by place.
+async fn configured(registry: &Registry, prefix: &str) -> Result<Vec<Hook>, Status> {
+    let range = registry.storage().range(RangeQuery::prefix(prefix.to_owned())).await.map_err(Status::internal)?;
+    let mut hooks = Vec::new();
+    for stored in &range.values {
+        let configuration = Item::stored(stored)?.value();
+        let name = configuration.text(&["metadata", "name"]).to_owned();
+        let webhooks = configuration.items(&["webhooks"]).iter().cloned().enumerate();
+        hooks.extend(webhooks.map(|(place, webhook)| Hook::new(name.clone(), place, webhook)));
+    }
+    Ok(hooks)
+}
+
+/// What a webhook says, if it can be asked, or if it must be.
+async fn asked(
+    registry: &Registry,
+    hook: &Hook,
+    invocation: &Invocation,
+    write: &Attributes,
+) -> Result<Option<Answer>, Status> {
+    if write.asked.dry_run == DryRun::All && !hook.has_no_side_effects() {
+        return Err(Status::bad_request(format!("admission webhook {:?} does not support dry run", hook.name())));
+    }
+    let Some(version) = hook.review_version() else {
+        let why =
+            "could not create admission objects: webhook does not accept known AdmissionReview versions (v1, v1beta1)";
+        return hook.failed(&Failure::other(why)).map(|()| None);
+    };
+    let uid = registry.entropy().uuid();
+    let review = review(version, &uid, invocation, write);
+    let answer = match call(hook, version, &uid, &review).await {
+        Ok(answer) => answer,
+        Err(failure) => return hook.failed(&failure).map(|()| None),
+    };
+    write.asked.warnings.extend(answer.warnings.iter().cloned());
+    if answer.allowed { Ok(Some(answer)) } else { Err(denied(hook, answer)) }
+}
+
+fn review(version: &str, uid: &str, invocation: &Invocation, write: &Attributes) -> Value {
+    let (kind, resource) = invocation.resource.named();
+    let (request_kind, request_resource) = write.resource.named();
+    let subresource = write.subresource.as_deref().unwrap_or_default();
+    let user = &write.asked.user;
+    let mut asker = json!({});
+    for (field, text) in [("username", &user.name), ("uid", &user.uid)] {
+        if !text.is_empty() {
+            asker[field] = text.as_str().into();
+        }
+    }
+    if !user.groups.is_empty() {
+        asker["groups"] = json!(user.groups);
+    }
+    if !user.extra.is_empty() {
+        asker["extra"] = json!(user.extra);
+    }
+    let operation = match write.operation {
+        Operation::Create => "CREATE",
+        Operation::Update => "UPDATE",
+        Operation::Delete => "DELETE",
+    };
+    let options = match write.operation {
+        Operation::Create => "CreateOptions",
+        Operation::Update => "UpdateOptions",
+        Operation::Delete => "DeleteOptions",
+    };
+    let dry_run = write.asked.dry_run == DryRun::All;
+    let mut options = json!({"kind": options, "apiVersion": "meta.k8s.io/v1"});
+    if dry_run {
+        options["dryRun"] = json!(["All"]);
+    }
+    let mut request = json!({
+        "uid": uid, "kind": kind, "resource": resource, "requestKind": request_kind, "requestResource": request_resource,
+        "name": write.name, "namespace": write.review_namespace(), "operation": operation, "userInfo": asker,
+        "object": invocation.object(&write.object), "oldObject": write.old.as_ref().map(|old| invocation.object(old)),
+        "dryRun": dry_run, "options": options,
+    });
+    if !subresource.is_empty() {
+        request["subResource"] = subresource.into();
+        request["requestSubResource"] = subresource.into();
+    }
+    json!({"kind": "AdmissionReview", "apiVersion": format!("admission.k8s.io/{version}"), "request": request})
+}
+
+/// Changes the object as the patch says; whether that makes a difference.
+fn patched(hook: &Hook, invocation: &Invocation, write: &mut Attributes, patch: &[u8]) -> Result<bool, Status> {
+    if write.object.is_null() {
+        return Err(Status::internal(format!(
+            "admission webhook {:?} attempted to modify the object, which is not supported for this operation",
+            hook.name()
+        )));
+    }
+    let before = invocation.object(&write.object);
+    let patched = apply_patch(PatchType::Json, patch, &before, None, FieldValidation::Ignore);
+    let patched = patched.map_err(|status| Status::internal(status.message))?;
+    let resource = &invocation.resource;
+    let managed_fields = write.object.at(&["metadata", "managedFields"]).cloned();
+    let decoded = resource.shape.normalise(patched.value, FieldValidation::Ignore)?;
+    let mut object = resource.convert_to_stored(decoded.value);
+    resource.strategy.default(&mut object);
+    if let Some(managed_fields) = managed_fields {
+        metadata_mut(&mut object).insert("managedFields".to_owned(), managed_fields);
+    }
+    let changed = invocation.object(&object) != before;
+    write.object = object;
+    Ok(changed)
+}
+
+/// A rejection is one, whatever the webhook says of its code.
+fn denied(hook: &Hook, answer: Answer) -> Status {
+    // A webhook need not say that its status is one.
+    let mut status = Status { kind: "Status".to_owned(), api_version: "v1".to_owned(), ..answer.status };
+    if status.code < 400 {
+        status.code = 400;
+    }
+    "Failure".clone_into(&mut status.status);
+    let by = format!("admission webhook {:?} denied the request", hook.name());
+    status.message = match (status.message.as_str(), status.reason.as_deref().unwrap_or_default()) {
+        ("", "") => format!("{by} without explanation"),
+        ("", reason) => format!("{by}: {reason}"),
+        (message, _) => format!("{by}: {message}"),
+    };
+    status
+}
+
+impl Attributes {
+    /// A namespace is in itself.
+    fn review_namespace(&self) -> &str {
+        if self.is_namespace() { &self.name } else { &self.namespace }
+    }
+}

@@ -1,0 +1,182 @@
+//! A webhook as it is registered: whether it is to be asked, and what becomes of a write when it cannot be.
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::{Value, json};
+use windlass_api::{GroupResource, LabelSelector, Status};
+
+use super::{Attributes, HookId, Operation, call::Failure};
+use crate::{
+    kinds::label_selector,
+    registry::{Registry, ResourceInfo, Target, Tree},
+};
+
+/// One entry of a configuration.
+pub(super) struct Hook {
+    configuration: String,
+    place: usize,
+    webhook: Value,
+}
+
+/// How a webhook sees a write: in the version that one of its rules names.
+pub(super) struct Invocation {
+    pub(super) resource: Arc<ResourceInfo>,
+}
+
+impl Hook {
+    pub(super) const fn new(configuration: String, place: usize, webhook: Value) -> Self {
+        Self { configuration, place, webhook }
+    }
+
+    pub(super) fn id(&self) -> HookId {
+        (self.configuration.clone(), self.place)
+    }
+
+    pub(super) fn name(&self) -> &str {
+        self.webhook.text(&["name"])
+    }
+
+    pub(super) fn client_config(&self) -> &Value {
+        self.webhook.at(&["clientConfig"]).unwrap_or(&Value::Null)
+    }
+
+    pub(super) fn timeout(&self) -> Duration {
+        let seconds = self.webhook.int(&["timeoutSeconds"]).and_then(|seconds| u64::try_from(seconds).ok());
+        Duration::from_secs(seconds.unwrap_or(10))
+    }
+
+    /// The first that is known here.
+    pub(super) fn review_version(&self) -> Option<&str> {
+        let versions = self.webhook.items(&["admissionReviewVersions"]).iter().filter_map(Value::as_str);
+        versions.into_iter().find(|version| matches!(*version, "v1" | "v1beta1"))
+    }
+
+    pub(super) fn has_no_side_effects(&self) -> bool {
+        matches!(self.webhook.text(&["sideEffects"]), "None" | "NoneOnDryRun")
+    }
+
+    pub(super) fn wants_changes(&self) -> bool {
+        self.webhook.text(&["reinvocationPolicy"]) == "IfNeeded"
+    }
+
+    /// It could not be asked: the write fails, unless that does not matter.
+    pub(super) fn failed(&self, failure: &Failure) -> Result<(), Status> {
+        let why = format!("failed calling webhook {:?}: {failure}", self.name());
+        if self.webhook.text(&["failurePolicy"]) == "Ignore" {
+            tracing::warn!(why, "a webhook was passed over");
+            return Ok(());
+        }
+        Err(Status::internal(why))
+    }
+
+    /// Whether it is to be asked, and how it sees the write.
+    pub(super) async fn invoked(&self, registry: &Registry, write: &Attributes) -> Result<Option<Invocation>, Status> {
+        if !self.selects_object(write) {
+            return Ok(None);
+        }
+        let Some(invocation) = self.rule(registry, write) else { return Ok(None) };
+        Ok(self.selects_namespace(registry, write).await?.then_some(invocation))
+    }
+
+    fn rule(&self, registry: &Registry, write: &Attributes) -> Option<Invocation> {
+        let rules = self.webhook.items(&["rules"]);
+        if rules.iter().any(|rule| matches(rule, &write.resource, write)) {
+            return Some(Invocation { resource: Arc::clone(&write.resource) });
+        }
+        if self.webhook.text(&["matchPolicy"]) != "Equivalent" {
+            return None;
+        }
+        // Resources are the same if their objects are.
+        let resources = registry.resources();
+        let same = || resources.all().iter().filter(|resource| resource.prefix == write.resource.prefix);
+        let mut found = rules.iter().filter_map(|rule| same().find(|resource| matches(rule, resource, write)));
+        found.next().map(|resource| Invocation { resource: Arc::clone(resource) })
+    }
+
+    fn selects_object(&self, write: &Attributes) -> bool {
+        let selector = self.selector("objectSelector");
+        let selected = |object: &Value| object.is_object() && selects(&selector, object);
+        selector.is_empty() || selected(&write.object) || write.old.as_ref().is_some_and(selected)
+    }
+
+    async fn selects_namespace(&self, registry: &Registry, write: &Attributes) -> Result<bool, Status> {
+        let selector = self.selector("namespaceSelector");
+        if selector.is_empty() || (write.namespace.is_empty() && !write.is_namespace()) {
+            return Ok(true);
+        }
+        if write.is_namespace() {
+            let namespace = if write.operation == Operation::Delete { write.old.as_ref() } else { Some(&write.object) };
+            return Ok(namespace.is_some_and(|namespace| selects(&selector, namespace)));
+        }
+        let missing = || Status::not_found(&GroupResource::new("", "namespaces"), &write.namespace);
+        let resources = registry.resources();
+        let namespaces = resources.get("", "v1", "namespaces").ok_or_else(missing)?;
+        let found = registry.peek(&Target::object(namespaces, None, &write.namespace)).await?.ok_or_else(missing)?;
+        Ok(selects(&selector, &found.value()))
+    }
+
+    fn selector(&self, field: &str) -> LabelSelector {
+        self.webhook.at(&[field]).map(label_selector).unwrap_or_default()
+    }
+}
+
+impl Invocation {
+    /// An object as the webhook sees it; null where there is none.
+    pub(super) fn object(&self, stored: &Value) -> Value {
+        if stored.is_null() {
+            return Value::Null;
+        }
+        let mut object = self.resource.shown(stored).into_owned();
+        let (kind, _) = self.resource.named();
+        if let Some(fields) = object.as_object_mut() {
+            let api_version = match (kind["group"].as_str(), kind["version"].as_str()) {
+                (Some("") | None, version) => version.unwrap_or_default().to_owned(),
+                (Some(group), version) => format!("{group}/{}", version.unwrap_or_default()),
+            };
+            fields.insert("apiVersion".to_owned(), api_version.into());
+            fields.insert("kind".to_owned(), kind["kind"].clone());
+        }
+        object
+    }
+}
+
+impl ResourceInfo {
+    /// Its kind and itself, as reviews name them.
+    pub(super) fn named(&self) -> (Value, Value) {
+        let Self { group, version, kind, plural, .. } = self;
+        let kind = json!({"group": group, "version": version, "kind": kind});
+        (kind, json!({"group": group, "version": version, "resource": plural}))
+    }
+}
+
+fn selects(selector: &LabelSelector, object: &Value) -> bool {
+    selector.matches(|label| object.at(&["metadata", "labels", label]).and_then(Value::as_str))
+}
+
+/// Whether a rule is about this, if the object is looked at as one of `resource`.
+fn matches(rule: &Value, resource: &ResourceInfo, write: &Attributes) -> bool {
+    let names = |field: &str, wanted: &str| {
+        rule.items(&[field]).iter().filter_map(Value::as_str).any(|name| name == "*" || name == wanted)
+    };
+    let operation = match write.operation {
+        Operation::Create => "CREATE",
+        Operation::Update => "UPDATE",
+        Operation::Delete => "DELETE",
+    };
+    let in_namespace = !write.namespace.is_empty() && !write.is_namespace();
+    let scope = match rule.text(&["scope"]) {
+        "Namespaced" => in_namespace,
+        "Cluster" => !in_namespace,
+        _ => true,
+    };
+    let subresource = write.subresource.as_deref().unwrap_or_default();
+    let is_resource = rule.items(&["resources"]).iter().filter_map(Value::as_str).any(|name| {
+        let (plural, sub) = name.split_once('/').unwrap_or((name, ""));
+        (plural == "*" || plural == resource.plural) && (sub == "*" || sub == subresource)
+    });
+    scope
+        && is_resource
+        && names("operations", operation)
+        && names("apiGroups", &resource.group)
+        && names("apiVersions", &resource.version)
+}
