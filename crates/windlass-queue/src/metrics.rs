@@ -8,10 +8,16 @@ use std::{fmt::Debug, time::Duration};
 /// has been released: calls from several threads may arrive in another order than the events happened in, which is why
 /// the depth is told as steps and not as a level.
 pub trait QueueMetrics: Debug + Send + Sync + 'static {
-    /// A key became dirty: `adds_total` and `depth` rise by one. Additions of a key that is dirty already do not count.
+    /// A key became dirty: `adds_total` rises by one. Additions of a key that is dirty already do not count.
     fn added(&self) {}
 
-    /// A worker took a key that had been dirty for `waited`: `depth` falls by one, `queue_duration_seconds`.
+    /// The number of dirty keys rose (`change` is 1) or fell (-1): `depth`. `priority` is that of the key in a queue by
+    /// priority; a key whose priority is raised is one more of the new one and one fewer of the old.
+    fn depth_changed(&self, priority: Option<i32>, change: i64) {
+        let _ = (priority, change);
+    }
+
+    /// A worker took a key that had been dirty for `waited`: `queue_duration_seconds`.
     fn taken(&self, waited: Duration) {
         let _ = waited;
     }
@@ -23,12 +29,6 @@ pub trait QueueMetrics: Debug + Send + Sync + 'static {
 
     /// A key was added with a delay: `retries_total`.
     fn retried(&self) {}
-
-    /// In a queue by priority: one key of this priority more (`change` is 1) or fewer (-1) is dirty, since it was added,
-    /// raised or taken. `depth` by priority; told in addition to the above.
-    fn depth_changed(&self, priority: i32, change: i64) {
-        let _ = (priority, change);
-    }
 }
 
 /// The work that workers have taken and not finished, as [`WorkQueue::unfinished_work`](crate::WorkQueue::unfinished_work) sees it.

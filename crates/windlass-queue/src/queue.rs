@@ -275,18 +275,15 @@ impl<T> Inner<T> {
     /// Tells the metrics what an addition has changed. `priority` is that of the item, where priorities count.
     pub(crate) fn tell(&self, dirtied: Dirtied, priority: Option<i32>) {
         let Some(metrics) = &self.metrics else { return };
-        let before = match dirtied {
-            Dirtied::Already => return,
-            Dirtied::Raised(before) => Some(before),
+        match dirtied {
+            Dirtied::Already => {}
+            Dirtied::Raised(before) => {
+                metrics.depth_changed(priority, 1);
+                metrics.depth_changed(Some(before), -1);
+            }
             Dirtied::Queued | Dirtied::Deferred => {
                 metrics.added();
-                None
-            }
-        };
-        if let Some(priority) = priority {
-            metrics.depth_changed(priority, 1);
-            if let Some(before) = before {
-                metrics.depth_changed(before, -1);
+                metrics.depth_changed(priority, 1);
             }
         }
     }

@@ -74,7 +74,8 @@ impl QueueMetrics for Recorded {
         self.0.lock().push("retried".into());
     }
 
-    fn depth_changed(&self, priority: i32, change: i64) {
+    fn depth_changed(&self, priority: Option<i32>, change: i64) {
+        let priority = priority.map_or("all".into(), |priority| priority.to_string());
         self.0.lock().push(format!("{priority}: {change:+}"));
     }
 }

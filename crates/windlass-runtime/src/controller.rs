@@ -82,6 +82,7 @@ pub struct Controller<K, R = NoReconciler> {
     concurrency: NonZeroUsize,
     sync_timeout: Duration,
     limiter: Option<Box<dyn RateLimiter<ObjectRef<K>>>>,
+    order: Order,
     /// `None`: a reconcile may take as long as it likes.
     reconcile_timeout: Option<Duration>,
     /// Keys that come from elsewhere than caches.
@@ -101,6 +102,15 @@ enum Need {
     WarmUp,
     /// What it does in the leader's.
     None,
+}
+
+/// Which key a worker takes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    /// The one that has been ready for longest.
+    Arrival,
+    /// One that has changed, before those that were listed or resynced.
+    Priority,
 }
 
 /// In place of a reconciler that has not been given yet.
@@ -135,6 +145,7 @@ impl<K: Object> Controller<K> {
             concurrency: NonZeroUsize::MIN,
             sync_timeout: SYNC_TIMEOUT,
             limiter: None,
+            order: Order::Arrival,
             reconcile_timeout: None,
             triggers: Vec::new(),
             layers: Vec::new(),
@@ -169,6 +180,7 @@ impl<K: Object> Controller<K> {
             concurrency: self.concurrency,
             sync_timeout: self.sync_timeout,
             limiter: self.limiter,
+            order: self.order,
             reconcile_timeout: self.reconcile_timeout,
             triggers: self.triggers,
             layers: self.layers,
@@ -245,6 +257,14 @@ impl<K: Object, R> Controller<K, R> {
     /// How long failed keys wait; by default [`DefaultRateLimiter`](windlass_queue::DefaultRateLimiter).
     pub fn rate_limiter(mut self, limiter: impl RateLimiter<ObjectRef<K>>) -> Self {
         self.limiter = Some(Box::new(limiter));
+        self
+    }
+
+    /// Takes keys of changes before those of initial lists and resyncs, which come in order by default: a controller that
+    /// starts among many objects, or is resynced, goes on to answer what happens meanwhile. Keys that come back keep the
+    /// priority they had. See [`Builder::by_priority`](windlass_queue::Builder::by_priority).
+    pub fn by_priority(mut self) -> Self {
+        self.order = Order::Priority;
         self
     }
 
@@ -348,6 +368,9 @@ where
 
     // 1. The queue, before anything can be put into it.
     let mut queue = WorkQueue::builder().name(&*name);
+    if controller.order == Order::Priority {
+        queue = queue.by_priority();
+    }
     if let Some(limiter) = controller.limiter {
         queue = queue.rate_limiter(limiter);
     }

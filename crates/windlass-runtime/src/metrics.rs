@@ -2,6 +2,7 @@
 //! does, and [`MetricsServer`] shows it.
 
 mod access;
+mod depth;
 mod registry;
 mod server;
 

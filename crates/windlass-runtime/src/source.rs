@@ -4,8 +4,8 @@ use std::{collections::HashSet, sync::Arc};
 
 use futures::{FutureExt, future::BoxFuture};
 use windlass_api::{ApiResource, Object, ObjectKey, ObjectRef};
-use windlass_cache::{AddIndexError, Cached, HasSynced, Notification, Registration};
-use windlass_queue::WorkQueue;
+use windlass_cache::{AddIndexError, Cached, HasSynced, InitialList, Notification, Registration};
+use windlass_queue::{AddOptions, DEFAULT_PRIORITY, LOW_PRIORITY, WorkQueue};
 
 use crate::{
     Watch,
@@ -121,13 +121,14 @@ impl<T: Object, K: Object> Enqueue<T, K> {
                 (object, Change::Deleted)
             }
         };
+        let priority = priority(notification);
         if keys.len() > 1 {
             let mut seen = HashSet::new();
             keys.retain(|key| seen.insert(key.clone()));
         }
         for key in keys {
             self.trigger(object, change, key.key());
-            self.queue.add(key);
+            self.queue.add_with(key, AddOptions::new().priority(priority));
         }
     }
 
@@ -140,5 +141,16 @@ impl<T: Object, K: Object> Enqueue<T, K> {
             change,
             key,
         }));
+    }
+}
+
+/// Where priorities count: what is merely shown, in an initial list or by a resync, can wait for what has changed.
+fn priority<T: Object>(notification: &Notification<T>) -> i32 {
+    match notification {
+        Notification::Added { initial: InitialList::Yes, .. } => LOW_PRIORITY,
+        Notification::Updated { old, new } if old.meta().resource_version() == new.meta().resource_version() => {
+            LOW_PRIORITY
+        }
+        _ => DEFAULT_PRIORITY,
     }
 }

@@ -55,9 +55,7 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> Get<'_, T> {
             budget.made_progress();
             if let (Some(metrics), Some(waited)) = (&inner.metrics, taken.waited) {
                 metrics.taken(waited);
-                if by_priority {
-                    metrics.depth_changed(taken.priority, -1);
-                }
+                metrics.depth_changed(by_priority.then_some(taken.priority), -1);
             }
             return Poll::Ready(Some(taken));
         }

@@ -15,23 +15,23 @@ async fn metrics_have_the_meanings_of_client_go() {
     let happened = || recorded.happened();
     queue.add("a");
     queue.add("a");
-    assert_eq!(happened(), ["added"], "deduplicated additions do not count");
+    assert_eq!(happened(), ["added", "all: +1"], "deduplicated additions do not count");
     advance(MS * 3).await;
     take(&queue).await;
-    assert_eq!(happened(), ["taken after 3ms"]);
+    assert_eq!(happened(), ["taken after 3ms", "all: -1"]);
     queue.add("a");
     advance(MS * 5).await;
     let ms5 = MS * 5;
     assert_eq!(queue.unfinished_work(), UnfinishedWork { keys: 1, total: ms5, longest: ms5 });
     queue.done(&"a");
-    assert_eq!(happened(), ["added", "finished after 5ms"]);
+    assert_eq!(happened(), ["added", "all: +1", "finished after 5ms"]);
     take(&queue).await;
-    assert_eq!(happened(), ["taken after 5ms"], "it has been dirty since it was added");
+    assert_eq!(happened(), ["taken after 5ms", "all: -1"], "it has been dirty since it was added");
     queue.done(&"a");
     happened();
     queue.add_after("b", MS * 10);
     assert_eq!(happened(), ["retried"]);
     sleep(MS * 20).await;
-    assert_eq!(happened(), ["added"]);
+    assert_eq!(happened(), ["added", "all: +1"]);
     assert_eq!(queue.unfinished_work(), UnfinishedWork::default());
 }

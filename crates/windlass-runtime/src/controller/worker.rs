@@ -7,7 +7,7 @@ use tokio::time::{Instant, timeout};
 use tracing::Instrument;
 use windlass_api::{ErrorChain, Object, ObjectRef};
 use windlass_cache::Lister;
-use windlass_queue::WorkQueue;
+use windlass_queue::{AddOptions, WorkQueue};
 
 use crate::{
     Action, Context, Error, Leadership, Reconciler, Retry,
@@ -83,21 +83,21 @@ impl<K: Object, W: Work<K>> Worker<K, W> {
     /// Works until stopping is asked for. What is in progress then is finished, what is queued is left.
     pub(crate) async fn run(&self, stop: &Stop) {
         loop {
-            let key = tokio::select! {
+            let next = tokio::select! {
                 biased;
                 () = stop.requested() => return,
-                key = self.queue.get() => key,
+                next = self.queue.get().with_priority() => next,
             };
-            match key {
+            match next {
                 // The process may have slept since, and another one may act by now.
-                Some(key) if !self.leadership.is_leader() => return self.queue.done(&key),
-                Some(key) => self.process(key).await,
+                Some((key, _)) if !self.leadership.is_leader() => return self.queue.done(&key),
+                Some((key, priority)) => self.process(key, priority).await,
                 None => return,
             }
         }
     }
 
-    async fn process(&self, key: ObjectRef<K>) {
+    async fn process(&self, key: ObjectRef<K>, priority: i32) {
         let controller = &*self.shared.controller;
         let id: Arc<str> = self.shared.entropy.uuid().into();
         let cx = Context::new(Arc::clone(&self.shared), Arc::clone(&id));
@@ -110,7 +110,7 @@ impl<K: Object, W: Work<K>> Worker<K, W> {
         let result = attempt.catch_unwind().instrument(span.clone()).await;
         let duration = start.elapsed();
 
-        let outcome = span.in_scope(|| self.conclude(&key, result));
+        let outcome = span.in_scope(|| self.conclude(&key, priority, result));
         self.reporter.metrics.finished(controller, &outcome, duration);
         let finished = ReconcileFinished { controller, key: key.key(), id: &id, duration, outcome: &outcome };
         self.reporter.observe(&ReconcileEvent::Finished(finished));
@@ -132,13 +132,19 @@ impl<K: Object, W: Work<K>> Worker<K, W> {
         timeout(limit, attempt).await.map_err(late)?
     }
 
-    /// Decides when the key comes back.
-    fn conclude(&self, key: &ObjectRef<K>, result: std::thread::Result<Result<Option<Action>, Failure>>) -> Outcome {
+    /// Decides when the key comes back; it keeps its priority.
+    fn conclude(
+        &self,
+        key: &ObjectRef<K>,
+        priority: i32,
+        result: std::thread::Result<Result<Option<Action>, Failure>>,
+    ) -> Outcome {
+        let again = AddOptions::new().priority(priority);
         match result {
             Ok(Ok(Some(action))) => {
                 self.queue.forget(key);
                 if let Some(delay) = action.delay() {
-                    self.queue.add_after(key.clone(), delay);
+                    self.queue.add_with(key.clone(), again.after(delay));
                 }
                 tracing::debug!(requeue_after = ?action.delay(), "reconciled");
                 Outcome::Done(action)
@@ -155,7 +161,7 @@ impl<K: Object, W: Work<K>> Worker<K, W> {
                     _ => None,
                 };
                 match retry {
-                    Retry::Backoff => self.queue.add_rate_limited(key.clone()),
+                    Retry::Backoff => self.queue.add_with(key.clone(), again.rate_limited()),
                     Retry::Never => self.queue.forget(key),
                 }
                 tracing::error!(error = message, ?retry, failures = self.queue.num_requeues(key), "reconcile failed");
@@ -166,7 +172,7 @@ impl<K: Object, W: Work<K>> Worker<K, W> {
             }
             Err(panic) => {
                 let message = panic_message(&*panic);
-                self.queue.add_rate_limited(key.clone());
+                self.queue.add_with(key.clone(), again.rate_limited());
                 tracing::error!(panic = message, failures = self.queue.num_requeues(key), "reconcile panicked");
                 Outcome::Panicked { message }
             }

@@ -8,8 +8,8 @@ use std::{
 
 use parking_lot::Mutex;
 use prometheus::{
-    Encoder, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec,
-    Opts, TextEncoder, core::Collector,
+    Encoder, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts,
+    TextEncoder, core::Collector,
 };
 use windlass_client::{
     Operation, Verb,
@@ -17,7 +17,10 @@ use windlass_client::{
 };
 use windlass_queue::{QueueMetrics, UnfinishedWork};
 
-use super::{ControllerMetrics, UnfinishedProbe};
+use super::{
+    ControllerMetrics, UnfinishedProbe,
+    depth::{self, Depth},
+};
 use crate::{Outcome, Retry, leader_election::ElectionMetrics};
 
 /// Of reconciles, in seconds.
@@ -78,7 +81,7 @@ struct Queues {
 
 /// The numbers of one queue.
 struct Queue {
-    depth: IntGauge,
+    depth: Depth,
     adds: IntCounter,
     waited: Histogram,
     worked: Histogram,
@@ -288,7 +291,7 @@ impl Queues {
     fn new(make: &Maker<'_>) -> Self {
         let by_name = &["name", "controller"];
         Self {
-            depth: make.gauges("workqueue_depth", "How many keys wait in a queue.", by_name),
+            depth: make.gauges("workqueue_depth", "How many keys wait in a queue.", depth::LABELS),
             adds: make.counters("workqueue_adds_total", "Keys that were added to a queue.", by_name),
             waited: make.histograms(
                 "workqueue_queue_duration_seconds",
@@ -320,7 +323,7 @@ impl Queues {
     fn of(&self, name: &str) -> Queue {
         let labels = &[name, name];
         Queue {
-            depth: self.depth.with_label_values(labels),
+            depth: Depth::new(name, &self.depth),
             adds: self.adds.with_label_values(labels),
             waited: self.waited.with_label_values(labels),
             worked: self.worked.with_label_values(labels),
@@ -345,11 +348,13 @@ impl Queues {
 impl QueueMetrics for Queue {
     fn added(&self) {
         self.adds.inc();
-        self.depth.inc();
+    }
+
+    fn depth_changed(&self, priority: Option<i32>, change: i64) {
+        self.depth.change(priority, change);
     }
 
     fn taken(&self, waited: Duration) {
-        self.depth.dec();
         self.waited.observe(waited.as_secs_f64());
     }
 
@@ -364,7 +369,7 @@ impl QueueMetrics for Queue {
 
 impl Debug for Queue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Queue").field("depth", &self.depth.get()).finish_non_exhaustive()
+        f.debug_struct("Queue").field("name", &self.depth.name()).finish_non_exhaustive()
     }
 }
 

@@ -173,7 +173,7 @@ async fn c_13_26_metrics_have_the_names_that_dashboards_know() {
             r#"controller_runtime_active_workers{controller="configmap"} 0"#,
             r#"controller_runtime_reconcile_time_seconds_count{controller="configmap"} 2"#,
             r#"workqueue_adds_total{controller="configmap",name="configmap"} 2"#,
-            r#"workqueue_depth{controller="configmap",name="configmap"} 0"#,
+            r#"workqueue_depth{controller="configmap",name="configmap",priority=""} 0"#,
             r#"workqueue_retries_total{controller="configmap",name="configmap"} 1"#,
             r#"workqueue_queue_duration_seconds_count{controller="configmap",name="configmap"} 2"#,
             r#"workqueue_unfinished_work_seconds{controller="configmap",name="configmap"} 0"#,

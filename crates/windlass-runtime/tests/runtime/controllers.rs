@@ -727,3 +727,38 @@ async fn c_13_43_predicates_look_at_labels_and_annotations() {
     assert_eq!((labelled.len(), annotated.len()), (2, 2), "red is not blue, and no annotation has changed");
     run.stop().await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn by_priority_what_changes_comes_before_what_was_listed() {
+    let (fake, seen, allowed) = (Fake::new(), Seen::default(), Arc::new(Semaphore::new(0)));
+    for name in ["listed-1", "listed-2", "listed-3"] {
+        fake.put(&config(name));
+    }
+    let mut manager = fake.manager().build();
+    let (observed, gate) = (seen.clone(), allowed.clone());
+    manager.add(controller().by_priority().reconcile(move |object: Arc<ConfigMap>, _: Context| {
+        let first = !observed.names().iter().any(|name| name == object.name());
+        observed.push(object.name());
+        let gate = gate.clone();
+        async move {
+            gate.acquire().await.expect("it is never closed").forget();
+            let again = first && object.name() == "new-1";
+            Ok::<_, Error>(if again { Action::requeue_after(MS) } else { Action::await_change() })
+        }
+    }));
+    let run = Run::start(manager);
+    eventually("the first one", || seen.len() == 1).await;
+    fake.put(&config("new-1"));
+    fake.put(&config("new-2"));
+    let mut changed = config("listed-3");
+    changed.data = Some([("k".to_owned(), "v".to_owned())].into());
+    fake.put(&changed);
+    sleep(MS * 100).await;
+    for _ in 1..=5 {
+        allowed.add_permits(1);
+        sleep(MS * 100).await; // longer than the delay of the one that comes back
+    }
+    assert_eq!(seen.names(), ["listed-1", "new-1", "new-2", "listed-3", "new-1", "listed-2"]);
+    allowed.add_permits(1);
+    run.stop().await.unwrap();
+}
