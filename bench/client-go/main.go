@@ -17,6 +17,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
+// settling is how long all clients wait before their memory is looked at.
+const settling = 200 * time.Millisecond
+
 func main() {
 	server := flag.String("server", "", "a server that asks for no credentials")
 	kubeconfig := flag.String("kubeconfig", "", "a server, by a kubeconfig")
@@ -76,7 +79,7 @@ func run(server, kubeconfig, resource, mediaType string, updates int64) error {
 		time.Sleep(time.Millisecond)
 	}
 	took, used, peak := time.Since(started), cpu()-cpuBefore, memory("VmHWM:")
-	time.Sleep(200 * time.Millisecond)
+	time.Sleep(settling)
 	objects := int64(len(informer.GetStore().ListKeys()))
 	collect()
 	after := memory("VmRSS:")
@@ -92,6 +95,7 @@ func run(server, kubeconfig, resource, mediaType string, updates int64) error {
 		started := time.Now()
 		<-done
 		took, used := time.Since(started).Seconds(), cpu()-cpuBefore
+		time.Sleep(settling)
 		untrimmed := memory("VmRSS:")
 		collect()
 		events := float64(updates - already)

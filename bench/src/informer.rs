@@ -124,8 +124,7 @@ async fn follow<K: Object>(resource: ApiResource, options: Options) -> Result<()
     registration.has_synced().await?;
     let (took, cpu) = (started.elapsed(), process::cpu_seconds()? - cpu_before);
     let peak = process::peak_rss()?;
-    // What was handed to the handlers is let go of by other threads.
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    settle().await;
     process::trim_allocator();
     let objects = informer.store().len();
     let after = process::rss()?;
@@ -157,6 +156,7 @@ async fn follow_updates(progress: &Progress) -> Result<(), BoxError> {
     let started = Instant::now();
     progress.all().await;
     let (took, cpu) = (started.elapsed().as_secs_f64(), process::cpu_seconds()? - cpu_before);
+    settle().await;
     let untrimmed = process::rss()?;
     process::trim_allocator();
     #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
@@ -169,4 +169,9 @@ async fn follow_updates(progress: &Progress) -> Result<(), BoxError> {
         })
     );
     Ok(())
+}
+
+/// What was handed to the handlers is let go of by other threads.
+async fn settle() {
+    tokio::time::sleep(Duration::from_millis(200)).await;
 }

@@ -15,6 +15,9 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::time::Instant;
 
+/// How long all clients wait before their memory is looked at.
+const SETTLING: Duration = Duration::from_millis(200);
+
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 #[tokio::main]
@@ -65,7 +68,7 @@ where
         }
     }
     let (took, cpu_used, peak) = (started.elapsed(), cpu()? - cpu_before, memory("VmHWM:")?);
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    tokio::time::sleep(SETTLING).await;
     trim();
     let (objects, after) = (reader.len() as u64, memory("VmRSS:")?);
     println!(
@@ -89,6 +92,7 @@ where
             seen += 1;
         }
         let (took, cpu_used) = (started.elapsed().as_secs_f64(), cpu()? - cpu_before);
+        tokio::time::sleep(SETTLING).await;
         let untrimmed = memory("VmRSS:")?;
         trim();
         println!(

@@ -89,3 +89,20 @@ fn waited_for_processor() -> Result<Duration, BoxError> {
     let nanoseconds = text.split_whitespace().nth(1).ok_or("schedstat has no second figure")?;
     Ok(Duration::from_nanos(nanoseconds.parse()?))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_is_told_and_what_one_in_ten_thousand_exceeds() {
+        let mut waits = vec![Duration::from_micros(1); 19_997];
+        waits.extend([3, 2, 4].map(Duration::from_micros));
+        let figures: std::collections::BTreeMap<_, _> = Waits(waits).figures().into_iter().collect();
+        assert_eq!(figures["reader_lookups"], 20_000);
+        assert_eq!(
+            (figures["reader_longest_us"].as_f64(), figures["reader_p9999_us"].as_f64()),
+            (Some(4.0), Some(3.0))
+        );
+    }
+}

@@ -29,6 +29,9 @@ const ALL: &[Contender] =
     &[Contender::Windlass, Contender::Compressed, Contender::ClientGo, Contender::ClientGoProtobuf, Contender::KubeRs];
 /// There is no protobuf of custom resources.
 const OF_CUSTOM: &[Contender] = &[Contender::Windlass, Contender::Compressed, Contender::ClientGo, Contender::KubeRs];
+/// client-go's heap is the same whatever it reads.
+const EXCEPT_JSON: &[Contender] =
+    &[Contender::Windlass, Contender::Compressed, Contender::ClientGoProtobuf, Contender::KubeRs];
 const OURS: &[Contender] = &[Contender::Windlass, Contender::Compressed];
 
 /// What most parts are: uniform pods, in a burst.
@@ -47,6 +50,14 @@ const PODS: Part = Part {
 pub(super) const PARTS: &[Part] = &[
     PODS,
     Part { name: "varied", heading: "Varied pods", replay: &["--workload", "varied"], ..PODS },
+    Part {
+        name: "churn",
+        heading: "Uniform pods, each changed five times",
+        replay: &["--workload", "uniform", "--over", "10000"],
+        contenders: EXCEPT_JSON,
+        columns: table::UPDATES,
+        ..PODS
+    },
     Part {
         name: "decode",
         heading: "Uniform pods, every event decoded",
