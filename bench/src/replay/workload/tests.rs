@@ -64,9 +64,9 @@ fn other_objects_have_the_sizes_that_the_readme_tells() {
 
 #[test]
 fn nodes_differ_in_how_many_pods_they_have() {
-    let workload = Workload::new(Kind::Uniform, 5_500);
+    let workload = Workload::new(Kind::Uniform, 2_200);
     let mut pods = std::collections::BTreeMap::<String, usize>::new();
-    for at in 0..5_500 {
+    for at in 0..2_200 {
         let mut item = Vec::new();
         workload.item(Encoding::Json, &mut item, at, Place::First);
         let item: Value = serde_json::from_slice(&item).unwrap();
