@@ -40,7 +40,7 @@ pub use self::{
     metrics::ElectionMetrics,
 };
 use self::{lock::LeaseLock, metrics::NoMetrics};
-use crate::{Cluster, events::Recorder};
+use crate::{Cluster, events::Recorder, host};
 
 /// How much longer than the retry period the renew deadline must be.
 const JITTER_FACTOR: f64 = 1.2;
@@ -246,7 +246,7 @@ impl LeaderElection {
         let identity: Arc<str> = match self.identity {
             Some(identity) if identity.is_empty() => return Err(InvalidElection::NoIdentity),
             Some(identity) => identity.into(),
-            None => format!("{}_{}", host_name(), entropy.uuid()).into(),
+            None => format!("{}_{}", host::name(), entropy.uuid()).into(),
         };
         let namespace = self.namespace.unwrap_or_else(|| client.default_namespace().to_owned());
         let lock = LeaseLock::new(client, self.timings.request_timeout(), namespace, self.lease, self.labels);
@@ -305,11 +305,4 @@ impl Default for Timings {
         let [lease_duration, renew_deadline, retry_period] = [15, 10, 2].map(Duration::from_secs);
         Self { lease_duration, renew_deadline, retry_period }
     }
-}
-
-/// What this machine calls itself, in a cluster the pod's name.
-fn host_name() -> String {
-    let known = std::fs::read_to_string("/proc/sys/kernel/hostname").ok().or_else(|| std::env::var("HOSTNAME").ok());
-    let known = known.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty());
-    known.unwrap_or_else(|| "localhost".to_owned())
 }

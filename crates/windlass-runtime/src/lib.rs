@@ -68,6 +68,7 @@ mod serving;
 pub mod contracts;
 
 mod error;
+mod host;
 
 pub use caches::CacheOptions;
 pub use client::CachedClient;

@@ -29,7 +29,7 @@ use self::{campaign::Campaign, groups::Groups};
 use crate::{
     Error, LeaderElection, ReconcileObserver, Result,
     cluster::Cluster,
-    events::{Queue, Writer},
+    events::{EventApi, Queue, Writer},
     metrics::ControllerMetrics,
     shutdown::Stopper,
 };
@@ -56,6 +56,7 @@ pub struct Manager {
     runnables: Vec<Box<dyn Runnable>>,
     grace: Duration,
     election: Option<LeaderElection>,
+    event_api: EventApi,
     observers: Vec<Arc<dyn ReconcileObserver>>,
     metrics: Arc<dyn ControllerMetrics>,
 }
@@ -101,7 +102,7 @@ impl Manager {
     ///
     /// Returns the first error, if any: a runnable that failed or panicked, or had to be aborted at the end.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<()> {
-        let Self { cluster, events, mut runnables, grace, election, observers, metrics } = self;
+        let Self { cluster, events, mut runnables, grace, election, event_api, observers, metrics } = self;
         let mut names = HashSet::new();
         for runnable in &runnables {
             let name = runnable.name();
@@ -115,7 +116,7 @@ impl Manager {
 
         // Its own set: dropped with this future, it is aborted.
         let (mut writer, writer_stop) = (JoinSet::new(), Stopper::new());
-        let events = Writer::new(cluster.client().clone(), events, cluster.entropy().clone());
+        let events = Writer::new(cluster.client().clone(), events, cluster.entropy().clone(), event_api);
         writer.spawn(events.run(writer_stop.handle()));
         let mut campaign = Campaign::new(elector);
         let mut groups = Groups::new(cluster, Reporter::new(observers, metrics), campaign.leadership().clone());

@@ -2,6 +2,8 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
+use windlass_api::{ObjectExt as _, Resource, k8s_openapi::api::core::v1::ObjectReference};
+
 /// What a controller has to say of an object.
 ///
 /// ```
@@ -11,13 +13,16 @@ use std::{borrow::Cow, collections::BTreeMap};
 /// let failed = Note::warning("FailedCreate", "Error creating: quota exceeded").annotated("example.com/quota", "pods");
 /// # let _ = (note, failed);
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 #[must_use = "a note is nothing until it is recorded"]
 pub struct Note {
     pub(super) severity: Severity,
     pub(super) reason: Cow<'static, str>,
     pub(super) message: String,
     pub(super) annotations: BTreeMap<String, String>,
+    /// `None`: the reason says it all.
+    pub(super) action: Option<String>,
+    pub(super) related: Option<ObjectReference>,
 }
 
 /// How much it should worry the reader.
@@ -46,8 +51,20 @@ impl Note {
         self
     }
 
+    /// What was done, in one word for machines; events.k8s.io takes the reason where nothing is said.
+    pub fn action(mut self, action: impl Into<String>) -> Self {
+        self.action = Some(action.into());
+        self
+    }
+
+    /// Another object that has to do with it.
+    pub fn related<K: Resource>(mut self, object: &K) -> Self {
+        self.related = Some(object.object_reference());
+        self
+    }
+
     const fn new(severity: Severity, reason: Cow<'static, str>, message: String) -> Self {
-        Self { severity, reason, message, annotations: BTreeMap::new() }
+        Self { severity, reason, message, annotations: BTreeMap::new(), action: None, related: None }
     }
 }
 

@@ -116,6 +116,8 @@ impl Recorder {
             involved_object: about,
             reason: Some(note.reason.into_owned()),
             message: Some(note.message),
+            action: note.action,
+            related: note.related,
             type_: Some(note.severity.as_str().to_owned()),
             count: Some(1),
             first_timestamp: Some(Time(now)),

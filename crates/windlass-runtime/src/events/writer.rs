@@ -3,81 +3,133 @@
 use std::time::Duration;
 
 use serde_json::json;
-use tokio::time::{Instant, sleep};
-use windlass_api::{Entropy, ObjectExt, ObjectRef, Patch, format_time, k8s_openapi::api::core::v1::Event};
+use tokio::time::{Instant, interval_at, sleep};
+use windlass_api::{
+    Entropy, ObjectExt, ObjectRef, Patch, format_time,
+    k8s_openapi::api::{core::v1::Event as CoreEvent, events::v1::Event as SeriesEvent},
+};
 use windlass_client::{Client, Error};
 
-use super::{Queue, correlator::Correlator};
+use super::{
+    EventApi, Queue,
+    correlator::Correlator,
+    series::{QUIET, REFRESH, SeriesBook},
+};
 use crate::shutdown::Stop;
 
 /// How often an event is tried that does not get through.
 const TRIES: usize = 12;
 /// How long to wait between two tries.
 const PAUSE: Duration = Duration::from_secs(10);
+/// How much longer, by chance, in the newer API.
+const JITTER: f64 = 0.25;
 
 /// Writes what the recorders of a manager put into the queue, one after the other.
 pub(crate) struct Writer {
     client: Client,
     queue: Queue,
     entropy: Entropy,
-    correlator: Correlator,
+    book: Book,
+}
+
+/// What was told, in either API.
+enum Book {
+    Core(Correlator),
+    Series(SeriesBook),
+}
+
+/// An event to be written.
+enum Entry {
+    Core(CoreEvent),
+    Series(SeriesEvent),
 }
 
 impl Writer {
-    pub(crate) fn new(client: Client, queue: Queue, entropy: Entropy) -> Self {
-        Self { client, queue, entropy, correlator: Correlator::default() }
+    pub(crate) fn new(client: Client, queue: Queue, entropy: Entropy, api: EventApi) -> Self {
+        let book = match api {
+            EventApi::Core => Book::Core(Correlator::default()),
+            EventApi::Series => Book::Series(SeriesBook::default()),
+        };
+        Self { client, queue, entropy, book }
     }
 
     /// Runs until it is stopped, and then until the queue is empty or the server does not answer.
     pub(crate) async fn run(mut self, stop: Stop) {
+        let [mut finish, mut refresh] = [QUIET, REFRESH].map(|period| interval_at(Instant::now() + period, period));
         loop {
-            let event = tokio::select! {
+            let entries = tokio::select! {
                 biased;
-                event = self.queue.recv() => event,
+                event = self.queue.recv() => match event {
+                    Some(event) => self.book.observe(event, Instant::now()),
+                    None => break,
+                },
                 () = stop.requested(), if !self.queue.is_closed() => {
                     self.queue.close();
                     continue;
                 }
+                now = finish.tick() => self.book.finish(now),
+                _ = refresh.tick() => self.book.refresh(),
             };
-            let Some(event) = event else { return };
-            if let Some(event) = self.correlator.correlate(event, Instant::now()) {
-                self.write(&event, &stop).await;
+            for entry in entries {
+                self.write(&entry, &stop).await;
             }
+        }
+        let book = std::mem::replace(&mut self.book, Book::Core(Correlator::default()));
+        for entry in book.unwritten() {
+            self.write(&entry, &stop).await;
         }
     }
 
-    async fn write(&self, event: &Event, stop: &Stop) {
+    async fn write(&self, entry: &Entry, stop: &Stop) {
         for attempt in 1..=TRIES {
-            let Err(error) = self.attempt(event).await else { return };
-            if !is_worth_another_try(&error) {
+            let Err(error) = self.attempt(entry).await else { return };
+            if !entry.is_worth_another_try(&error) {
                 let is_expected = error.is_already_exists()
                     || error.status().is_some_and(|status| status.has_cause("NamespaceTerminating"));
                 if !is_expected {
-                    tracing::warn!(event = event.message, error = error.chain(), "the server takes no such event");
+                    tracing::warn!(event = entry.text(), error = error.chain(), "the server takes no such event");
                 }
                 return;
             }
             // Clients that lost the same server do not come back all at once.
-            let pause = if attempt == 1 { PAUSE.mul_f64(self.fraction()) } else { PAUSE };
+            let pause = match entry {
+                Entry::Core(_) if attempt == 1 => PAUSE.mul_f64(self.fraction()),
+                Entry::Core(_) => PAUSE,
+                Entry::Series(_) => self.entropy.jitter(PAUSE, JITTER),
+            };
             tokio::select! {
                 biased;
                 () = stop.requested() => break,
                 () = sleep(pause) => {}
             }
         }
-        tracing::warn!(event = event.message, "an event could not be written");
+        tracing::warn!(event = entry.text(), "an event could not be written");
     }
 
     /// Counts a stored event up, or stores a new one.
-    async fn attempt(&self, event: &Event) -> Result<(), Error> {
-        if event.count > Some(1) {
-            let patch = json!({
-                "count": event.count,
-                "message": event.message,
-                "lastTimestamp": event.last_timestamp.as_ref().map(|time| format_time(time.0)),
-            });
-            let target = ObjectRef::<Event>::new(event.name()).within(event.namespace().unwrap_or_default());
-            match self.client.patch::<Event>(target, Patch::Strategic(patch)).await {
+    async fn attempt(&self, entry: &Entry) -> Result<(), Error> {
+        match entry {
+            Entry::Core(event) => {
+                let patch = (event.count > Some(1)).then(|| {
+                    json!({
+                        "count": event.count,
+                        "message": event.message,
+                        "lastTimestamp": event.last_timestamp.as_ref().map(|time| format_time(time.0)),
+                    })
+                });
+                self.put(event, patch).await
+            }
+            Entry::Series(event) => {
+                let patch = event.series.as_ref().map(|series| json!({"series": series}));
+                self.put(event, patch).await
+            }
+        }
+    }
+
+    async fn put<E: windlass_api::Resource>(&self, event: &E, patch: Option<serde_json::Value>) -> Result<(), Error> {
+        if let Some(patch) = patch {
+            let target = ObjectRef::<E>::new(event.name()).within(event.namespace().unwrap_or_default());
+            match self.client.patch::<E>(target, Patch::Strategic(patch)).await {
                 Err(error) if error.is_not_found() => {}
                 other => return other.map(drop),
             }
@@ -91,7 +143,49 @@ impl Writer {
     }
 }
 
-/// Whether the event did not get through; one that the server refuses, it would refuse again.
-fn is_worth_another_try(error: &Error) -> bool {
-    matches!(error, Error::Transport { .. } | Error::Decode { .. })
+impl Book {
+    /// What is to be written of an event.
+    fn observe(&mut self, event: CoreEvent, now: Instant) -> Vec<Entry> {
+        match self {
+            Self::Core(correlator) => correlator.correlate(event, now).map(Entry::Core).into_iter().collect(),
+            Self::Series(book) => book.observe(event, now).map(Entry::Series).into_iter().collect(),
+        }
+    }
+
+    fn finish(&mut self, now: Instant) -> Vec<Entry> {
+        match self {
+            Self::Core(_) => Vec::new(),
+            Self::Series(book) => book.finish(now).into_iter().map(Entry::Series).collect(),
+        }
+    }
+
+    fn refresh(&mut self) -> Vec<Entry> {
+        match self {
+            Self::Core(_) => Vec::new(),
+            Self::Series(book) => book.refresh().into_iter().map(Entry::Series).collect(),
+        }
+    }
+
+    fn unwritten(self) -> Vec<Entry> {
+        match self {
+            Self::Core(_) => Vec::new(),
+            Self::Series(book) => book.unwritten().into_iter().map(Entry::Series).collect(),
+        }
+    }
+}
+
+impl Entry {
+    /// Whether the event did not get through; one that the server refuses, it would refuse again. That it is there, when
+    /// its series could not be found, means that it has only just been written.
+    fn is_worth_another_try(&self, error: &Error) -> bool {
+        let is_late = matches!(self, Self::Series(event) if event.series.is_some()) && error.is_already_exists();
+        is_late || matches!(error, Error::Transport { .. } | Error::Decode { .. })
+    }
+
+    fn text(&self) -> Option<&str> {
+        match self {
+            Self::Core(event) => event.message.as_deref(),
+            Self::Series(event) => event.note.as_deref(),
+        }
+    }
 }

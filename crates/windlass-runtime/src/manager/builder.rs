@@ -14,7 +14,7 @@ use crate::{
     CacheOptions, ControllerMetrics, LeaderElection,
     caches::Caches,
     cluster::{Cluster, ListWatches},
-    events::Outlet,
+    events::{EventApi, Outlet},
     metrics::{NoMetrics, Registry},
 };
 
@@ -31,6 +31,7 @@ pub struct ManagerBuilder {
     entropy: Entropy,
     grace: Duration,
     election: Option<LeaderElection>,
+    event_api: EventApi,
     metrics: Arc<dyn ControllerMetrics>,
     registry: Option<Registry>,
 }
@@ -46,6 +47,7 @@ impl ManagerBuilder {
             entropy: Entropy::os(),
             grace: GRACE,
             election: None,
+            event_api: EventApi::default(),
             metrics: Arc::new(NoMetrics),
             registry: None,
         }
@@ -76,6 +78,12 @@ impl ManagerBuilder {
     /// grace period. The program should end then, and be started again.
     pub fn leader_election(mut self, election: LeaderElection) -> Self {
         self.election = Some(election);
+        self
+    }
+
+    /// The API by which events are written; the core API by default.
+    pub fn event_api(mut self, api: EventApi) -> Self {
+        self.event_api = api;
         self
     }
 
@@ -118,7 +126,7 @@ impl ManagerBuilder {
 
     /// The manager, with nothing to run yet.
     pub fn build(self) -> Manager {
-        let Self { client, list_watches, caches, clock, entropy, grace, election, metrics, registry } = self;
+        let Self { client, list_watches, caches, clock, entropy, grace, election, event_api, metrics, registry } = self;
         let client = match &registry {
             Some(registry) => client.with_metrics(registry.requests_to("")),
             None => client,
@@ -129,7 +137,7 @@ impl ManagerBuilder {
         });
         let (outlet, events) = Outlet::new(clock.clone(), entropy.clone());
         let cluster = Cluster::new(client, list_watches, caches, clock, entropy, outlet);
-        Manager { cluster, events, runnables: Vec::new(), grace, election, observers: Vec::new(), metrics }
+        Manager { cluster, events, runnables: Vec::new(), grace, election, event_api, observers: Vec::new(), metrics }
     }
 }
 

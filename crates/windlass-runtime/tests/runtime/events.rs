@@ -11,7 +11,7 @@ use windlass_api::BoxError;
 use windlass_client::Client;
 use windlass_runtime::{
     Manager,
-    events::{Note, Recorder},
+    events::{EventApi, Note, Recorder},
 };
 
 use crate::fake::{Run, config, eventually};
@@ -29,6 +29,10 @@ impl Server {
     }
 
     fn manager(&self) -> (Manager, Recorder) {
+        self.manager_with(EventApi::Core)
+    }
+
+    fn manager_with(&self, api: EventApi) -> (Manager, Recorder) {
         let server = self.clone();
         let service = tower::service_fn(move |request: http::Request<windlass_client::Body>| {
             let server = server.clone();
@@ -37,7 +41,7 @@ impl Server {
                 server.answer(&head, BodyExt::collect(body).await?.to_bytes())
             }
         });
-        let manager = Manager::new(Client::from_service(service, "default"));
+        let manager = Manager::builder(Client::from_service(service, "default")).event_api(api).build();
         let recorder = manager.cluster().recorder("painter");
         (manager, recorder)
     }
@@ -46,6 +50,7 @@ impl Server {
         let request = format!("{} {}", head.method, head.uri.path());
         self.requests.lock().push((request, serde_json::from_slice(&body)?));
         let status = self.answers.lock().pop_front().unwrap_or(Ok(200))?;
+        let body = if status < 300 { body } else { Bytes::new() };
         Ok(http::Response::builder().status(status).body(Full::new(body))?)
     }
 
@@ -117,4 +122,60 @@ async fn c_12_1_the_end_does_not_wait_for_a_server_that_is_gone() {
     let asked = Instant::now();
     run.stop().await.unwrap();
     assert!(asked.elapsed() < Duration::from_secs(1), "{:?}", asked.elapsed());
+}
+
+const SERIES: &str = "/apis/events.k8s.io/v1/namespaces/ns/events";
+
+/// Method, path and number of what has come by the newer API.
+fn series(server: &Server) -> Vec<(String, Option<i64>)> {
+    let requests = server.requests.lock();
+    requests.iter().map(|(request, body)| (request.clone(), body["series"]["count"].as_i64())).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn c_12_10_a_series_is_written_when_it_begins_every_half_hour_and_when_it_is_over() {
+    let server = Server::default();
+    let (manager, recorder) = server.manager_with(EventApi::Series);
+    let run = Run::start(manager);
+    recorder.record(&config("a"), blue().action("Painting").related(&config("brush")));
+    eventually("the first", || series(&server).len() == 1).await;
+    let first = server.requests.lock()[0].1.clone();
+    assert_eq!((&first["action"], &first["note"]), (&"Painting".into(), &"painted it blue".into()));
+    assert_eq!((&first["regarding"]["name"], &first["related"]["name"]), (&"a".into(), &"brush".into()));
+    let name = first["metadata"]["name"].as_str().unwrap().to_owned();
+    let patch = |count| (format!("PATCH {SERIES}/{name}"), Some(count));
+    // One a minute, so that it goes on.
+    for _ in 0..35 {
+        recorder.record(&config("a"), blue().action("Painting").related(&config("brush")));
+        tokio::time::sleep(Duration::from_mins(1)).await;
+    }
+    let expected = [(format!("POST {SERIES}"), None), patch(2), patch(31)];
+    assert_eq!(series(&server), expected);
+    tokio::time::sleep(Duration::from_mins(13)).await;
+    assert_eq!(series(&server)[3..], [patch(36)]);
+    run.stop().await.unwrap();
+    assert_eq!(series(&server).len(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn c_12_10_what_is_gone_or_not_there_yet_is_tried_again_and_the_last_number_is_written_at_the_end() {
+    // The series is patched too early, created too late, and patched again.
+    let server = Server::answering([Ok(200), Ok(404), Ok(409), Ok(200)]);
+    let (manager, recorder) = server.manager_with(EventApi::Series);
+    let run = Run::start(manager);
+    let started = Instant::now();
+    for _ in 0..2 {
+        recorder.record(&config("a"), blue());
+    }
+    eventually("the series is written", || series(&server).len() == 4).await;
+    assert!(started.elapsed() >= Duration::from_secs(10) && started.elapsed() < Duration::from_secs(14));
+    for _ in 0..5 {
+        recorder.record(&config("a"), blue());
+    }
+    run.stop().await.unwrap();
+    let methods: Vec<_> = series(&server).into_iter().map(|(request, n)| (request[..5].to_owned(), n)).collect();
+    let is = |method: &str, number| (method.to_owned(), number);
+    let expected =
+        [is("POST ", None), is("PATCH", Some(2)), is("POST ", Some(2)), is("PATCH", Some(2)), is("PATCH", Some(7))];
+    assert_eq!(methods, expected);
 }
