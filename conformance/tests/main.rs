@@ -6,6 +6,7 @@ mod client;
 mod compaction;
 mod election;
 mod errors;
+mod events;
 mod informers;
 mod loops;
 mod webhooks;
