@@ -3,6 +3,7 @@
 use std::panic::AssertUnwindSafe;
 
 use futures::FutureExt as _;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::body::Refused;
@@ -50,6 +51,16 @@ impl Family {
             ("kind".to_owned(), self.kind.into()),
             (field.to_owned(), value),
         ]))
+    }
+}
+
+impl Review {
+    /// The part that says what is asked.
+    pub(crate) fn part<T: DeserializeOwned>(&mut self, field: &str) -> Result<T, Refused> {
+        match self.fields.shift_remove(field) {
+            None | Some(Value::Null) => Err(Refused::undecodable(format_args!("the review has no {field}"))),
+            Some(part) => T::deserialize(part).map_err(Refused::undecodable),
+        }
     }
 }
 

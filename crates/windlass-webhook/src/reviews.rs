@@ -8,11 +8,12 @@ use std::future::Future;
 
 use futures::future::BoxFuture;
 use windlass_api::{
-    BoxError,
+    BoxError, ErrorChain,
     k8s_openapi::api::{authentication::v1::UserInfo, authorization::v1::SubjectAccessReviewSpec},
 };
 
 pub(crate) use self::{access::Access, token::Tokens};
+use crate::{WebhookMetrics, review::contained};
 
 /// Tells who has sent a token.
 pub trait Authenticator: Send + Sync + 'static {
@@ -92,6 +93,20 @@ pub(crate) trait DynAuthorizer: Send + Sync {
 impl<A: Authorizer> DynAuthorizer for A {
     fn authorize<'a>(&'a self, asked: &'a SubjectAccessReviewSpec) -> BoxFuture<'a, Result<Decision, BoxError>> {
         Box::pin(Authorizer::authorize(self, asked))
+    }
+}
+
+/// What somebody's code says, or why it says nothing, in words for the API server.
+async fn answered<T>(
+    work: impl Future<Output = Result<T, BoxError>>,
+    metrics: &dyn WebhookMetrics,
+) -> Result<T, String> {
+    match contained(work).await {
+        Ok(answer) => answer.map_err(|error| ErrorChain(&*error).to_string()),
+        Err(panic) => {
+            metrics.panicked();
+            Err(format!("panic: {panic} [recovered]"))
+        }
     }
 }
 

@@ -2,10 +2,9 @@
 
 use futures::future::BoxFuture;
 use http::request::Parts;
-use serde::Deserialize as _;
 use serde_json::Value;
 
-use super::{AdmissionRequest, DynHandler, Request, Response};
+use super::{DynHandler, Request, Response};
 use crate::{
     body::Refused,
     endpoint::{Answer, Endpoint},
@@ -39,11 +38,7 @@ impl Endpoint for Admission {
     ) -> BoxFuture<'a, Result<Answer, Refused>> {
         Box::pin(async move {
             let mut asked = FAMILY.read(document)?;
-            let request = match asked.fields.shift_remove("request") {
-                None | Some(Value::Null) => return Err(Refused::undecodable("the review has no request")),
-                Some(request) => AdmissionRequest::deserialize(request).map_err(Refused::undecodable)?,
-            };
-            let request = Request::received(request, http);
+            let request = Request::received(asked.part("request")?, http);
             tracing::debug!(
                 uid = request.uid,
                 namespace = request.namespace,

@@ -86,10 +86,7 @@ impl Endpoint for Conversions {
     ) -> BoxFuture<'a, Result<Answer, Refused>> {
         Box::pin(async move {
             let mut review = FAMILY.read(document)?;
-            let request = match review.fields.shift_remove("request") {
-                None | Some(Value::Null) => return Err(Refused::undecodable("conversion request is nil")),
-                Some(request) => Request::deserialize(request).map_err(Refused::undecodable)?,
-            };
+            let request: Request = review.part("request")?;
             let uid = request.uid.clone();
             let result = contained(self.convert(request)).await.unwrap_or_else(|_| {
                 metrics.conversion_panicked();

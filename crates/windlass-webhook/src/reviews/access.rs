@@ -4,14 +4,14 @@ use futures::future::BoxFuture;
 use http::request::Parts;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use windlass_api::{ErrorChain, k8s_openapi::api::authorization::v1::SubjectAccessReviewSpec};
+use windlass_api::k8s_openapi::api::authorization::v1::SubjectAccessReviewSpec;
 
-use super::{Decision, DynAuthorizer};
+use super::{Decision, DynAuthorizer, answered};
 use crate::{
     body::Refused,
     endpoint::{Answer, Endpoint},
     metrics::WebhookMetrics,
-    review::{Family, contained},
+    review::Family,
 };
 
 const BETA: &str = "authorization.k8s.io/v1beta1";
@@ -40,7 +40,7 @@ impl Endpoint for Access {
     ) -> BoxFuture<'a, Result<Answer, Refused>> {
         Box::pin(async move {
             let mut review = FAMILY.read(document)?;
-            let mut spec = review.fields.shift_remove("spec").unwrap_or(Value::Null);
+            let mut spec: Value = review.part("spec")?;
             if review.api_version == BETA
                 && let Some(fields) = spec.as_object_mut()
                 && let Some(groups) = fields.shift_remove("group")
@@ -48,15 +48,11 @@ impl Endpoint for Access {
                 fields.insert("groups".to_owned(), groups);
             }
             let spec = SubjectAccessReviewSpec::deserialize(spec).map_err(Refused::undecodable)?;
-            let result = contained(self.0.authorize(&spec)).await.unwrap_or_else(|panic| {
-                metrics.panicked();
-                Err(format!("panic: {panic} [recovered]").into())
-            });
-            let status = match result {
+            let status = match answered(self.0.authorize(&spec), metrics).await {
                 Ok(Decision::Allow { reason }) => json!({"allowed": true, "reason": reason}),
                 Ok(Decision::Deny { reason }) => json!({"allowed": false, "denied": true, "reason": reason}),
                 Ok(Decision::NoOpinion { reason }) => json!({"allowed": false, "reason": reason}),
-                Err(error) => failed(&ErrorChain(&*error).to_string()),
+                Err(error) => failed(&error),
             };
             Ok(Answer::ok(FAMILY.answer(Some(&review.api_version), "status", status)))
         })

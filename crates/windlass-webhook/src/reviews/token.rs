@@ -2,16 +2,15 @@
 
 use futures::future::BoxFuture;
 use http::request::Parts;
-use serde::Deserialize;
 use serde_json::{Value, json};
-use windlass_api::{ErrorChain, k8s_openapi::api::authentication::v1::TokenReviewSpec};
+use windlass_api::k8s_openapi::api::authentication::v1::TokenReviewSpec;
 
-use super::{Authentication, DynAuthenticator};
+use super::{Authentication, DynAuthenticator, answered};
 use crate::{
     body::Refused,
     endpoint::{Answer, Endpoint},
     metrics::WebhookMetrics,
-    review::{Family, contained},
+    review::Family,
 };
 
 const FAMILY: Family =
@@ -39,17 +38,12 @@ impl Endpoint for Tokens {
     ) -> BoxFuture<'a, Result<Answer, Refused>> {
         Box::pin(async move {
             let mut review = FAMILY.read(document)?;
-            let spec = review.fields.shift_remove("spec").unwrap_or(Value::Null);
-            let spec = Option::<TokenReviewSpec>::deserialize(spec).map_err(Refused::undecodable)?.unwrap_or_default();
+            let spec: TokenReviewSpec = review.part("spec")?;
             if spec.token.is_empty() {
                 return Err(Refused::undecodable("token is empty"));
             }
             let audiences = spec.audiences.unwrap_or_default();
-            let result = contained(self.0.authenticate(&spec.token, &audiences)).await.unwrap_or_else(|panic| {
-                metrics.panicked();
-                Err(format!("panic: {panic} [recovered]").into())
-            });
-            let status = match result {
+            let status = match answered(self.0.authenticate(&spec.token, &audiences), metrics).await {
                 Ok(Authentication::Authenticated { user, audiences }) => {
                     let mut status = json!({"authenticated": true, "user": user});
                     if !audiences.is_empty() {
@@ -58,7 +52,7 @@ impl Endpoint for Tokens {
                     status
                 }
                 Ok(Authentication::Unknown) => unknown(None),
-                Err(error) => unknown(Some(&ErrorChain(&*error).to_string())),
+                Err(error) => unknown(Some(&error)),
             };
             Ok(Answer::ok(FAMILY.answer(Some(&review.api_version), "status", status)))
         })
