@@ -2,6 +2,7 @@
 //! is some sequence of operations: all short ones are tried, and long ones by chance, from seeds.
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, BTreeSet, VecDeque},
     future::Future,
     pin::Pin,
@@ -12,7 +13,7 @@ use std::{
 use tokio::time::{Instant, sleep};
 
 use super::{MS, Woken};
-use crate::{Get, WorkQueue};
+use crate::{AddOptions, Get, WorkQueue};
 
 /// What the documentation promises, in the plainest terms.
 #[derive(Debug, Default)]
@@ -191,5 +192,120 @@ async fn no_key_is_lost_or_processed_twice_at_once_and_no_worker_sleeps_beside_a
             model.done(key);
         }
         assert_eq!(poll(&mut queue.get(), Waker::noop()), Poll::Ready(None), "{seed}");
+    }
+}
+
+/// The same for queues by priority.
+#[derive(Debug, Default)]
+struct PriorityModel {
+    /// What was added since it was taken last.
+    wanted: BTreeMap<u8, Wanted>,
+    processing: BTreeSet<u8>,
+    numbers: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Wanted {
+    priority: i32,
+    /// Until when it waits, and its order of arrival; `None` if it is dirty.
+    waits: Option<(Instant, usize)>,
+    /// Its number among its peers, if it is ready.
+    number: usize,
+}
+
+impl PriorityModel {
+    fn number(&mut self) -> usize {
+        self.numbers += 1;
+        self.numbers
+    }
+
+    fn add(&mut self, key: u8, priority: i32) {
+        let number = self.number();
+        let wanted = self.wanted.entry(key).or_insert(Wanted { priority, waits: None, number });
+        if wanted.waits.take().is_some() || priority > wanted.priority {
+            wanted.number = number;
+        }
+        wanted.priority = wanted.priority.max(priority);
+    }
+
+    fn add_at(&mut self, key: u8, priority: i32, moment: Instant, arrival: usize) {
+        let number = self.number();
+        let wanted = self.wanted.entry(key).or_insert(Wanted { priority, waits: Some((moment, arrival)), number });
+        if let Some(waits) = &mut wanted.waits {
+            waits.0 = waits.0.min(moment);
+        } else if priority > wanted.priority {
+            wanted.number = number;
+        }
+        wanted.priority = wanted.priority.max(priority);
+    }
+
+    fn pass(&mut self, now: Instant) {
+        let mut due: Vec<_> = self.wanted.iter().filter_map(|(key, wanted)| Some((wanted.waits?, *key))).collect();
+        due.retain(|(waits, _)| waits.0 <= now);
+        due.sort_unstable();
+        for (_, key) in due {
+            self.add(key, i32::MIN);
+        }
+    }
+
+    fn ready(&self) -> impl Iterator<Item = (u8, Wanted)> {
+        let free = |key: &u8| !self.processing.contains(key);
+        self.wanted.iter().filter(move |(key, wanted)| wanted.waits.is_none() && free(key)).map(|(key, it)| (*key, *it))
+    }
+
+    fn get(&mut self) -> Option<(u8, i32)> {
+        let (key, wanted) = self.ready().min_by_key(|(_, wanted)| (Reverse(wanted.priority), wanted.number))?;
+        self.wanted.remove(&key);
+        assert!(self.processing.insert(key), "the model hands out no key twice");
+        Some((key, wanted.priority))
+    }
+
+    fn done(&mut self, key: u8) {
+        if self.processing.remove(&key) {
+            let number = self.number();
+            if let Some(wanted) = self.wanted.get_mut(&key) {
+                wanted.number = number;
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn by_priority_each_key_comes_once_with_its_highest_priority_at_its_earliest_moment() {
+    for seed in 1..=300 {
+        let mut numbers = Numbers(u64::wrapping_mul(seed, 0x9e37_79b9_7f4a_7c15));
+        let queue = WorkQueue::builder().by_priority().build();
+        let mut model = PriorityModel::default();
+        for step in 0..200 {
+            let case = (seed, step);
+            let key = u8::try_from(numbers.next(5)).unwrap();
+            let priority = i32::try_from(numbers.next(4)).unwrap() - 2;
+            let options = AddOptions::new().priority(priority);
+            match numbers.next(7) {
+                0 | 1 => {
+                    queue.add_with(key, options);
+                    model.add(key, priority);
+                }
+                2 | 3 => {
+                    // Moments lie between the steps of the clock below.
+                    let delay = MS * (10 * u32::try_from(numbers.next(4)).unwrap() + 5);
+                    queue.add_with(key, options.after(delay));
+                    model.add_at(key, priority, Instant::now() + delay, step);
+                }
+                4 => {
+                    sleep(MS * 10).await;
+                    model.pass(Instant::now());
+                }
+                5 => {
+                    let expected = model.get().map_or(Poll::Pending, |taken| Poll::Ready(Some(taken)));
+                    assert_eq!(poll(&mut queue.get().with_priority(), Waker::noop()), expected, "{case:?}");
+                }
+                _ => {
+                    queue.done(&key);
+                    model.done(key);
+                }
+            }
+            assert_eq!(queue.len(), model.ready().count(), "{case:?}");
+        }
     }
 }

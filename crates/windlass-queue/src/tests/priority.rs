@@ -173,6 +173,25 @@ async fn a_shutdown_of_a_queue_by_priority_hands_out_what_is_ready_and_drops_wha
     assert_eq!(take(&queue).await, None);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_drain_of_a_queue_by_priority_waits_for_all_that_was_accepted() {
+    let queue = by_priority();
+    queue.add("a");
+    take(&queue).await;
+    queue.add_with("a", at(3));
+    let drain = tokio::spawn({
+        let queue = queue.clone();
+        async move { queue.shut_down_with_drain().await }
+    });
+    sleep(MS).await;
+    queue.done(&"a");
+    assert_eq!(queue.get().with_priority().await, Some(("a", 3)));
+    sleep(MS).await;
+    assert!(!drain.is_finished());
+    queue.done(&"a");
+    drain.await.unwrap();
+}
+
 #[tokio::test]
 async fn a_worker_that_waits_for_a_queue_by_priority_ends_with_it() {
     let queue = by_priority();
