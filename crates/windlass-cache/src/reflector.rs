@@ -488,9 +488,10 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
 
     fn watch_closed(&mut self) -> Input {
         let length = self.watch.as_ref().map_or(Length::VeryShort, |watch| {
+            let (now, asked) = (Instant::now(), watch.deadline - GRACE);
             if watch.seen == 0 && watch.opened.elapsed() < Duration::from_secs(1) {
                 Length::VeryShort
-            } else if Instant::now() + EARLY + GRACE < watch.deadline {
+            } else if now + EARLY < asked || now >= watch.deadline {
                 Length::Cut
             } else {
                 Length::Normal

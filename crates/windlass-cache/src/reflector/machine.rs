@@ -119,7 +119,7 @@ pub(crate) enum Stage {
 pub(crate) enum Length {
     /// Less than a second, without any event.
     VeryShort,
-    /// Its connection broke, or it ended before its time: the server may be going away.
+    /// Its connection broke, or it ended before its time, or not when its time was over: the server may have gone away.
     Cut,
     /// As long as was asked for.
     Normal,
