@@ -8,8 +8,8 @@ use std::{fmt, sync::Arc};
 use parking_lot::Mutex;
 use zstd_safe::{CCtx, CDict, DCtx, DDict};
 
-/// Fast; higher levels gain little beside a dictionary.
-const LEVEL: i32 = 1;
+/// Beside a dictionary as fast as 1, and a tenth smaller; higher levels gain nothing more.
+const LEVEL: i32 = 3;
 
 /// How large a dictionary may be. It pays for itself with a hundredth of its samples' size.
 const SMALLEST: usize = 4 << 10;
