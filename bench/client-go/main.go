@@ -47,7 +47,7 @@ func run(server, kubeconfig, resource, mediaType string, updates int64) error {
 	}
 	config.ContentType = mediaType
 	config.QPS = -1
-	informer, err := informerOf(resource, config)
+	informer, err := informerOf(context.Background(), resource, config)
 	if err != nil {
 		return err
 	}

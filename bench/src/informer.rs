@@ -3,6 +3,7 @@
 mod handling;
 mod reader;
 mod reads;
+mod warm_up;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -111,6 +112,8 @@ async fn follow<K: Object>(resource: ApiResource, options: Options) -> Result<()
         informing = informing.budget(budget);
     }
     let list_watch = Arc::new(client.list_watch(&resource, None));
+    warm_up::warm_up::<K>(resource.clone(), list_watch.clone(), informing.clone().initial_sync(InitialSync::List))
+        .await?;
     let informer = SharedInformer::<K>::for_resource(resource, list_watch, informing);
     if options.reads != Reads::None {
         informer.add_index(Index::on_path(BY_NODE, ["spec", "nodeName"])).await?;

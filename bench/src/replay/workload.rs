@@ -68,6 +68,9 @@ pub(crate) enum Place {
 /// How many pods a node has, on the average; the fullest has twice as many.
 const PODS_OF_A_NODE: usize = 55;
 
+/// How many pods a ReplicaSet has.
+const REPLICAS: usize = 3;
+
 impl Encoding {
     pub(crate) fn list_type(self) -> &'static str {
         match self {
@@ -161,8 +164,11 @@ impl Workload {
         }
     }
 
+    /// Of the objects of one template, [`REPLICAS`] have an owner in common.
     fn filling(&self, object: usize, change: u64) -> Filling {
-        Filling { object: object as u64, change, nodes: self.nodes }
+        let templates = self.templates.len();
+        let owner = object % templates + templates * (object / templates / REPLICAS);
+        Filling { object: object as u64, owner: owner as u64, change, nodes: self.nodes }
     }
 }
 

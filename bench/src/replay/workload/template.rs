@@ -12,6 +12,8 @@ pub(super) struct Template {
 pub(super) struct Filling {
     /// The number of the object.
     pub(super) object: u64,
+    /// The number of its owner, which a few have in common.
+    pub(super) owner: u64,
     /// The number of the change; 0 is before the first.
     pub(super) change: u64,
     /// How many nodes there are.
@@ -29,7 +31,7 @@ pub(super) enum Mark {
     Node,
     /// Its uid.
     Uid,
-    /// The uid of its owner, which three share.
+    /// The uid of its owner.
     Owner,
     /// The hash of its owner.
     OwnerHash,
@@ -97,7 +99,7 @@ impl Template {
     pub(super) fn with_times(&self) -> Vec<u8> {
         let mut bytes = self.bytes.clone();
         for (at, mark) in self.marks.iter().filter(|(_, mark)| *mark == Mark::Time) {
-            mark.fill(&mut bytes[*at..], Filling { object: 0, change: 0, nodes: 1 });
+            mark.fill(&mut bytes[*at..], Filling { object: 0, owner: 0, change: 0, nodes: 1 });
         }
         bytes
     }
@@ -121,15 +123,15 @@ impl Mark {
         (*first == MARKER as u8 && filler.iter().all(|byte| *byte == MARKER as u8)).then_some((*mark, *width))
     }
 
-    fn fill(self, out: &mut [u8], Filling { object, change, nodes }: Filling) {
+    fn fill(self, out: &mut [u8], Filling { object, owner, change, nodes }: Filling) {
         match self {
             Self::Number => decimal(&mut out[..7], object),
             Self::Namespace => decimal(&mut out[..2], object % 50),
             Self::Node => decimal(&mut out[..5], (mix(object, 6) % (nodes * nodes)).isqrt()),
             Self::Version => decimal(&mut out[..10], FIRST_VERSION + change),
             Self::Uid => uuid(out, mix(object, 1)),
-            Self::Owner => uuid(out, mix(object / 3, 2)),
-            Self::OwnerHash => hexadecimal(&mut out[..10], mix(object / 3, 3)),
+            Self::Owner => uuid(out, mix(owner, 2)),
+            Self::OwnerHash => hexadecimal(&mut out[..10], mix(owner, 3)),
             Self::Digest => hexadecimal(&mut out[..64], mix(object, change + 4)),
             Self::Hash => hexadecimal(&mut out[..16], mix(object, change + 5)),
             Self::Time => {
