@@ -18,7 +18,7 @@ import (
 var widgets = schema.GroupVersionResource{Group: "bench.windlass.dev", Version: "v1", Resource: "widgets"}
 
 // few objects are listed before anything is measured: the program's own pages are not what objects cost.
-var few = metav1.ListOptions{Limit: 50}
+var few = metav1.ListOptions{Limit: 4}
 
 // informerOf makes the informer that a program would use: typed for what is built in, dynamic for custom resources.
 func informerOf(ctx context.Context, resource string, config *rest.Config) (cache.SharedIndexInformer, error) {

@@ -97,6 +97,7 @@ pub(crate) async fn run(options: Options) -> Result<(), BoxError> {
 }
 
 async fn follow<K: Object>(resource: ApiResource, options: Options) -> Result<(), BoxError> {
+    process::keep_little();
     let config = match (options.server, &options.kubeconfig) {
         (Some(server), _) => Config::new(server),
         (None, Some(path)) => Config::from_kubeconfig(&Kubeconfig::read(path)?, &Selection::default())?,

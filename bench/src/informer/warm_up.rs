@@ -9,8 +9,8 @@ use windlass_api::{
 };
 use windlass_cache::{InformerOptions, SharedInformer};
 
-/// So many objects.
-const FEW: u32 = 50;
+/// So many objects: too few to train a dictionary on, which takes memory that the allocator would use again.
+const FEW: u32 = 4;
 
 /// Syncs an informer of the first few objects, and lets go of it.
 pub(super) async fn warm_up<K: Object>(

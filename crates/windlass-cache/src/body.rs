@@ -237,7 +237,7 @@ mod tests {
     fn a_body_is_the_same_packed_repacked_and_decoded() {
         let (text, unpacker) = (format!("[{}0]", "1,".repeat(200)), Unpacker::new());
         let body = Body::<Vec<u8>>::copied([text.as_bytes(), b""]);
-        let mut packers = [Packer::trained(&[]), Packer::trained(&[])];
+        let mut packers = [Packer::trained([]), Packer::trained([])];
         assert_eq!(body.repack(&mut packers[0], &unpacker), text.len());
         assert_eq!(body.repack(&mut packers[0], &unpacker), 0);
         assert_eq!(body.repack(&mut packers[1], &unpacker), 0);

@@ -115,7 +115,7 @@ impl<K> Ingest<K> {
             let sampled = objects.iter().skip(start).step_by(step.max(1)).take(SAMPLES / 2);
             sampled.filter_map(|object| object.entry().body.bytes(&self.memory.unpacker).ok()).collect()
         };
-        let mut better = Packer::trained(&sample(0));
+        let mut better = Packer::trained(sample(0));
         let judges = sample(1);
         #[expect(clippy::cast_precision_loss, reason = "a ratio")]
         let size = |packer: &mut Packer| -> f64 {
@@ -187,8 +187,7 @@ impl<K> Ingest<K> {
     fn train(&mut self) {
         let gathered = std::mem::take(&mut self.gathered);
         let bodies = gathered.iter().filter_map(|object| object.entry().body.bytes(&self.memory.unpacker).ok());
-        let samples: Vec<_> = bodies.collect();
-        let mut packer = Packer::trained(&samples);
+        let mut packer = Packer::trained(bodies);
         for object in &gathered {
             self.memory.remove_plain(object.entry().body.repack(&mut packer, &self.memory.unpacker));
         }

@@ -43,11 +43,14 @@ pub(crate) struct Damaged(&'static str);
 
 impl Packer {
     /// Trains a dictionary. Samples that are too few, or too small, give an empty one.
-    pub(crate) fn trained(samples: &[Vec<u8>]) -> Self {
-        let sizes: Vec<_> = samples.iter().map(Vec::len).collect();
-        let samples = samples.concat();
-        let mut dictionary = Vec::with_capacity((samples.len() / 100).clamp(SMALLEST, LARGEST));
-        if zstd_safe::train_from_buffer(&mut dictionary, &samples, &sizes).is_err() {
+    pub(crate) fn trained(samples: impl IntoIterator<Item = Vec<u8>>) -> Self {
+        let (mut texts, mut sizes) = (Vec::new(), Vec::new());
+        for sample in samples {
+            sizes.push(sample.len());
+            texts.extend_from_slice(&sample);
+        }
+        let mut dictionary = Vec::with_capacity((texts.len() / 100).clamp(SMALLEST, LARGEST));
+        if zstd_safe::train_from_buffer(&mut dictionary, &texts, &sizes).is_err() {
             dictionary.clear();
         }
         Self {
@@ -130,7 +133,7 @@ mod tests {
     fn what_was_packed_comes_back_with_the_dictionary_that_it_names() {
         let samples: Vec<_> = (0..300).map(body).collect();
         let unpacker = Unpacker::new();
-        let (mut first, mut second) = (Packer::trained(&samples), Packer::trained(&samples[..40]));
+        let (mut first, mut second) = (Packer::trained(samples.clone()), Packer::trained(samples[..40].to_vec()));
         for packer in [&mut first, &mut second] {
             let packed = packer.pack(&body(1_000)).unwrap();
             assert_eq!(unpacked_len(&packed), body(1_000).len());
@@ -141,19 +144,19 @@ mod tests {
     #[test]
     fn a_dictionary_halves_what_is_left_without() {
         let samples: Vec<_> = (0..300).map(body).collect();
-        let with = Packer::trained(&samples).pack(&body(1_000)).unwrap().len();
-        let without = Packer::trained(&[]).pack(&body(1_000)).unwrap().len();
+        let with = Packer::trained(samples).pack(&body(1_000)).unwrap().len();
+        let without = Packer::trained([]).pack(&body(1_000)).unwrap().len();
         assert!(with * 2 < without, "{with} of {without}");
     }
 
     #[test]
     fn what_does_not_compress_is_left_alone() {
-        assert_eq!(Packer::trained(&[]).pack(b"{}"), None);
+        assert_eq!(Packer::trained([]).pack(b"{}"), None);
     }
 
     #[test]
     fn a_damaged_body_is_an_error() {
-        let mut packer = Packer::trained(&[]);
+        let mut packer = Packer::trained([]);
         let mut packed = packer.pack(&[b'a'; 500]).unwrap();
         packed[0] ^= 1;
         assert!(Unpacker::new().unpack(&packed, packer.dictionary()).is_err());
