@@ -43,13 +43,15 @@ pub(crate) fn trim_allocator() {
     }
 }
 
-/// Has the allocator give back what is large, and the ends of its heaps, when they are freed. By default it learns to keep
-/// them from what was once freed, and [`trim_allocator`] does not reach the ends of all heaps.
+/// Has the allocator keep one heap for all threads, and give back what is large, and the heap's end, when they are freed. By
+/// default it has a heap for each thread, whose ends [`trim_allocator`] does not reach, and leaves holes in those where
+/// objects were that other threads have replaced. Programs that care set `MALLOC_ARENA_MAX=1`.
 #[allow(unsafe_code, reason = "the standard allocator has no safe way to ask for this")]
 pub(crate) fn keep_little() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: takes no pointer, and may be called at any time from any thread.
     unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
         libc::mallopt(libc::M_MMAP_THRESHOLD, 128 << 10);
         libc::mallopt(libc::M_TRIM_THRESHOLD, 128 << 10);
     }

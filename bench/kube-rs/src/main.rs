@@ -136,6 +136,7 @@ fn trim() {
 fn keep_little() {
     // SAFETY: takes no pointer, and may be called at any time from any thread.
     unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
         libc::mallopt(libc::M_MMAP_THRESHOLD, 128 << 10);
         libc::mallopt(libc::M_TRIM_THRESHOLD, 128 << 10);
     }
