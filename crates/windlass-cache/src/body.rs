@@ -9,14 +9,16 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 
-use crate::packing::{Damaged, Dictionary, Packer, Unpacker, unpacked_len};
+use crate::{
+    decoding::{self, Misfit},
+    packing::{Damaged, Dictionary, Packer, Unpacker, unpacked_len},
+};
 
-pub(crate) type Decoded<K> = Result<Arc<K>, Arc<serde_json::Error>>;
+pub(crate) type Decoded<K> = Result<Arc<K>, Arc<Misfit>>;
 
 #[derive(Debug)]
 pub(crate) struct Body<K> {
-    /// Held while decoding, so that two who ask at once decode once; only they wait for it, and a panic in `K`'s decoder
-    /// leaves the body undecoded.
+    /// Held while decoding, so that two who ask at once decode once; only they wait for it.
     state: Mutex<State<K>>,
 }
 
@@ -36,7 +38,7 @@ enum Outcome<K> {
     Object(Arc<K>),
     /// It was asked for again since this was last cleared.
     Touched(Arc<K>),
-    Error(Arc<serde_json::Error>),
+    Error(Arc<Misfit>),
 }
 
 /// What came of asking for a decoded object.
@@ -115,10 +117,9 @@ impl<K> Body<K> {
         if let Some(outcome) = state.outcome.touch() {
             return Asked { outcome, is_new: false };
         }
-        let read = |bytes: &[u8]| serde_json::from_slice::<K>(bytes);
         let result = match &state.packing {
-            None => read(&state.bytes),
-            Some(_) => state.unpacked(unpacker).map_err(serde::de::Error::custom).and_then(|bytes| read(&bytes)),
+            None => decoding::decode(&state.bytes),
+            Some(_) => state.unpacked(unpacker).map_err(Misfit::from).and_then(|bytes| decoding::decode::<K>(&bytes)),
         };
         let outcome = match result {
             Ok(mut object) => {

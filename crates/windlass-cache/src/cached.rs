@@ -6,7 +6,13 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use windlass_api::{ApiResource, DynamicObject, Meta, Object, ObjectKey, ObjectRef, PartialObject, TypeMeta};
 
-use crate::{body::Body, error::DecodeError, memory::Memory, scan};
+use crate::{
+    body::Body,
+    decoding::{self, Misfit},
+    error::DecodeError,
+    memory::Memory,
+    scan,
+};
 
 /// One state of one object. Cheap to clone; clones share the decoded object.
 ///
@@ -75,8 +81,8 @@ impl<K> Cached<K> {
     /// the whole. The result is not kept.
     pub fn project<P: DeserializeOwned>(&self) -> Result<P, DecodeError> {
         let bytes = self.entry.body.bytes(&self.entry.memory.unpacker);
-        let bytes = bytes.map_err(|error| self.undecodable(Arc::new(serde::de::Error::custom(error))))?;
-        serde_json::from_slice(&bytes).map_err(|error| self.undecodable(Arc::new(error)))
+        let decoded = bytes.map_err(Misfit::from).and_then(|bytes| decoding::decode(&bytes));
+        decoded.map_err(|misfit| self.undecodable(misfit))
     }
 
     /// Decodes the one value that these keys lead to; the rest of the object is skipped. `None` where there is none, or null.
@@ -94,14 +100,14 @@ impl<K> Cached<K> {
             scan::Found::Nowhere => Ok(None),
             scan::Found::Unsure => scan::find_carefully(bytes, path),
         });
-        let value = found.unwrap_or_else(|damaged| Err(serde::de::Error::custom(damaged)));
-        let decode = |value: Option<Vec<u8>>| value.map_or(Ok(None), |value| serde_json::from_slice(&value));
-        value.and_then(decode).map_err(|error| self.undecodable(Arc::new(error)))
+        let value = found.map_err(Misfit::from).and_then(|value| value.map_err(Misfit::from));
+        let decode = |value: Option<Vec<u8>>| value.map_or(Ok(None), |value| decoding::decode(&value));
+        value.and_then(decode).map_err(|misfit| self.undecodable(misfit.within(path)))
     }
 
     /// Makes the error, and counts it.
-    fn undecodable(&self, source: Arc<serde_json::Error>) -> DecodeError {
-        let error = DecodeError { kind: self.resource().kind.clone(), key: self.key().clone(), source };
+    fn undecodable(&self, Misfit { field, source }: Misfit) -> DecodeError {
+        let error = DecodeError { kind: self.resource().kind.clone(), key: self.key().clone(), field, source };
         self.entry.memory.metrics.decoding_failed(&error);
         error
     }
@@ -122,7 +128,7 @@ impl<K: Object> Cached<K> {
         if asked.is_new && asked.outcome.is_ok() {
             memory.decoded(&self.entry);
         }
-        asked.outcome.map_err(|error| self.undecodable(error))
+        asked.outcome.map_err(|misfit| self.undecodable(Misfit::clone(&misfit)))
     }
 }
 

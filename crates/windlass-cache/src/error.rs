@@ -5,16 +5,22 @@ use std::{borrow::Cow, sync::Arc};
 use thiserror::Error;
 use windlass_api::{BoxError, GroupResource, ListWatchError, MetaError, ObjectKey, Oversize, ResourceVersion};
 
-/// A cached object whose body is not what its type expects. The informer goes on; whoever asked for the object decides.
+/// A cached object whose body is not what its type expects, or on which its decoder panicked. The informer goes on; whoever asked for the object decides.
 #[derive(Debug, Clone, Error)]
-#[error("decoding {kind} {key}")]
+#[error("decoding {}{kind} {key}", part(.field.as_deref()))]
 pub struct DecodeError {
     /// `Deployment`
     pub kind: Cow<'static, str>,
     /// Which object.
     pub key: ObjectKey,
+    /// Which field does not fit, `spec.containers[0].image`; `None` where it is not one field.
+    pub field: Option<String>,
     /// Why.
     pub source: Arc<serde_json::Error>,
+}
+
+fn part(field: Option<&str>) -> String {
+    field.map_or_else(String::new, |field| format!("{field} of "))
 }
 
 /// Something went wrong in an informer, which goes on all the same.

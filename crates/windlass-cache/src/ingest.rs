@@ -244,10 +244,19 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_does_not_decode_names_key_and_kind() {
+    fn a_body_that_does_not_decode_names_kind_key_and_field_however_it_is_asked_for() {
         let odd = br#"{"metadata":{"name":"a","namespace":"n"},"spec":{"containers":"none"}}"#;
         let cached = ingest::<Pod>(ManagedFields::Drop).read(odd).unwrap();
-        assert_eq!(cached.get().unwrap_err().to_string(), "decoding Pod n/a");
+        #[derive(serde::Deserialize, Debug)]
+        #[expect(dead_code, reason = "it never gets so far")]
+        struct Narrow {
+            spec: std::collections::BTreeMap<String, Vec<u8>>,
+        }
+        let message = "decoding spec.containers of Pod n/a";
+        assert_eq!(cached.get().unwrap_err().to_string(), message);
+        assert_eq!(cached.project::<Narrow>().unwrap_err().to_string(), message);
+        assert_eq!(cached.at::<Vec<u8>>(&["spec", "containers"]).unwrap_err().to_string(), message);
+        assert_eq!(cached.project::<u8>().unwrap_err().to_string(), "decoding Pod n/a");
     }
 
     #[test]

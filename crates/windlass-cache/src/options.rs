@@ -8,7 +8,7 @@ use crate::{
     backoff,
     error::InformerError,
     ingest::ManagedFields,
-    metrics::{CacheMetrics, NoMetrics},
+    metrics::{CacheMetrics, Contained, NoMetrics},
     transform::Transform,
 };
 
@@ -170,7 +170,7 @@ impl InformerOptions {
 
     /// Where to tell what happens.
     pub fn metrics(mut self, metrics: Arc<dyn CacheMetrics>) -> Self {
-        self.metrics = metrics;
+        self.metrics = Arc::new(Contained(metrics));
         self
     }
 

@@ -406,7 +406,7 @@ async fn an_object_that_does_not_decode_is_cached_and_says_so_when_it_is_used() 
     let run = Run::synced(&informer).await;
     let get = |name: &str| informer.store().get(&ObjectRef::new(name).within("n")).unwrap();
     let error = get("odd").get().unwrap_err();
-    assert_eq!(error.to_string(), "decoding ConfigMap n/odd");
+    assert_eq!(error.to_string(), "decoding data of ConfigMap n/odd");
     assert!(Arc::ptr_eq(&get("a").get().unwrap(), &get("a").get().unwrap()), "decoded once");
     run.stop().await;
 }

@@ -1,9 +1,10 @@
 //! What goes wrong, is told clearly, and does not stop the informer.
 
-use windlass_api::{BoxError, EventType};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use windlass_api::{BoxError, EventType, Object, Resource};
 
 use super::*;
-use crate::Transform;
+use crate::{CacheMetrics, DecodeError, Decoding, Transform};
 
 type Errors = Arc<Mutex<Vec<String>>>;
 
@@ -144,4 +145,112 @@ async fn an_object_of_a_hundred_megabytes_is_an_object() {
     assert_eq!(big.get().unwrap().data.as_ref().unwrap()["k"].len(), data.len());
     assert_eq!((informer.store().len(), errors.lock().len()), (2, 0));
     run.stop().await;
+}
+
+/// Panics whatever it is told.
+#[derive(Debug)]
+struct Hysteric;
+
+impl CacheMetrics for Hysteric {
+    fn listed(&self, _: usize, _: Duration) {
+        panic!("as the test wants it");
+    }
+
+    fn watch_opened(&self) {
+        panic!("as the test wants it");
+    }
+
+    fn watch_ended(&self, _: u64, _: Duration) {
+        panic!("as the test wants it");
+    }
+
+    fn event(&self, _: EventType) {
+        panic!("as the test wants it");
+    }
+
+    fn failed(&self, _: &InformerError) {
+        panic!("as the test wants it");
+    }
+
+    fn decoding_failed(&self, _: &DecodeError) {
+        panic!("as the test wants it");
+    }
+
+    fn stored(&self, _: usize) {
+        panic!("as the test wants it");
+    }
+
+    fn handler_panicked(&self) {
+        panic!("as the test wants it");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_that_panic_harm_nobody() {
+    let fake = FakeListWatch::new();
+    let mut odd = map("odd");
+    odd["data"] = json!("no map");
+    fake.apply(&odd);
+    for how in [InitialSync::List, InitialSync::Watch] {
+        let (informer, errors) =
+            troubled(&fake, InformerOptions::default().initial_sync(how).metrics(Arc::new(Hysteric)));
+        let calls = Arc::new(Mutex::new(0));
+        let count = Arc::clone(&calls);
+        let _registration = informer.add_handler(move |news: Notification<ConfigMap>| {
+            *count.lock() += 1;
+            assert!(news.object().get().is_ok(), "as the test wants it");
+        });
+        let run = Run::synced(&informer).await;
+        fake.send(EventType::Added, "garbage");
+        fake.break_connections();
+        settle().await;
+        let version = fake.apply(&map("a")).into();
+        soon(informer.wait_for(&version)).await.unwrap();
+        settle().await;
+        assert_eq!((informer.store().len(), *calls.lock(), errors.lock().len()), (2, 2, 2), "{how:?}");
+        run.stop().await;
+        fake.delete(&key("a"));
+    }
+}
+
+/// An object whose decoder panics on one of the name `bad`.
+#[derive(Clone, Debug, serde::Serialize)]
+struct Fussy(PartialObject);
+
+impl<'de> serde::Deserialize<'de> for Fussy {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let object = PartialObject::deserialize(deserializer)?;
+        assert!(object.metadata.name.as_deref() != Some("bad"), "as the test wants it");
+        Ok(Self(object))
+    }
+}
+
+impl Object for Fussy {
+    fn metadata(&self) -> &ObjectMeta {
+        &self.0.metadata
+    }
+
+    fn metadata_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.0.metadata
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_decoder_that_panics_harms_nobody_whenever_it_runs() {
+    let fake = FakeListWatch::new();
+    fake.apply(&map("bad"));
+    for decoding in [Decoding::OnUse, Decoding::Early] {
+        let options = InformerOptions::default().entropy(Entropy::seeded(1)).decoding(decoding);
+        let list_watch = Arc::new(fake.clone());
+        let informer = SharedInformer::<Fussy>::for_resource(ConfigMap::api_resource(), list_watch, options);
+        let running = tokio::spawn(informer.clone().run(std::future::pending()));
+        soon(informer.has_synced()).await.unwrap();
+        let version = fake.apply(&map("good")).into();
+        soon(informer.wait_for(&version)).await.unwrap();
+        let get = |name: &str| informer.store().get(&ObjectRef::new(name).within("n")).unwrap().get();
+        let error = get("bad").unwrap_err();
+        assert_eq!(crate::causes(&error), "the decoder panicked: as the test wants it", "{decoding:?}");
+        assert_eq!(get("good").unwrap().0.metadata.name.as_deref(), Some("good"));
+        running.abort();
+    }
 }

@@ -5,7 +5,7 @@ use futures::StreamExt;
 use windlass_api::EventType;
 
 use super::*;
-use crate::{CacheMetrics, Callbacks, Filtered, WaitError};
+use crate::{CacheMetrics, Callbacks, DecodeError, Decoding, Filtered, WaitError};
 
 fn labelled(name: &str, app: &str) -> Value {
     let mut object = map(name);
@@ -227,6 +227,10 @@ impl CacheMetrics for Counted {
         self.note(format!("holds {objects}"));
     }
 
+    fn decoding_failed(&self, error: &DecodeError) {
+        self.note(error.to_string());
+    }
+
     fn handler_panicked(&self) {
         self.note("panicked");
     }
@@ -253,4 +257,24 @@ async fn metrics_are_told_what_an_informer_does() {
     assert_eq!(told[..6], expected);
     assert_eq!(told[6..], ["ended after 2", "opened"]);
     run.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_are_told_of_what_does_not_decode_where_it_is_asked_for() {
+    let fake = FakeListWatch::new();
+    let mut odd = map("odd");
+    odd["data"] = json!("no map");
+    fake.apply(&odd);
+    for (decoding, told_early) in [(Decoding::OnUse, 0), (Decoding::Early, 1)] {
+        let metrics = Arc::new(Counted::default());
+        let options = InformerOptions::default().decoding(decoding).metrics(Arc::clone(&metrics) as _);
+        let informer = Maps::new(Arc::new(fake.clone()), options);
+        let run = Run::synced(&informer).await;
+        let failed = || metrics.0.lock().iter().filter(|told| **told == "decoding data of ConfigMap n/odd").count();
+        assert_eq!(failed(), told_early);
+        let object = informer.store().get(&ObjectRef::new("odd").within("n")).unwrap();
+        assert!(object.get().is_err() && object.at::<Vec<u8>>(&["data"]).is_err());
+        assert_eq!(failed(), told_early + 2);
+        run.stop().await;
+    }
 }

@@ -1,0 +1,100 @@
+//! From JSON to a type of the user's, whose decoder may fail, or panic: both are errors that name the field.
+
+use std::sync::Arc;
+
+use serde::de::{DeserializeOwned, Error as _};
+
+use crate::packing::Damaged;
+
+/// Why a text does not decode.
+#[derive(Debug, Clone)]
+pub(crate) struct Misfit {
+    /// `spec.containers[0]`; `None` where it is the whole text, or nobody can tell.
+    pub(crate) field: Option<String>,
+    pub(crate) source: Arc<serde_json::Error>,
+}
+
+pub(crate) fn decode<T: DeserializeOwned>(json: &[u8]) -> Result<T, Misfit> {
+    match crate::contained(|| serde_json::from_slice(json)) {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(error)) => Err(Misfit { field: field_of_failure::<T>(json), source: Arc::new(error) }),
+        Err(panic) => Err(serde_json::Error::custom(format_args!("the decoder panicked: {panic}")).into()),
+    }
+}
+
+/// Decodes what has failed once more, and keeps track of the fields: what decodes need not pay for that.
+fn field_of_failure<T: DeserializeOwned>(json: &[u8]) -> Option<String> {
+    let mut json = serde_json::Deserializer::from_slice(json);
+    let error = crate::contained(|| serde_path_to_error::deserialize::<_, T>(&mut json).err()).ok()??;
+    error.path().iter().next().is_some().then(|| error.path().to_string())
+}
+
+impl Misfit {
+    /// As it looks from the object in which this text is the value that `path` leads to.
+    pub(crate) fn within(mut self, path: &[&str]) -> Self {
+        let mut field = path.join(".");
+        if let Some(inner) = self.field {
+            if !field.is_empty() && !inner.starts_with('[') {
+                field.push('.');
+            }
+            field.push_str(&inner);
+        }
+        self.field = Some(field).filter(|field| !field.is_empty());
+        self
+    }
+}
+
+impl From<serde_json::Error> for Misfit {
+    fn from(error: serde_json::Error) -> Self {
+        Self { field: None, source: Arc::new(error) }
+    }
+}
+
+impl From<Damaged> for Misfit {
+    fn from(damaged: Damaged) -> Self {
+        serde_json::Error::custom(damaged).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use k8s_openapi::api::core::v1::{Pod, PodSpec};
+
+    use super::*;
+
+    fn field<T: DeserializeOwned>(json: &str, path: &[&str]) -> Option<String> {
+        decode::<T>(json.as_bytes()).err().expect("it does not fit").within(path).field
+    }
+
+    #[test]
+    fn what_does_not_decode_names_the_field() {
+        assert_eq!(field::<Pod>(r#"{"spec":{"containers":7}}"#, &[]).unwrap(), "spec.containers");
+        let image = r#"{"spec":{"containers":[{"name":"a"},{"name":"b","image":[]}]}}"#;
+        assert_eq!(field::<Pod>(image, &[]).unwrap(), "spec.containers[1].image");
+        assert_eq!(field::<PodSpec>(r#"{"containers":7}"#, &["spec"]).unwrap(), "spec.containers");
+        assert_eq!(field::<Vec<u8>>("[1,-1]", &["spec", "ports"]).unwrap(), "spec.ports[1]");
+        assert_eq!(field::<u8>("-1", &["spec", "replicas"]).unwrap(), "spec.replicas");
+        assert_eq!(field::<BTreeMap<String, u8>>("7", &[]), None);
+    }
+
+    /// A type whose decoder panics, or fails.
+    #[derive(Debug)]
+    struct Odd;
+
+    impl<'de> serde::Deserialize<'de> for Odd {
+        fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            let is_worse = bool::deserialize(deserializer)?;
+            assert!(!is_worse, "as the test wants it");
+            Err(D::Error::custom("no"))
+        }
+    }
+
+    #[test]
+    fn a_decoder_that_panics_is_an_error() {
+        let misfit = decode::<Odd>(b"true").unwrap_err();
+        assert_eq!(misfit.source.to_string(), "the decoder panicked: as the test wants it");
+        assert_eq!(decode::<Odd>(b"false").unwrap_err().source.to_string(), "no");
+    }
+}
