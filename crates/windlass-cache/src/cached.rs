@@ -122,6 +122,16 @@ impl<K: Object> Cached<K> {
     /// [`InformerOptions::budget`](crate::InformerOptions::budget).
     ///
     /// Dynamic objects that came without `kind` and `apiVersion`, as list items do, have them.
+    ///
+    /// Nobody can change what the others see. To change an object, clone it:
+    ///
+    /// ```compile_fail,E0594
+    /// # use k8s_openapi::api::core::v1::Pod;
+    /// # fn example(cached: &windlass_cache::Cached<Pod>) -> Result<(), windlass_cache::DecodeError> {
+    /// cached.get()?.spec = None; // cannot assign to data in an `Arc`
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn get(&self) -> Result<Arc<K>, DecodeError> {
         let memory = &self.entry.memory;
         let asked = self.entry.body.decode(&memory.unpacker, |object| name_type(object, &memory.resource));

@@ -74,6 +74,8 @@ struct Server {
     version: u64,
     /// Watches can begin at this version and later.
     oldest: u64,
+    /// How often everything was lost.
+    losses: u64,
     /// With the version of each object's last change.
     objects: BTreeMap<String, (u64, Value)>,
     history: Vec<Logged>,
@@ -127,7 +129,7 @@ impl FakeListWatch {
         let known = server.objects.get(&key).map(|(_, known)| known["metadata"]["uid"].clone());
         let event_type = if known.is_some() { EventType::Modified } else { EventType::Added };
         if object["metadata"]["uid"].is_null() {
-            object["metadata"]["uid"] = known.unwrap_or_else(|| json!(format!("uid-{version}")));
+            object["metadata"]["uid"] = known.unwrap_or_else(|| json!(format!("uid-{}-{version}", server.losses)));
         }
         object["metadata"]["resourceVersion"] = json!(version.to_string());
         server.objects.insert(key, (version, object.clone()));
@@ -177,9 +179,18 @@ impl FakeListWatch {
 
     /// Breaks the connection of every open watch.
     pub fn break_connections(&self) {
+        self.fail_watches(|| ListWatchError::Transport("connection reset".into()));
+    }
+
+    /// Sends what is no event at all over every open watch, which is its end.
+    pub fn send_garbage(&self) {
+        self.fail_watches(|| ListWatchError::Decode("<html> is no event".into()));
+    }
+
+    fn fail_watches(&self, error: impl Fn() -> ListWatchError) {
         for watch in std::mem::take(&mut self.server.lock().watches) {
             // Whoever has gone away does not mind.
-            let _ = watch.events.send(Err(ListWatchError::Transport("connection reset".into())));
+            let _ = watch.events.send(Err(error()));
         }
     }
 
@@ -197,6 +208,7 @@ impl FakeListWatch {
         server.history.clear();
         server.objects.clear();
         (server.version, server.oldest) = (1, 0);
+        server.losses += 1;
     }
 
     /// Fails the next request of this kind. Several failures come in the order in which they were given.

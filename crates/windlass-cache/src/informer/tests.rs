@@ -412,6 +412,20 @@ async fn an_object_that_does_not_decode_is_cached_and_says_so_when_it_is_used() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_somebody_makes_of_a_cached_object_is_a_copy() {
+    let fake = FakeListWatch::new();
+    fake.apply(&map("a"));
+    let informer = informer(&fake);
+    let run = Run::synced(&informer).await;
+    let cached = informer.store().get(&ObjectRef::new("a").within("n")).unwrap();
+    let mut mine = cached.get().unwrap();
+    assert!(Arc::ptr_eq(&mine, &cached.get().unwrap()));
+    Arc::make_mut(&mut mine).metadata.name = Some("mine".to_owned());
+    assert_eq!(cached.get().unwrap().metadata.name.as_deref(), Some("a"));
+    run.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn reads_go_on_while_the_server_is_away() {
     let fake = FakeListWatch::new();
     fake.apply(&map("a"));
@@ -508,7 +522,7 @@ async fn a_new_object_of_an_old_name_is_told_as_an_update_with_another_uid_if_th
     fake.apply(&map("a"));
     fake.compact();
     sleep(Duration::from_mins(1)).await;
-    assert_eq!(*uids.lock(), [("uid-2".into(), "uid-4".into())]);
+    assert_eq!(*uids.lock(), [("uid-0-2".into(), "uid-0-4".into())]);
     run.stop().await;
 }
 

@@ -627,6 +627,57 @@ async fn a_reflector_by_itself_keeps_any_store_equal_to_the_server() {
     following.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_refused_as_too_old_when_it_is_opened_leads_to_a_list() {
+    let fake = FakeListWatch::new();
+    fake.fail(Verb::Watch, Status::expired("too old").into());
+    let mut rig = Rig::new(&fake, by_list());
+    assert_eq!([rig.next().await, rig.next().await], ["all [] @1"; 2]);
+    fake.apply(&map("a"));
+    assert_eq!(rig.next().await, "added n/a@2");
+    assert_eq!((rig.lists().len(), rig.watches().len()), (2, 2));
+}
+
+/// What is logged, on this thread and while the guard lives.
+fn logged() -> (Arc<Mutex<Vec<u8>>>, tracing::subscriber::DefaultGuard) {
+    struct Log(Arc<Mutex<Vec<u8>>>);
+    impl io::Write for Log {
+        fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+            self.0.lock().extend_from_slice(text);
+            Ok(text.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let text = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&text);
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || Log(Arc::clone(&log))).finish();
+    (text, tracing::subscriber::set_default(subscriber))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bookmark_that_does_not_come_is_told_every_ten_seconds() {
+    let (log, _guard) = logged();
+    let fake = FakeListWatch::new();
+    fake.apply(&map("a"));
+    fake.hold_initial_end();
+    let mut rig = Rig::new(&fake, InformerOptions::default());
+    let warned = || {
+        let log = String::from_utf8(log.lock().clone()).unwrap();
+        log.lines().filter(|line| line.contains("WARN") && line.contains("still waiting for the bookmark")).count()
+    };
+    for (seconds, times) in [(9, 0), (10, 1), (10, 2), (10, 3)] {
+        sleep(Duration::from_secs(seconds)).await;
+        assert_eq!(warned(), times);
+    }
+    fake.send_initial_end();
+    assert_eq!(rig.next().await, "all [n/a@2] @2");
+    sleep(Duration::from_mins(1)).await;
+    assert_eq!(warned(), 3, "nobody waits for it any more");
+}
+
 /// Streams all but one of the objects that it lists.
 #[derive(Debug)]
 struct Forgetful(FakeListWatch);

@@ -43,6 +43,40 @@ async fn a_transform_changes_what_handlers_and_readers_see() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_transform_runs_once_for_each_object_that_comes_and_for_nothing_else_whichever_the_queue() {
+    let queues: [fn(Maps) -> Maps; 3] =
+        [|maps| maps, |maps| maps.with_queue(OneByOne::new), |maps| maps.with_queue(DeltaFifo::new)];
+    for with_queue in queues {
+        let fake = FakeListWatch::new();
+        fake.apply(&map("a"));
+        fake.apply(&map("b"));
+        let calls = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&calls);
+        let transform = Transform::on_json(move |object| {
+            let Value::Object(meta) = &object["metadata"] else { return Err("no metadata".into()) };
+            log.lock().push(format!("{}@{}", meta["name"], meta["resourceVersion"]).replace('"', ""));
+            Ok(())
+        });
+        let options = InformerOptions::default().resync(Duration::from_mins(1)).transform(transform);
+        let informer = with_queue(troubled(&fake, options).0);
+        let diary = Diary::default();
+        let _registration = informer.add_handler(diary.clone());
+        let run = Run::synced(&informer).await;
+        sleep(Duration::from_mins(3)).await;
+        assert!(diary.take().contains(&"updated n/a@2 n/a@2".to_owned()), "a resync shows what there is");
+        assert_eq!(std::mem::take(&mut *calls.lock()), ["a@2", "b@3"]);
+        fake.disconnect();
+        fake.delete(&key("b"));
+        fake.apply(&map("c"));
+        fake.compact();
+        sleep(Duration::from_mins(3)).await;
+        assert!(diary.take().contains(&"missed n/b@3".to_owned()), "a tombstone");
+        assert_eq!(*calls.lock(), ["a@2", "c@5"], "what comes again, and what is new");
+        run.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_transform_that_fails_leaves_the_object_out_and_never_hides_its_deletion() {
     let fake = FakeListWatch::new();
     fake.apply(&map("a"));

@@ -278,3 +278,23 @@ async fn metrics_are_told_of_what_does_not_decode_where_it_is_asked_for() {
         run.stop().await;
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn each_change_is_a_step_of_its_own_and_a_list_is_one() {
+    let fake = FakeListWatch::new();
+    fake.apply(&map("a"));
+    fake.apply(&map("b"));
+    let metrics = Arc::new(Counted::default());
+    let informer = Maps::new(Arc::new(fake.clone()), InformerOptions::default().metrics(Arc::clone(&metrics) as _));
+    let run = Run::synced(&informer).await;
+    for name in ["c", "d", "e"] {
+        fake.apply(&map(name));
+    }
+    fake.delete(&key("a"));
+    settle().await;
+    let told = metrics.0.lock();
+    let steps: Vec<_> = told.iter().filter_map(|told| told.strip_prefix("holds ")).collect();
+    assert_eq!(steps, ["2", "3", "4", "5", "4"]);
+    drop(told);
+    run.stop().await;
+}
