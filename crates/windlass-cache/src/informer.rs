@@ -136,6 +136,16 @@ impl<K: Object> SharedInformer<K> {
 
     /// Puts another queue between reflector and store; `make` gets the store, for queues that compare with what is known.
     ///
+    /// ```
+    /// # use windlass_api::k8s_openapi::api::core::v1::Pod;
+    /// # use windlass_cache::SharedInformer;
+    /// use windlass_cache::stores::OneByOne;
+    ///
+    /// # fn example(informer: SharedInformer<Pod>) -> SharedInformer<Pod> {
+    /// informer.with_queue(OneByOne::new)
+    /// # }
+    /// ```
+    ///
     /// # Panics
     /// When the informer has been started.
     #[must_use]

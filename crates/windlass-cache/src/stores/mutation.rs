@@ -24,17 +24,30 @@ use crate::{cached::Cached, error::UnknownIndex, indexer::Index, lister::Lister}
 ///   is up, unless [`Self::deleted`] is told.
 ///
 /// ```
-/// # use windlass_api::{ObjectRef, k8s_openapi::api::core::v1::ConfigMap};
-/// # use windlass_cache::{Cached, Lister};
-/// use windlass_cache::stores::MutationCache;
-///
-/// # fn example(lister: Lister<ConfigMap>, answer: ConfigMap) -> Result<(), Box<dyn std::error::Error>> {
-/// let settings = MutationCache::new(lister);
-/// settings.wrote(Cached::of(&answer)?); // what the server answered to an update
-/// let newest = settings.get(&ObjectRef::new("settings").within("default"));
-/// # drop(newest);
-/// # Ok(())
+/// # use std::{future::pending, sync::Arc};
+/// # use futures::{future::BoxFuture, stream::BoxStream};
+/// # use windlass_api::*;
+/// # use windlass_api::k8s_openapi::api::core::v1::ConfigMap;
+/// # use windlass_cache::{Cached, InformerOptions, SharedInformer};
+/// # #[derive(Debug)]
+/// # struct Silent; // a server that has told nothing yet
+/// # type Answer<T> = BoxFuture<'static, Result<BoxStream<'static, Result<T, ListWatchError>>, ListWatchError>>;
+/// # impl ListWatch for Silent {
+/// #     fn list(&self, _: ListOptions) -> Answer<ListItem> { Box::pin(pending()) }
+/// #     fn watch(&self, _: WatchOptions) -> Answer<RawEvent> { Box::pin(pending()) }
 /// # }
+/// use windlass_cache::stores::{MutationCache, Unseen};
+///
+/// # let informer = SharedInformer::<ConfigMap>::new(Arc::new(Silent), InformerOptions::default());
+/// # let mut answer = ConfigMap::default();
+/// # answer.metadata.name = Some("settings".to_owned());
+/// # answer.metadata.namespace = Some("default".to_owned());
+/// # answer.metadata.resource_version = Some("7".to_owned());
+/// let settings = MutationCache::new(informer.store()).unseen(Unseen::Shown);
+/// settings.wrote(Cached::of(&answer)?); // what the server answered to a create or an update
+/// let newest = settings.get(&ObjectRef::new("settings").within("default"));
+/// assert_eq!(newest.expect("written a moment ago").meta().resource_version().as_u64(), Some(7));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct MutationCache<K> {
     lister: Lister<K>,
