@@ -1,6 +1,7 @@
 //! Informers over sockets: against each server, over connections that break, and against servers that come back with what they
 //! had, with less, or with nothing.
 
+mod garbage;
 mod large;
 mod restarts;
 
