@@ -9,7 +9,7 @@ mod replay;
 mod server;
 mod writes;
 
-use std::process::ExitCode;
+use std::{future::Future, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 use windlass_api::{BoxError, ErrorChain};
@@ -36,17 +36,17 @@ enum Bench {
     Writes(writes::Options),
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    let outcome: Result<(), BoxError> = match Arguments::parse().bench {
-        Bench::Queue(options) => {
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().bench {
+        Bench::Queue(options) => on_threads(None, async {
             queue::run(&options).await;
             Ok(())
-        }
-        Bench::Informer(options) => informer::run(options).await,
-        Bench::Replay(options) => replay::run(options).await,
-        Bench::Server(options) => server::run(options).await,
-        Bench::Writes(options) => writes::run(&options).await,
+        }),
+        // What waits for the network all the time needs no second thread, and is spared waking it.
+        Bench::Informer(options) => on_threads(Some(1), informer::run(options)),
+        Bench::Replay(options) => on_threads(None, replay::run(options)),
+        Bench::Server(options) => on_threads(None, server::run(options)),
+        Bench::Writes(options) => on_threads(None, async { writes::run(&options).await }),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -55,4 +55,13 @@ async fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Runs to the end, on so many worker threads; on as many as there are processors without.
+fn on_threads(threads: Option<usize>, work: impl Future<Output = Result<(), BoxError>>) -> Result<(), BoxError> {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    if let Some(threads) = threads {
+        runtime.worker_threads(threads);
+    }
+    runtime.enable_all().build()?.block_on(work)
 }

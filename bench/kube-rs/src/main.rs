@@ -20,7 +20,8 @@ const SETTLING: Duration = Duration::from_millis(200);
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-#[tokio::main]
+// One thread: what waits for the network all the time needs no second one, and is spared waking it.
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> Outcome<()> {
     keep_little();
     let arguments: Vec<String> = std::env::args().collect();

@@ -24,10 +24,10 @@ pub struct Index<K> {
 type ValuesFn<K> = dyn Fn(&Cached<K>) -> Result<Vec<Arc<str>>, BoxError> + Send + Sync;
 
 /// The values of one object in each index, in the order of the indices.
-pub(crate) type Values = Box<[Vec<Arc<str>>]>;
+pub(crate) type Values = Vec<Vec<Arc<str>>>;
 
 pub(crate) struct Indexer<K> {
-    slots: Vec<Option<Slot<K>>>,
+    slots: Vec<Option<Cached<K>>>,
     /// Empty slots, to be taken from the end.
     free: Vec<u32>,
     /// Every occupied slot, by key.
@@ -35,16 +35,18 @@ pub(crate) struct Indexer<K> {
     hasher: DefaultHashBuilder,
     /// Every occupied slot whose object has a namespace; no set is empty.
     namespaces: Postings,
-    indices: Vec<Postings>,
-    names: Vec<Arc<str>>,
+    indices: Vec<IndexTable>,
     /// What the server had when this was so.
     version: ResourceVersion,
 }
 
-struct Slot<K> {
-    object: Cached<K>,
-    /// One list for each index. Kept, because what a user's function says of an object need not be the same twice.
-    values: Values,
+/// The objects under each value, and the values of each object.
+pub(crate) struct IndexTable {
+    name: Arc<str>,
+    postings: Postings,
+    /// By slot; those behind the end have none. Kept, because what a user's function says of an object need not be the
+    /// same twice. A text is held once, by the postings and by all who have the value.
+    values: Vec<Vec<Arc<str>>>,
 }
 
 /// Value to slots; no set is empty.
@@ -140,8 +142,7 @@ impl<K> Indexer<K> {
             by_key: HashTable::with_capacity(room),
             hasher: DefaultHashBuilder::default(),
             namespaces: Postings::default(),
-            indices: names.iter().map(|_| Postings::default()).collect(),
-            names,
+            indices: names.into_iter().map(IndexTable::new).collect(),
             version: ResourceVersion::default(),
         }
     }
@@ -164,7 +165,7 @@ impl<K> Indexer<K> {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Cached<K>> {
-        self.slots.iter().flatten().map(|slot| &slot.object)
+        self.slots.iter().flatten()
     }
 
     pub(crate) fn within(&self, namespace: &str) -> impl Iterator<Item = &Cached<K>> {
@@ -173,12 +174,12 @@ impl<K> Indexer<K> {
 
     /// `None` when there is no index of that name.
     pub(crate) fn by_index(&self, index: &str, value: &str) -> Option<impl Iterator<Item = &Cached<K>>> {
-        Some(self.indices[self.position(index)?].slots(value).filter_map(|slot| self.at(slot)))
+        Some(self.index(index)?.postings.slots(value).filter_map(|slot| self.at(slot)))
     }
 
     /// The values in use, sorted. `None` when there is no index of that name.
     pub(crate) fn index_values(&self, index: &str) -> Option<Vec<Arc<str>>> {
-        Some(self.indices[self.position(index)?].values())
+        Some(self.index(index)?.postings.values())
     }
 
     /// Puts an object in the place of the one with its key, which is given back. `values` has one list for each index.
@@ -188,12 +189,10 @@ impl<K> Indexer<K> {
         let (namespace, name) = (key.namespace.as_deref(), &*key.name);
         let hash = self.hash(namespace, name);
         if let Some(&at) = self.by_key.find(hash, |slot| self.has_key(*slot, namespace, name)) {
-            let slot = self.slots[at as usize].as_mut()?;
-            for ((postings, old), new) in self.indices.iter_mut().zip(&slot.values).zip(&values) {
-                postings.change(at, old, new);
+            for (index, values) in self.indices.iter_mut().zip(values) {
+                index.put(at, values);
             }
-            slot.values = values;
-            return Some(std::mem::replace(&mut slot.object, object));
+            return self.slots[at as usize].replace(object);
         }
         let at = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
@@ -202,15 +201,13 @@ impl<K> Indexer<K> {
         if let Some(namespace) = &key.namespace {
             self.namespaces.add(at, namespace);
         }
-        for (postings, values) in self.indices.iter_mut().zip(&values) {
-            for value in values {
-                postings.add(at, value);
-            }
+        for (index, values) in self.indices.iter_mut().zip(values) {
+            index.put(at, values);
         }
-        self.slots[at as usize] = Some(Slot { object, values });
+        self.slots[at as usize] = Some(object);
         let (slots, hasher) = (&self.slots, &self.hasher);
         self.by_key.insert_unique(hash, at, |slot| {
-            slots[*slot as usize].as_ref().map_or(0, |slot| hash_of(hasher, slot.object.key()))
+            slots[*slot as usize].as_ref().map_or(0, |object| hash_of(hasher, object.key()))
         });
         None
     }
@@ -221,43 +218,42 @@ impl<K> Indexer<K> {
         let slots = &self.slots;
         let found = self.by_key.find_entry(hash, |slot| has_key(slots, *slot, namespace, name)).ok()?;
         let (at, _) = found.remove();
-        let slot = self.slots[at as usize].take()?;
+        let object = self.slots[at as usize].take()?;
         self.free.push(at);
-        if let Some(namespace) = &slot.object.key().namespace {
+        if let Some(namespace) = &object.key().namespace {
             self.namespaces.remove(at, namespace);
         }
-        for (postings, values) in self.indices.iter_mut().zip(&slot.values) {
-            for value in values {
-                postings.remove(at, value);
-            }
+        for index in &mut self.indices {
+            index.put(at, Vec::new());
         }
-        Some(slot.object)
+        Some(object)
     }
 
     pub(crate) fn has_index(&self, name: &str) -> bool {
-        self.position(name).is_some()
+        self.index(name).is_some()
     }
 
-    /// Adds an index; `values` says for each object, in the order of [`Self::iter`], what its values are.
-    pub(crate) fn add_index(&mut self, name: Arc<str>, values: Vec<Vec<Arc<str>>>) {
-        let mut postings = Postings::default();
-        let occupied = (0..).zip(&mut self.slots).filter_map(|(at, slot)| Some((at, slot.as_mut()?)));
-        for ((at, slot), values) in occupied.zip(values) {
-            for value in &values {
-                postings.add(at, value);
-            }
-            slot.values = std::mem::take(&mut slot.values).into_iter().chain([values]).collect();
+    /// An index of what is here; `values` says for each object, in the order of [`Self::iter`], what its values are.
+    pub(crate) fn index_of(&self, name: Arc<str>, values: impl IntoIterator<Item = Vec<Arc<str>>>) -> IndexTable {
+        let mut index = IndexTable::new(name);
+        let occupied = (0..).zip(&self.slots).filter(|(_, slot)| slot.is_some());
+        for ((at, _), values) in occupied.zip(values) {
+            index.put(at, values);
         }
-        self.indices.push(postings);
-        self.names.push(name);
+        index
     }
 
-    fn position(&self, index: &str) -> Option<usize> {
-        self.names.iter().position(|name| **name == *index)
+    /// Adds what [`Self::index_of`] made; nothing may have changed since.
+    pub(crate) fn add_index(&mut self, index: IndexTable) {
+        self.indices.push(index);
+    }
+
+    fn index(&self, name: &str) -> Option<&IndexTable> {
+        self.indices.iter().find(|index| *index.name == *name)
     }
 
     fn at(&self, slot: u32) -> Option<&Cached<K>> {
-        self.slots[slot as usize].as_ref().map(|slot| &slot.object)
+        self.slots[slot as usize].as_ref()
     }
 
     fn has_key(&self, slot: u32, namespace: Option<&str>, name: &str) -> bool {
@@ -269,9 +265,9 @@ impl<K> Indexer<K> {
     }
 }
 
-fn has_key<K>(slots: &[Option<Slot<K>>], slot: u32, namespace: Option<&str>, name: &str) -> bool {
-    slots[slot as usize].as_ref().is_some_and(|slot| {
-        let key = slot.object.key();
+fn has_key<K>(slots: &[Option<Cached<K>>], slot: u32, namespace: Option<&str>, name: &str) -> bool {
+    slots[slot as usize].as_ref().is_some_and(|object| {
+        let key = object.key();
         *key.name == *name && key.namespace.as_deref() == namespace
     })
 }
@@ -284,9 +280,40 @@ impl<K> fmt::Debug for Indexer<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Indexer")
             .field("objects", &self.len())
-            .field("indices", &self.names)
+            .field("indices", &self.indices.iter().map(|index| &index.name).collect::<Vec<_>>())
             .field("version", &self.version)
             .finish_non_exhaustive()
+    }
+}
+
+// === impl IndexTable ===
+
+impl IndexTable {
+    fn new(name: Arc<str>) -> Self {
+        Self { name, postings: Postings::default(), values: Vec::new() }
+    }
+
+    /// The object in this slot has these values now, and no others.
+    fn put(&mut self, slot: u32, mut values: Vec<Arc<str>>) {
+        let at = slot as usize;
+        if at >= self.values.len() {
+            if values.is_empty() {
+                return;
+            }
+            self.values.resize_with(at + 1, Vec::new);
+        }
+        let old = std::mem::take(&mut self.values[at]);
+        if old == values {
+            self.values[at] = old;
+            return;
+        }
+        for value in old.iter().filter(|value| !values.contains(value)) {
+            self.postings.remove(slot, value);
+        }
+        for value in &mut values {
+            *value = self.postings.add(slot, value);
+        }
+        self.values[at] = values;
     }
 }
 
@@ -303,11 +330,18 @@ impl Postings {
         values
     }
 
-    fn add(&mut self, slot: u32, value: &Arc<str>) {
+    /// Gives the text as it is held here.
+    fn add(&mut self, slot: u32, value: &Arc<str>) -> Arc<str> {
         match self.0.entry_ref(value) {
-            EntryRef::Occupied(mut entry) => entry.get_mut().insert(slot),
-            EntryRef::Vacant(entry) => entry.insert(BTreeSet::new()).insert(slot),
-        };
+            EntryRef::Occupied(mut entry) => {
+                entry.get_mut().insert(slot);
+                Arc::clone(entry.key())
+            }
+            EntryRef::Vacant(entry) => {
+                entry.insert(BTreeSet::new()).insert(slot);
+                Arc::clone(value)
+            }
+        }
     }
 
     fn remove(&mut self, slot: u32, value: &str) {
@@ -317,13 +351,5 @@ impl Postings {
                 self.0.remove(value);
             }
         }
-    }
-
-    fn change(&mut self, slot: u32, old: &[Arc<str>], new: &[Arc<str>]) {
-        if old == new {
-            return;
-        }
-        old.iter().filter(|value| !new.contains(value)).for_each(|value| self.remove(slot, value));
-        new.iter().filter(|value| !old.contains(value)).for_each(|value| self.add(slot, value));
     }
 }

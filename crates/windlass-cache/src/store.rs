@@ -182,9 +182,11 @@ impl<K> StoreWriter<K> {
         if self.store.indexer.read().has_index(index.name()) {
             return Err(AddIndexError::Conflict(index.name().to_string()));
         }
-        // Nobody else writes: the order of the objects is the same when the values are put in.
-        let values = self.store.list().iter().map(|object| self.values_in(&index, object)).collect();
-        self.store.indexer.write().add_index(Arc::clone(index.name()), values);
+        // Nobody else writes: what is made of what is there now holds until it is put in. No reader waits for the making.
+        let objects = self.store.list();
+        let values = objects.iter().map(|object| self.values_in(&index, object)).collect::<Vec<_>>();
+        let table = self.store.indexer.read().index_of(Arc::clone(index.name()), values);
+        self.store.indexer.write().add_index(table);
         self.indices.push(index);
         Ok(())
     }
