@@ -32,7 +32,7 @@ use windlass_api::{ApiResource, ListWatch, Object, Resource, ResourceVersion};
 
 use self::{
     listener::NewListener,
-    processor::{Command, Processor},
+    processor::{Command, Processor, Stored},
 };
 use crate::{
     error::{AddIndexError, InformerError},
@@ -236,8 +236,9 @@ impl<K: Object> SharedInformer<K> {
         let feed = Feed { pipe: Arc::clone(&pipe), store: self.shared.store.clone() };
         let resource = Arc::clone(&self.shared.resource);
         let reflector = Reflector::new(Arc::clone(&self.shared.list_watch), resource, feed, options.clone());
-        let mut processor =
-            Processor::new(writer, order, synced, &self.shared.progress, commands, Reporter::new(options));
+        let (reflector, compressor) = reflector.leaving_compression();
+        let stored = Stored { writer, order, compressor };
+        let mut processor = Processor::new(stored, synced, &self.shared.progress, commands, Reporter::new(options));
         for listener in listeners {
             processor.add(listener);
         }

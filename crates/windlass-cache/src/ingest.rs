@@ -11,7 +11,6 @@ use crate::{
     interner::Interner,
     memory::Memory,
     options::InformerOptions,
-    packing::Packer,
     scan::{self, Survey},
 };
 
@@ -28,45 +27,15 @@ pub enum ManagedFields {
 /// What a metadata-only list or watch calls its objects.
 const PARTIAL: &str = "PartialObjectMetadata";
 
-/// Bodies beyond the budget are gathered, uncompressed, until a dictionary can be trained on them: so many, or so many
-/// bytes.
-const SAMPLES: usize = 400;
-const SAMPLE_BYTES: usize = 8 << 20;
-
-/// The second dictionary, of samples from everywhere in a list, replaces the first if it saves this part of the size.
-const WORTH: f64 = 0.1;
-
-/// If it saves this part, what is compressed already is compressed again. For less that would not pay: what is freed lies
-/// scattered among what is kept, and the allocator cannot give it back.
-const WORTH_ANEW: f64 = 0.25;
-
 pub(crate) struct Ingest<K> {
     memory: Arc<Memory<K>>,
     managed_fields: ManagedFields,
     interner: Interner,
-    /// Once there is something to train a dictionary on.
-    packer: Option<Packer>,
-    /// Objects beyond the budget that came before that.
-    gathered: Vec<Cached<K>>,
-    gathered_bytes: usize,
-    /// Whether the dictionary has seen no more than the first objects of a list.
-    is_provisional: bool,
-    /// The parts of a body, put together to be compressed.
-    scratch: Vec<u8>,
 }
 
 impl<K> Ingest<K> {
     pub(crate) fn new(memory: Arc<Memory<K>>, managed_fields: ManagedFields) -> Self {
-        Self {
-            memory,
-            managed_fields,
-            interner: Interner::default(),
-            packer: None,
-            gathered: Vec::new(),
-            gathered_bytes: 0,
-            is_provisional: false,
-            scratch: Vec::new(),
-        }
+        Self { memory, managed_fields, interner: Interner::default() }
     }
 
     /// For objects that belong to no informer.
@@ -90,47 +59,13 @@ impl<K> Ingest<K> {
         if meta.name().is_empty() {
             return Err(UnreadableObject::Nameless);
         }
-        let (body, is_beyond) = self.hold([&body[0], &body[1]]);
+        let body = Body::copied([&body[0], &body[1]]);
+        self.memory.add_plain(body.len());
         let cached = Cached::new(Arc::clone(&self.memory), meta, body);
         if let Some(decode) = self.memory.decode_early {
             decode(&cached);
         }
-        if is_beyond {
-            self.gather(cached.clone());
-        }
         Ok(cached)
-    }
-
-    /// A list is complete: these are its objects. What they have in common is known now.
-    pub(crate) fn settle(&mut self, objects: &[Cached<K>]) {
-        if self.packer.is_none() && !self.gathered.is_empty() {
-            self.train();
-        }
-        if !std::mem::take(&mut self.is_provisional) || objects.len() < 2 * SAMPLES {
-            return;
-        }
-        let Some(packer) = &mut self.packer else { return };
-        let sample = |start: usize| -> Vec<Vec<u8>> {
-            let step = objects.len() / (SAMPLES / 2);
-            let sampled = objects.iter().skip(start).step_by(step.max(1)).take(SAMPLES / 2);
-            sampled.filter_map(|object| object.entry().body.bytes(&self.memory.unpacker).ok()).collect()
-        };
-        let mut better = Packer::trained(sample(0));
-        let judges = sample(1);
-        #[expect(clippy::cast_precision_loss, reason = "a ratio")]
-        let size = |packer: &mut Packer| -> f64 {
-            judges.iter().map(|body| packer.pack(body).map_or(body.len(), |packed| packed.len()) as f64).sum()
-        };
-        let saved = 1.0 - size(&mut better) / size(packer).max(1.0);
-        if saved < WORTH {
-            return;
-        }
-        if saved >= WORTH_ANEW {
-            for object in objects.iter().filter(|object| object.entry().body.is_packed()) {
-                object.entry().body.repack(&mut better, &self.memory.unpacker);
-            }
-        }
-        self.packer = Some(better);
     }
 
     /// `None` where the values need serde's eyes.
@@ -158,42 +93,6 @@ impl<K> Ingest<K> {
         self.check_kind(kind.as_deref())?;
         let keep = self.managed_fields == ManagedFields::Keep;
         Ok((meta, if keep { Cow::Borrowed(object) } else { Cow::Owned(rewritten) }))
-    }
-
-    /// The body, and whether it is held uncompressed beyond the budget.
-    fn hold(&mut self, parts: [&[u8]; 2]) -> (Body<K>, bool) {
-        let len = parts[0].len() + parts[1].len();
-        let is_beyond = !self.memory.has_room_for(len);
-        if is_beyond && let Some(packer) = &mut self.packer {
-            self.scratch.clear();
-            self.scratch.extend_from_slice(parts[0]);
-            self.scratch.extend_from_slice(parts[1]);
-            if let Some(packed) = packer.pack(&self.scratch) {
-                return (Body::new(packed, Some(Arc::clone(packer.dictionary()))), false);
-            }
-        }
-        self.memory.add_plain(len);
-        (Body::copied(parts), is_beyond && self.packer.is_none())
-    }
-
-    fn gather(&mut self, object: Cached<K>) {
-        self.gathered_bytes += object.entry().body.len();
-        self.gathered.push(object);
-        if self.gathered.len() >= SAMPLES || self.gathered_bytes >= SAMPLE_BYTES {
-            self.train();
-        }
-    }
-
-    fn train(&mut self) {
-        let gathered = std::mem::take(&mut self.gathered);
-        let bodies = gathered.iter().filter_map(|object| object.entry().body.bytes(&self.memory.unpacker).ok());
-        let mut packer = Packer::trained(bodies);
-        for object in &gathered {
-            self.memory.remove_plain(object.entry().body.repack(&mut packer, &self.memory.unpacker));
-        }
-        self.gathered_bytes = 0;
-        self.is_provisional = true;
-        self.packer = Some(packer);
     }
 
     fn check_kind(&self, found: Option<&str>) -> Result<(), UnreadableObject> {
@@ -286,49 +185,6 @@ mod tests {
             (0..8).map(|n| format!(r#"{{"name":"container-{n}","image":"registry.example/app:{number}"}}"#)).collect();
         let containers = containers.join(",");
         format!(r#"{{"metadata":{{"name":"pod-{number}","uid":"{number}"}},"spec":{{"containers":[{containers}]}}}}"#)
-    }
-
-    #[test]
-    fn beyond_the_budget_bodies_are_compressed_and_read_as_they_came() {
-        let mut ingest = within(10 * pod(1).len());
-        let objects: Vec<_> = (0..2 * SAMPLES).map(|number| ingest.read(pod(number).as_bytes()).unwrap()).collect();
-        let packed = objects.iter().filter(|object| object.entry().body.is_packed()).count();
-        assert!((2 * SAMPLES - 11..2 * SAMPLES - 5).contains(&packed), "{packed}");
-        for (number, object) in objects.iter().enumerate() {
-            assert_eq!(object.bytes(), pod(number));
-            assert_eq!(object.get().unwrap().name(), format!("pod-{number}"));
-            let image: Option<Vec<serde_json::Value>> = object.at(&["spec", "containers"]).unwrap();
-            assert_eq!(image.unwrap()[7]["image"], format!("registry.example/app:{number}"));
-        }
-    }
-
-    #[test]
-    fn when_a_list_is_complete_few_objects_are_compressed_too() {
-        let mut ingest = within(0);
-        let objects: Vec<_> = (0..20).map(|number| ingest.read(pod(number).as_bytes()).unwrap()).collect();
-        assert!(objects.iter().all(|object| !object.entry().body.is_packed()));
-        ingest.settle(&objects);
-        assert!(objects.iter().all(|object| object.entry().body.is_packed()));
-        assert_eq!(objects[7].bytes(), pod(7));
-    }
-
-    #[test]
-    fn a_dictionary_that_knows_only_the_first_objects_is_replaced_by_one_that_knows_all() {
-        let other = |number: usize| {
-            pod(number)
-                .replace("registry.example", "elsewhere.example/a/long/and/other/path")
-                .replace("container-", "another-thing-")
-        };
-        let mut ingest = within(0);
-        let texts: Vec<_> =
-            (0..6 * SAMPLES).map(|number| if number <= SAMPLES { pod(number) } else { other(number) }).collect();
-        let objects: Vec<_> = texts.iter().map(|text| ingest.read(text.as_bytes()).unwrap()).collect();
-        let first = Arc::clone(ingest.packer.as_ref().unwrap().dictionary());
-        ingest.settle(&objects);
-        assert!(!Arc::ptr_eq(&first, ingest.packer.as_ref().unwrap().dictionary()));
-        for (text, object) in texts.iter().zip(&objects) {
-            assert_eq!(object.bytes(), *text);
-        }
     }
 
     #[test]

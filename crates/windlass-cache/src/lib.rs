@@ -56,6 +56,7 @@ mod transform;
 
 mod body;
 mod cached;
+mod compressor;
 mod decoding;
 mod encode;
 mod ingest;

@@ -71,10 +71,9 @@ impl<K> Memory<K> {
         }
     }
 
-    /// Whether a body of this size may be held uncompressed.
-    pub(crate) fn has_room_for(&self, bytes: usize) -> bool {
-        let used = self.plain.load(Ordering::Relaxed) + self.hot.load(Ordering::Relaxed);
-        used.saturating_add(bytes) <= self.budget
+    /// Whether less should be held uncompressed.
+    pub(crate) fn is_beyond_budget(&self) -> bool {
+        self.plain.load(Ordering::Relaxed).saturating_add(self.hot.load(Ordering::Relaxed)) > self.budget
     }
 
     pub(crate) fn add_plain(&self, bytes: usize) {

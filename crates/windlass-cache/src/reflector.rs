@@ -27,6 +27,7 @@ use std::{collections::HashMap, fmt, io, sync::Arc, time::Duration};
 
 use futures::{FutureExt, StreamExt, stream::BoxStream};
 use indexmap::IndexMap;
+use parking_lot::Mutex;
 use serde::Deserialize;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use windlass_api::{
@@ -40,6 +41,7 @@ use self::verify::Differences;
 use crate::{
     backoff::Delays,
     cached::Cached,
+    compressor::Compressor,
     error::{InformerError, UnreadableObject},
     event_queue::Change,
     ingest::Ingest,
@@ -81,6 +83,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct Reflector<K, S> {
     list_watch: Arc<dyn ListWatch>,
     ingest: Ingest<K>,
+    compressor: Arc<Mutex<Compressor<K>>>,
+    /// Who compresses what a watch brings.
+    compression: Compression,
     transform: Option<Transform>,
     resource: GroupResource,
     sink: S,
@@ -104,6 +109,12 @@ impl<K, S> fmt::Debug for Reflector<K, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reflector").field("resource", &self.resource).finish_non_exhaustive()
     }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Compression {
+    AtOnce,
+    ByOthers,
 }
 
 struct OpenWatch {
@@ -138,11 +149,13 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
         options: InformerOptions,
     ) -> Self {
         let options = InformerOptions { content: K::CONTENT, ..options };
-        let memory = Memory::new(resource.into(), &options, |object| drop(object.get()));
+        let memory = Arc::new(Memory::new(resource.into(), &options, |object| drop(object.get())));
         Self {
             list_watch,
             resource: memory.resource.gvr().group_resource(),
-            ingest: Ingest::new(Arc::new(memory), options.managed_fields),
+            compressor: Arc::new(Mutex::new(Compressor::new(Arc::clone(&memory)))),
+            compression: Compression::AtOnce,
+            ingest: Ingest::new(memory, options.managed_fields),
             transform: options.transform.clone(),
             sink,
             asks: Asks::from(&options),
@@ -156,6 +169,12 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
             aside: IndexMap::new(),
             begun: Instant::now(),
         }
+    }
+
+    /// Leaves it to others to compress what a watch brings: the indices are made of it first.
+    pub(crate) fn leaving_compression(self) -> (Self, Arc<Mutex<Compressor<K>>>) {
+        let compressor = Arc::clone(&self.compressor);
+        (Self { compression: Compression::ByOthers, ..self }, compressor)
     }
 
     /// Follows the server. Never returns.
@@ -188,7 +207,7 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
             }
             Effect::Replace { version, then } => {
                 let objects: Vec<_> = std::mem::take(&mut self.aside).into_values().collect();
-                self.ingest.settle(&objects);
+                self.compressor.lock().settle(&objects);
                 self.reporter.metrics().listed(objects.len(), self.begun.elapsed());
                 if then == Then::Continue && self.verification == Verification::Compare {
                     self.verify(&objects, &version).await;
@@ -212,6 +231,9 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
             }
             Effect::Forward => {
                 if let Some((event_type, object)) = self.arrived.take() {
+                    if self.compression == Compression::AtOnce {
+                        self.compressor.lock().compress(&object);
+                    }
                     let change = match event_type {
                         EventType::Added => Change::Added(object),
                         EventType::Deleted => Change::Deleted(object),
@@ -470,6 +492,7 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
         let known = self.sink.known(object.key());
         let same = known.filter(|known| known.is_same_state(&object) && !object.meta().resource_version().is_empty());
         let object = same.unwrap_or(object);
+        self.compressor.lock().compress(&object);
         self.aside.insert(object.key().clone(), object);
     }
 

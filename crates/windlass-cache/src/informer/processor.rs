@@ -1,5 +1,8 @@
 //! Applies deltas to the store, and tells the handlers.
 
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 use tokio::{
     sync::{mpsc, oneshot},
     task::JoinSet,
@@ -10,6 +13,7 @@ use windlass_api::ResourceVersion;
 use super::listener::{Backlog, Listener, NewListener};
 use crate::{
     cached::Cached,
+    compressor::Compressor,
     error::AddIndexError,
     event_queue::{Change, Delta, Order},
     handler::{Deleted, DeletedState, InitialList, Notification},
@@ -28,13 +32,20 @@ pub(super) enum Command<K> {
     Index(Index<K>, oneshot::Sender<Result<(), AddIndexError>>),
 }
 
+/// Where objects go.
+pub(super) struct Stored<K> {
+    pub(super) writer: StoreWriter<K>,
+    /// Whether each delta tells how far the store is.
+    pub(super) order: Order,
+    /// Compresses what is stored, once its indices are made.
+    pub(super) compressor: Arc<Mutex<Compressor<K>>>,
+}
+
 /// So many deltas are applied in a row.
 const BATCH: usize = 64;
 
 pub(super) struct Processor<'i, K> {
-    writer: StoreWriter<K>,
-    /// Whether each delta tells how far the store is.
-    order: Order,
+    stored: Stored<K>,
     /// Fires once the store holds the first list.
     synced: SyncSignal,
     progress: &'i Progress,
@@ -48,21 +59,20 @@ pub(super) struct Processor<'i, K> {
 
 impl<'i, K: Send + Sync + 'static> Processor<'i, K> {
     pub(super) fn new(
-        writer: StoreWriter<K>,
-        order: Order,
+        stored: Stored<K>,
         synced: SyncSignal,
         progress: &'i Progress,
         commands: mpsc::UnboundedReceiver<Command<K>>,
         reporter: Reporter,
     ) -> Self {
         let (listeners, tasks) = (Vec::new(), JoinSet::new());
-        Self { writer, order, synced, progress, commands, listeners, tasks, reporter }
+        Self { stored, synced, progress, commands, listeners, tasks, reporter }
     }
 
     /// Starts a handler: shows it what there is. What comes after is shown to it as to the others.
     pub(super) fn add(&mut self, listener: NewListener<K>) {
         let (listener, task) = listener.start(self.reporter.clone());
-        for object in self.writer.store().list() {
+        for object in self.stored.writer.store().list() {
             listener.notify(Notification::Added { object, initial: InitialList::Yes });
         }
         if self.synced.has_fired() {
@@ -108,7 +118,7 @@ impl<'i, K: Send + Sync + 'static> Processor<'i, K> {
             }
             Command::Index(index, reply) => {
                 // Who asked may have gone away; the index is there all the same.
-                let _ = reply.send(self.writer.add_index(index));
+                let _ = reply.send(self.stored.writer.add_index(index));
             }
         }
         while self.tasks.try_join_next().is_some() {}
@@ -131,11 +141,11 @@ impl<'i, K: Send + Sync + 'static> Processor<'i, K> {
         let initial = if popped.synced_before { InitialList::No } else { InitialList::Yes };
         match popped.delta {
             Delta::Added(object) | Delta::Updated(object) => {
-                let old = self.writer.insert(object.clone(), self.version_at(&object));
+                let old = self.stored.insert(&object, self.version_at(&object));
                 self.tell(old, object, initial);
             }
             Delta::Replaced(object) => {
-                let old = self.writer.insert(object.clone(), None);
+                let old = self.stored.insert(&object, None);
                 self.tell(old, object, initial);
             }
             Delta::Deleted(deleted) => {
@@ -143,13 +153,13 @@ impl<'i, K: Send + Sync + 'static> Processor<'i, K> {
                     DeletedState::Final => self.version_at(&deleted.object),
                     DeletedState::Unknown => None,
                 };
-                let known = self.writer.remove(deleted.object.key(), version);
+                let known = self.stored.writer.remove(deleted.object.key(), version);
                 if known.is_some() {
                     self.broadcast(Notification::Deleted(deleted));
                 }
             }
             Delta::ReplacedAll { objects, version } => {
-                let replaced = self.writer.replace(objects, version);
+                let replaced = self.stored.writer.replace(objects, version);
                 for object in replaced.vanished {
                     self.broadcast(Notification::Deleted(Deleted::missed(object)));
                 }
@@ -161,14 +171,14 @@ impl<'i, K: Send + Sync + 'static> Processor<'i, K> {
                 self.resync(&object);
             }
             Delta::SyncAll => {
-                for object in self.writer.store().list() {
+                for object in self.stored.writer.store().list() {
                     self.resync(&object);
                 }
             }
-            Delta::Bookmark(version) => self.writer.advance(version),
+            Delta::Bookmark(version) => self.stored.writer.advance(version),
         }
         self.progress.changed();
-        self.reporter.metrics().stored(self.writer.store().len());
+        self.reporter.metrics().stored(self.stored.writer.store().len());
         if popped.synced_after && !self.synced.has_fired() {
             self.synced.fire();
             self.listeners.iter().for_each(Listener::synced);
@@ -177,7 +187,7 @@ impl<'i, K: Send + Sync + 'static> Processor<'i, K> {
 
     /// How far the store is once it shows this state.
     fn version_at(&self, object: &Cached<K>) -> Option<ResourceVersion> {
-        (self.order == Order::Arrival).then(|| object.meta().resource_version().clone())
+        (self.stored.order == Order::Arrival).then(|| object.meta().resource_version().clone())
     }
 
     /// A state that the store shows now. One that it showed before is news only for those whose resync is due.
@@ -201,6 +211,14 @@ impl<'i, K: Send + Sync + 'static> Processor<'i, K> {
             listener.notify(notification.clone());
         }
         last.notify(notification);
+    }
+}
+
+impl<K> Stored<K> {
+    fn insert(&mut self, object: &Cached<K>, version: Option<ResourceVersion>) -> Option<Cached<K>> {
+        let old = self.writer.insert(object.clone(), version);
+        self.compressor.lock().compress(object);
+        old
     }
 }
 

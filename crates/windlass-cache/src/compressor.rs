@@ -1,0 +1,178 @@
+//! Which bodies are compressed, and with which dictionary: those beyond the budget, once there is something to train a
+//! dictionary on.
+//!
+//! A body is compressed when it has been read for the last time in a while: in a list when it is set aside, in a watch
+//! when the store has it and its indices are made.
+
+use std::sync::Arc;
+
+use crate::{cached::Cached, memory::Memory, packing::Packer};
+
+/// Bodies beyond the budget are gathered, uncompressed, until a dictionary can be trained on them: so many, or so many
+/// bytes.
+const SAMPLES: usize = 400;
+const SAMPLE_BYTES: usize = 8 << 20;
+
+/// The second dictionary, of samples from everywhere in a list, replaces the first if it saves this part of the size.
+const WORTH: f64 = 0.1;
+
+/// If it saves this part, what is compressed already is compressed again. For less that would not pay: what is freed lies
+/// scattered among what is kept, and the allocator cannot give it back.
+const WORTH_ANEW: f64 = 0.25;
+
+/// Compresses the bodies of one informer.
+pub(crate) struct Compressor<K> {
+    memory: Arc<Memory<K>>,
+    /// Once there is something to train a dictionary on.
+    packer: Option<Packer>,
+    /// Objects beyond the budget that came before that.
+    gathered: Vec<Cached<K>>,
+    gathered_bytes: usize,
+    /// Whether the dictionary has seen no more than the first objects of a list.
+    is_provisional: bool,
+}
+
+impl<K> Compressor<K> {
+    pub(crate) fn new(memory: Arc<Memory<K>>) -> Self {
+        Self { memory, packer: None, gathered: Vec::new(), gathered_bytes: 0, is_provisional: false }
+    }
+
+    /// Compresses the object's body, if there is more than the budget has room for.
+    pub(crate) fn compress(&mut self, object: &Cached<K>) {
+        if !self.memory.is_beyond_budget() || object.entry().body.is_packed() {
+            return;
+        }
+        match &mut self.packer {
+            Some(packer) => self.memory.remove_plain(object.entry().body.repack(packer, &self.memory.unpacker)),
+            None => self.gather(object.clone()),
+        }
+    }
+
+    /// A list is complete: these are its objects. What they have in common is known now.
+    pub(crate) fn settle(&mut self, objects: &[Cached<K>]) {
+        if self.packer.is_none() && !self.gathered.is_empty() {
+            self.train();
+        }
+        if !std::mem::take(&mut self.is_provisional) || objects.len() < 2 * SAMPLES {
+            return;
+        }
+        let Some(packer) = &mut self.packer else { return };
+        let sample = |start: usize| -> Vec<Vec<u8>> {
+            let step = objects.len() / (SAMPLES / 2);
+            let sampled = objects.iter().skip(start).step_by(step.max(1)).take(SAMPLES / 2);
+            sampled.filter_map(|object| object.entry().body.bytes(&self.memory.unpacker).ok()).collect()
+        };
+        let mut better = Packer::trained(sample(0));
+        let judges = sample(1);
+        #[expect(clippy::cast_precision_loss, reason = "a ratio")]
+        let size = |packer: &mut Packer| -> f64 {
+            judges.iter().map(|body| packer.pack(body).map_or(body.len(), |packed| packed.len()) as f64).sum()
+        };
+        let saved = 1.0 - size(&mut better) / size(packer).max(1.0);
+        if saved < WORTH {
+            return;
+        }
+        if saved >= WORTH_ANEW {
+            for object in objects.iter().filter(|object| object.entry().body.is_packed()) {
+                object.entry().body.repack(&mut better, &self.memory.unpacker);
+            }
+        }
+        self.packer = Some(better);
+    }
+
+    fn gather(&mut self, object: Cached<K>) {
+        self.gathered_bytes += object.entry().body.len();
+        self.gathered.push(object);
+        if self.gathered.len() >= SAMPLES || self.gathered_bytes >= SAMPLE_BYTES {
+            self.train();
+        }
+    }
+
+    fn train(&mut self) {
+        let gathered = std::mem::take(&mut self.gathered);
+        let bodies = gathered.iter().filter_map(|object| object.entry().body.bytes(&self.memory.unpacker).ok());
+        let mut packer = Packer::trained(bodies);
+        for object in &gathered {
+            self.memory.remove_plain(object.entry().body.repack(&mut packer, &self.memory.unpacker));
+        }
+        self.gathered_bytes = 0;
+        self.is_provisional = true;
+        self.packer = Some(packer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass_api::{DynamicObject, ObjectExt as _, Resource};
+
+    use super::*;
+    use crate::{
+        ingest::{Ingest, ManagedFields},
+        options::InformerOptions,
+    };
+
+    type Both = (Ingest<DynamicObject>, Compressor<DynamicObject>);
+
+    fn within(budget: usize) -> Both {
+        let options = InformerOptions::default().budget(budget);
+        let resource = Arc::new(k8s_openapi::api::core::v1::Pod::api_resource());
+        let memory = Arc::new(Memory::new(resource, &options, |object| drop(object.get())));
+        (Ingest::new(Arc::clone(&memory), ManagedFields::Drop), Compressor::new(memory))
+    }
+
+    fn read((ingest, compressor): &mut Both, text: &str) -> Cached<DynamicObject> {
+        let object = ingest.read(text.as_bytes()).unwrap();
+        compressor.compress(&object);
+        object
+    }
+
+    fn pod(number: usize) -> String {
+        let containers: Vec<_> =
+            (0..8).map(|n| format!(r#"{{"name":"container-{n}","image":"registry.example/app:{number}"}}"#)).collect();
+        let containers = containers.join(",");
+        format!(r#"{{"metadata":{{"name":"pod-{number}","uid":"{number}"}},"spec":{{"containers":[{containers}]}}}}"#)
+    }
+
+    #[test]
+    fn beyond_the_budget_bodies_are_compressed_and_read_as_they_came() {
+        let mut both = within(10 * pod(1).len());
+        let objects: Vec<_> = (0..2 * SAMPLES).map(|number| read(&mut both, &pod(number))).collect();
+        let packed = objects.iter().filter(|object| object.entry().body.is_packed()).count();
+        assert!((2 * SAMPLES - 11..2 * SAMPLES - 5).contains(&packed), "{packed}");
+        for (number, object) in objects.iter().enumerate() {
+            assert_eq!(object.bytes(), pod(number));
+            assert_eq!(object.get().unwrap().name(), format!("pod-{number}"));
+            let image: Option<Vec<serde_json::Value>> = object.at(&["spec", "containers"]).unwrap();
+            assert_eq!(image.unwrap()[7]["image"], format!("registry.example/app:{number}"));
+        }
+    }
+
+    #[test]
+    fn when_a_list_is_complete_few_objects_are_compressed_too() {
+        let mut both = within(0);
+        let objects: Vec<_> = (0..20).map(|number| read(&mut both, &pod(number))).collect();
+        assert!(objects.iter().all(|object| !object.entry().body.is_packed()));
+        both.1.settle(&objects);
+        assert!(objects.iter().all(|object| object.entry().body.is_packed()));
+        assert_eq!(objects[7].bytes(), pod(7));
+    }
+
+    #[test]
+    fn a_dictionary_that_knows_only_the_first_objects_is_replaced_by_one_that_knows_all() {
+        let other = |number: usize| {
+            pod(number)
+                .replace("registry.example", "elsewhere.example/a/long/and/other/path")
+                .replace("container-", "another-thing-")
+        };
+        let mut both = within(0);
+        let texts: Vec<_> =
+            (0..6 * SAMPLES).map(|number| if number <= SAMPLES { pod(number) } else { other(number) }).collect();
+        let objects: Vec<_> = texts.iter().map(|text| read(&mut both, text)).collect();
+        let first = Arc::clone(both.1.packer.as_ref().unwrap().dictionary());
+        both.1.settle(&objects);
+        assert!(!Arc::ptr_eq(&first, both.1.packer.as_ref().unwrap().dictionary()));
+        for (text, object) in texts.iter().zip(&objects) {
+            assert_eq!(object.bytes(), *text);
+        }
+    }
+}
