@@ -121,7 +121,8 @@ func informersProgram(ctx context.Context, t *target) error {
 	selected := informers.NewSharedInformerFactoryWithOptions(t.client, 0, informers.WithNamespace(t.namespace),
 		informers.WithTweakListOptions(func(options *metav1.ListOptions) { options.LabelSelector = "parity=even" }))
 	even := newJournal()
-	if _, err := selected.Core().V1().ConfigMaps().Informer().AddEventHandler(even); err != nil {
+	evenRegistration, err := selected.Core().V1().ConfigMaps().Informer().AddEventHandler(even)
+	if err != nil {
 		return fmt.Errorf("adding a handler: %w", err)
 	}
 
@@ -137,8 +138,8 @@ func informersProgram(ctx context.Context, t *target) error {
 			return fmt.Errorf("the informer with a selector, of %v, does not sync", kind)
 		}
 	}
-	if !cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
-		return fmt.Errorf("the handler does not sync")
+	if !cache.WaitForCacheSync(ctx.Done(), registration.HasSynced, evenRegistration.HasSynced) {
+		return fmt.Errorf("the handlers do not sync")
 	}
 	if err := asked(t.wire, "/namespaces/"+t.namespace+"/configmaps"); err != nil {
 		return err
