@@ -6,6 +6,7 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::{Parser, Subcommand};
 
 mod cargo;
+mod contracts;
 mod features;
 mod graph;
 mod rows;
@@ -42,7 +43,7 @@ struct Arguments {
 enum Task {
     /// Check that no crate depends on one that the table in ARCHITECTURE.md does not allow
     Graph,
-    /// Check the comparison in README: every row is there, every yes leads to a test
+    /// Check the comparison in README and the tables of contracts: every row is there, every yes leads to a test
     Rows,
     /// Build each feature of each crate alone
     Features,
@@ -120,7 +121,7 @@ enum Task {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Graph => graph::check(),
-        Task::Rows => rows::check(),
+        Task::Rows => rows::check().and_then(|()| contracts::check()),
         Task::Features => features::check(),
         Task::Types { check } => derived::from_go(derived::Mode::of(check)),
         Task::Record { check } => record::run(derived::Mode::of(check)),

@@ -80,13 +80,14 @@ fn miscounted(rows: &[Row<'_>], readme: &str) -> Vec<String> {
     summary.filter(|line| !readme.lines().any(|found| found == line)).map(|line| format!("not there: {line}")).collect()
 }
 
-/// Whether a source file has a test of this name.
-fn has_test(source: &str, name: &str) -> bool {
+/// The names of the tests in a source file.
+pub(crate) fn tests_in(source: &str) -> impl Iterator<Item = &str> {
     let lines: Vec<_> = source.lines().map(str::trim).collect();
-    let declared = format!("fn {name}(");
-    lines.iter().enumerate().filter(|(_, line)| line.contains(&declared)).any(|(at, _)| {
-        let above = lines[..at].iter().rev().take_while(|line| line.starts_with("#[") || line.starts_with("//"));
-        above.filter(|line| line.starts_with("#[")).any(|attribute| attribute.contains("test"))
+    (0..lines.len()).filter_map(move |at| {
+        let (_, declared) = lines[at].split_once("fn ")?;
+        let (name, _) = declared.split_once('(')?;
+        let mut above = lines[..at].iter().rev().take_while(|line| line.starts_with("#[") || line.starts_with("//"));
+        above.any(|line| line.starts_with("#[") && line.contains("test")).then_some(name)
     })
 }
 
@@ -111,7 +112,7 @@ impl<'t> Row<'t> {
     fn unfounded(&self, root: &Path) -> Option<String> {
         let wrong = match (self.answers[0], self.shown_by) {
             (Answer::Yes | Answer::Partly, Some(Shown { file, test })) => match fs::read_to_string(root.join(file)) {
-                Ok(source) if has_test(&source, test) => return None,
+                Ok(source) if tests_in(&source).any(|name| name == test) => return None,
                 Ok(_) => format!("{file} has no test {test}"),
                 Err(error) => format!("{file}: {error}"),
             },

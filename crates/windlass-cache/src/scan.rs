@@ -3,7 +3,8 @@
 //! The scanner answers only where it is certain. Escaped keys and values, a second `metadata`, a key that occurs twice in it
 //! and whatever is not well-formed as far as it looks go the careful way: [`rewrite`] and `Meta::parse`, which read the
 //! object with serde. What comes after the metadata is not looked at, only searched for what would make it matter: that it
-//! is damaged shows when it is decoded.
+//! is damaged shows when it is decoded. Labels, owners and finalizers are read when their text is met for the first time;
+//! damage within managedFields, which are cut out, may go unnoticed.
 
 mod careful;
 mod cursor;

@@ -5,7 +5,7 @@ use futures::StreamExt;
 use windlass_api::EventType;
 
 use super::*;
-use crate::{CacheMetrics, Callbacks, DecodeError, Decoding, Filtered, WaitError};
+use crate::{CacheMetrics, Callbacks, DecodeError, Decoding, Filtered, Mirror, WaitError, stores::ThreadSafeMap};
 
 fn labelled(name: &str, app: &str) -> Value {
     let mut object = map(name);
@@ -295,5 +295,33 @@ async fn each_change_is_a_step_of_its_own_and_a_list_is_one() {
     let mut steps = std::mem::take(&mut *metrics.0.lock());
     steps.retain(|told| told.starts_with("holds"));
     assert_eq!(steps, ["holds 2", "holds 3", "holds 4", "holds 5", "holds 4"]);
+    run.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn beyond_the_budget_what_a_watch_brings_is_compressed_whoever_takes_it() {
+    let (fake, object) = (FakeListWatch::new(), |name: &str| {
+        let mut object = map(name);
+        object["data"]["k"] = "the same again, ".repeat(40).into();
+        object
+    });
+    fake.apply(&object("listed"));
+    let options = || InformerOptions::default().entropy(Entropy::seeded(1)).budget(0);
+    let informer = Maps::new(Arc::new(fake.clone()), options());
+    let run = Run::synced(&informer).await;
+    let mirrored = Arc::new(ThreadSafeMap::<ConfigMap>::new());
+    let sink = Mirror(Arc::clone(&mirrored));
+    let reflector = Reflector::new(Arc::new(fake.clone()), ConfigMap::api_resource(), sink, options());
+    let reflecting = tokio::spawn(reflector.run());
+    settle().await;
+    fake.apply(&object("watched"));
+    settle().await;
+    for name in ["listed", "watched"] {
+        let stored = informer.store().get(&ObjectRef::new(name).within("n")).unwrap();
+        let reflected = mirrored.get(&key(name)).unwrap();
+        assert!(stored.entry().body.is_packed() && reflected.entry().body.is_packed(), "{name}");
+        assert_eq!(stored.get().unwrap().data.as_ref().unwrap()["k"].len(), 640);
+    }
+    reflecting.abort();
     run.stop().await;
 }
