@@ -25,6 +25,7 @@ mod informers;
 mod kubectl;
 mod labs;
 mod long;
+mod peers;
 
 use conformance::Against;
 

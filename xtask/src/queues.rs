@@ -9,7 +9,10 @@ use std::{
 
 use serde_json::Value;
 
-use crate::{Result, upstream::root};
+use crate::{
+    Result,
+    peers::{client_go, median},
+};
 
 const ROUNDS: usize = 5;
 const ADDS: &str = "5000000";
@@ -30,7 +33,7 @@ pub(crate) fn run(bench: &Path) -> Result {
     let contenders = [
         ours("windlass", &["queue"]),
         ours("windlass, counted keys", &["queue", "--keys", "counted"]),
-        Contender { name: "client-go", program: client_go()?, arguments: &[] },
+        Contender { name: "client-go", program: client_go("./queue", "bench-client-go-queue")?, arguments: &[] },
     ];
     let mut rates = vec![vec![Vec::new(); WORKERS.len()]; contenders.len()];
     for round in 1..=ROUNDS {
@@ -41,8 +44,7 @@ pub(crate) fn run(bench: &Path) -> Result {
             }
         }
     }
-    let rates: Vec<Vec<f64>> =
-        rates.iter_mut().map(|rates| rates.iter_mut().map(|rates| median(rates)).collect()).collect();
+    let rates: Vec<Vec<f64>> = rates.into_iter().map(|rates| rates.into_iter().filter_map(median).collect()).collect();
     println!("| million adds per second | {} |", WORKERS.map(|workers| format!("workers: {workers}")).join(" | "));
     println!("|---|{}", "---|".repeat(WORKERS.len()));
     let peer = &rates[rates.len() - 1];
@@ -52,19 +54,6 @@ pub(crate) fn run(bench: &Path) -> Result {
     }
     println!("\nwindlass with 16 workers does {:.2}× of what it does with 4", rates[0][2] / rates[0][1]);
     Ok(())
-}
-
-fn client_go() -> Result<PathBuf> {
-    let program = root().join("target/bench-client-go-queue");
-    let mut build = Command::new("go");
-    build.args(["build", "-trimpath", "-o"]).arg(&program).arg("./queue").current_dir(root().join("bench/client-go"));
-    let status = build.status().map_err(|error| format!("running go: {error}"))?;
-    if status.success() { Ok(program) } else { Err(format!("bench/client-go/queue does not build ({status})").into()) }
-}
-
-fn median(figures: &mut [f64]) -> f64 {
-    figures.sort_by(f64::total_cmp);
-    figures[figures.len() / 2]
 }
 
 // === impl Contender ===

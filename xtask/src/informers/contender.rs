@@ -10,7 +10,7 @@ use std::{
 use serde_json::Value;
 
 use super::{Figures, Replay, part::Part};
-use crate::{Result, cargo::cargo, upstream::root};
+use crate::{Result, cargo::cargo, peers, upstream::root};
 
 /// A follower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,16 +114,12 @@ fn finish(mut process: Child) -> Result<Output> {
 impl Programs {
     /// Builds the peers; `windlass` is built.
     pub(super) fn build(windlass: &Path) -> Result<Self> {
-        Ok(Self { windlass: windlass.to_path_buf(), client_go: client_go()?, kube_rs: kube_rs()? })
+        Ok(Self {
+            windlass: windlass.to_path_buf(),
+            client_go: peers::client_go(".", "bench-client-go")?,
+            kube_rs: kube_rs()?,
+        })
     }
-}
-
-fn client_go() -> Result<PathBuf> {
-    let program = root().join("target/bench-client-go");
-    let mut build = Command::new("go");
-    build.args(["build", "-trimpath", "-o"]).arg(&program).arg(".").current_dir(root().join("bench/client-go"));
-    let status = build.status().map_err(|error| format!("running go: {error}"))?;
-    if status.success() { Ok(program) } else { Err(format!("bench/client-go does not build ({status})").into()) }
 }
 
 fn kube_rs() -> Result<PathBuf> {

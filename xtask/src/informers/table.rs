@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use super::part::Part;
+use crate::peers;
 
 /// What one run printed, each figure with the name of its line: `updates.rss_bytes`.
 pub(super) type Figures = BTreeMap<String, f64>;
@@ -84,9 +85,7 @@ impl Table {
 
     /// The median of the rounds that have the figure.
     pub(super) fn median(&self, line: usize, column: &Column) -> Option<f64> {
-        let mut figures: Vec<_> = self.rounds[line].iter().filter_map(|figures| column.of(figures)).collect();
-        figures.sort_by(f64::total_cmp);
-        figures.get(figures.len() / 2).copied()
+        peers::median(self.rounds[line].iter().filter_map(|figures| column.of(figures)).collect())
     }
 }
 
