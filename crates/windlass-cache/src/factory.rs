@@ -3,13 +3,18 @@
 use std::{
     any::{Any, TypeId},
     collections::HashMap,
+    convert::Infallible,
     fmt,
     sync::Arc,
 };
 
 use futures::future::BoxFuture;
+use indexmap::IndexMap;
 use parking_lot::Mutex;
-use tokio::{sync::watch, task::JoinSet};
+use tokio::{
+    sync::{oneshot, watch},
+    task::JoinSet,
+};
 use windlass_api::{ApiResource, DynamicObject, ListWatch, Object, PartialObject, Resource, Scope};
 
 use crate::{
@@ -55,8 +60,7 @@ type Key = (TypeId, ApiResource, Selection);
 #[derive(Default)]
 struct State {
     /// In the order in which they were asked for first.
-    informers: Vec<Entry>,
-    by_key: HashMap<Key, usize>,
+    informers: IndexMap<Key, Entry>,
     /// Of the resources that have options of their own.
     options: HashMap<ApiResource, InformerOptions>,
     /// Of the started ones. Dropping it aborts them.
@@ -66,12 +70,14 @@ struct State {
 struct Entry {
     informer: Box<dyn AnyInformer>,
     started: Started,
+    /// Dropped, it stops the informer.
+    stop: watch::Sender<()>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
 enum Started {
     No,
-    Yes,
+    /// Closed when its task has ended.
+    Yes(oneshot::Receiver<Infallible>),
 }
 
 /// The one place where informers lose their type.
@@ -165,9 +171,7 @@ impl InformerFactory {
     /// `PartialObject`.
     #[must_use]
     pub fn for_resource<K: Object>(&self, resource: ApiResource, mut selection: Selection) -> SharedInformer<K> {
-        if resource.scope == Scope::Namespaced && selection.namespace.is_none() {
-            selection.namespace.clone_from(&self.namespace);
-        }
+        self.place(&resource, &mut selection);
         let key = (TypeId::of::<K>(), resource, selection);
         if let Some(informer) = self.find(&key) {
             return informer;
@@ -180,14 +184,28 @@ impl InformerFactory {
         options.fields = selection.fields.clone().or(options.fields);
         let made = SharedInformer::<K>::for_resource(resource.clone(), list_watch, options);
         let mut state = self.shared.state.lock();
-        if state.by_key.contains_key(&key) {
+        if state.informers.contains_key(&key) {
             drop(state);
             return self.find(&key).unwrap_or(made);
         }
-        let at = state.informers.len();
-        state.by_key.insert(key, at);
-        state.informers.push(Entry { informer: Box::new(made.clone()), started: Started::No });
+        let entry = Entry { informer: Box::new(made.clone()), started: Started::No, stop: watch::Sender::new(()) };
+        state.informers.insert(key, entry);
         made
+    }
+
+    /// Stops an informer, waits until it has ended, and forgets it: who asks for the same afterwards gets a new one. Who
+    /// still has the old one reads what it held last, and is told nothing more. Says whether there was one.
+    ///
+    /// Client-go has nothing like it: its factories only ever stop as a whole.
+    pub async fn remove<K: Object>(&self, resource: ApiResource, mut selection: Selection) -> bool {
+        self.place(&resource, &mut selection);
+        let removed = self.shared.state.lock().informers.shift_remove(&(TypeId::of::<K>(), resource, selection));
+        let Some(Entry { started, stop, .. }) = removed else { return false };
+        drop(stop);
+        if let Started::Yes(ended) = started {
+            let _closed = ended.await;
+        }
+        true
     }
 
     /// Starts every informer that has been asked for and not started yet. Does nothing after [`Self::shutdown`].
@@ -200,14 +218,23 @@ impl InformerFactory {
         }
         let mut state = self.shared.state.lock();
         let State { informers, tasks, .. } = &mut *state;
-        for entry in informers.iter_mut().filter(|entry| entry.started == Started::No) {
-            entry.started = Started::Yes;
-            let mut stop = self.shared.stop.subscribe();
+        while tasks.try_join_next().is_some() {} // Those that were removed.
+        for entry in informers.values_mut().filter(|entry| !entry.is_started()) {
+            let (ending, ended) = oneshot::channel::<Infallible>();
+            entry.started = Started::Yes(ended);
+            let (mut stop_all, mut stop) = (self.shared.stop.subscribe(), entry.stop.subscribe());
             let shutdown = Box::pin(async move {
                 // An error means that the factory is gone, which is as good a reason.
-                let _ = stop.wait_for(|stop| *stop).await;
+                tokio::select! {
+                    _ = stop_all.wait_for(|stop| *stop) => {}
+                    _removed = stop.changed() => {}
+                }
             });
-            tasks.spawn(entry.informer.run(shutdown));
+            let run = entry.informer.run(shutdown);
+            tasks.spawn(async move {
+                let _ending = ending;
+                run.await;
+            });
         }
     }
 
@@ -215,7 +242,7 @@ impl InformerFactory {
     pub async fn wait_for_sync(&self) -> Result<(), Stopped> {
         let waiting: Vec<_> = {
             let state = self.shared.state.lock();
-            let started = state.informers.iter().filter(|entry| entry.started == Started::Yes);
+            let started = state.informers.values().filter(|entry| entry.is_started());
             started.map(|entry| entry.informer.has_synced()).collect()
         };
         for synced in waiting {
@@ -228,7 +255,7 @@ impl InformerFactory {
     #[must_use]
     pub fn synced(&self) -> Vec<(ApiResource, bool)> {
         let state = self.shared.state.lock();
-        let each = state.informers.iter().map(|entry| &entry.informer);
+        let each = state.informers.values().map(|entry| &entry.informer);
         each.map(|informer| (informer.resource().clone(), informer.has_synced().is_synced())).collect()
     }
 
@@ -239,6 +266,13 @@ impl InformerFactory {
         while tasks.join_next().await.is_some() {}
     }
 
+    /// A selection without a namespace is about the factory's, if it has one.
+    fn place(&self, resource: &ApiResource, selection: &mut Selection) {
+        if resource.scope == Scope::Namespaced && selection.namespace.is_none() {
+            selection.namespace.clone_from(&self.namespace);
+        }
+    }
+
     fn options_of(&self, resource: &ApiResource) -> InformerOptions {
         let state = self.shared.state.lock();
         state.options.get(resource).unwrap_or(&self.shared.options).clone()
@@ -246,7 +280,7 @@ impl InformerFactory {
 
     fn find<K: Object>(&self, key: &Key) -> Option<SharedInformer<K>> {
         let state = self.shared.state.lock();
-        let informer: &dyn Any = &*state.informers[*state.by_key.get(key)?].informer;
+        let informer: &dyn Any = &*state.informers.get(key)?.informer;
         informer.downcast_ref::<SharedInformer<K>>().cloned()
     }
 }
@@ -254,8 +288,16 @@ impl InformerFactory {
 impl fmt::Debug for InformerFactory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.shared.state.lock();
-        let resources = state.informers.iter().map(|entry| entry.informer.resource().gvr().to_string());
+        let resources = state.informers.values().map(|entry| entry.informer.resource().gvr().to_string());
         f.debug_struct("InformerFactory").field("informers", &resources.collect::<Vec<_>>()).finish_non_exhaustive()
+    }
+}
+
+// === impl Entry ===
+
+impl Entry {
+    fn is_started(&self) -> bool {
+        matches!(self.started, Started::Yes(_))
     }
 }
 
@@ -396,6 +438,29 @@ mod tests {
         ];
         assert_eq!(*asked.lock(), expected);
         assert_eq!(factory.synced().len(), 4, "one factory, whatever the handle");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_informer_can_be_removed_and_asked_for_anew() {
+        let (factory, fake, _) = factory();
+        fake.apply(&json!({"metadata": {"name": "a", "namespace": "n"}}));
+        let (maps, secrets) = (factory.informer::<ConfigMap>(), factory.informer::<Secret>());
+        factory.start();
+        soon(factory.wait_for_sync()).await.unwrap();
+        let all = || (ConfigMap::api_resource(), Selection::default());
+        let remove = async || soon(factory.remove::<ConfigMap>(all().0, all().1)).await;
+        assert!(remove().await);
+        assert_eq!((maps.is_stopped(), secrets.is_stopped(), fake.open_streams()), (true, false, 1));
+        assert_eq!(maps.store().len(), 1, "what it held last");
+        assert!(!remove().await, "there is none any more");
+        let anew = factory.informer::<ConfigMap>();
+        assert!(remove().await, "one that has not been started");
+        let anew_again = factory.informer::<ConfigMap>();
+        factory.start();
+        soon(anew_again.has_synced()).await.unwrap();
+        assert_eq!((fake.open_streams(), anew.has_synced().is_synced()), (2, false));
+        soon(factory.shutdown()).await;
+        assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), 0);
     }
 
     #[tokio::test(start_paused = true)]

@@ -20,7 +20,9 @@ use std::{
 };
 
 use futures::{FutureExt, future::BoxFuture};
-use windlass_api::{ApiResource, FieldSelector, LabelSelector, Object, ObjectRef, Resource, Scope, Status};
+use windlass_api::{
+    ApiResource, FieldSelector, LabelSelector, Object, ObjectRef, PartialObject, Resource, Scope, Status,
+};
 use windlass_cache::{Cached, Lister};
 use windlass_client::{Client, Error, Operation, Verb};
 
@@ -89,6 +91,12 @@ impl CachedClient {
     #[must_use]
     pub fn kind_of<K: Object>(&self, resource: ApiResource) -> CachedKind<K> {
         CachedKind { client: self.clone(), watch: Watch::dynamic(resource) }
+    }
+
+    /// The cached metadata of the objects of a type: no more is cached for it.
+    #[must_use]
+    pub fn metadata_of<K: Resource>(&self) -> CachedKind<PartialObject> {
+        self.kind_of(K::api_resource())
     }
 
     /// The cached object of that name.

@@ -87,11 +87,19 @@ impl Cluster {
     /// # Panics
     /// Outside of a tokio runtime.
     pub fn informer<T: Object>(&self, watch: &Watch<T>) -> SharedInformer<T> {
-        let chosen = self.chosen.iter().find(|(resource, _)| *resource == watch.resource);
-        let informers = chosen.map_or(&self.informers, |(_, informers)| informers);
+        let informers = self.factory_of(&watch.resource);
         let informer = informers.for_resource(watch.resource.clone(), watch.selection.clone());
         informers.start();
         informer
+    }
+
+    /// Ends the informer of a watch and waits until it has, and its memory is free once nobody reads it any more: for kinds
+    /// that a program has found at run time and is done with. Says whether there was one.
+    ///
+    /// Controllers that still watch it, or hold its store, see no further change; whoever asks for it anew, as reads of a
+    /// [`CachedClient`] do, gets a new one. controller-runtime's `RemoveInformer`.
+    pub async fn forget<T: Object>(&self, watch: &Watch<T>) -> bool {
+        self.factory_of(&watch.resource).remove::<T>(watch.resource.clone(), watch.selection.clone()).await
     }
 
     /// The client that reads from the caches.
@@ -117,6 +125,11 @@ impl Cluster {
     pub async fn index<K: Resource>(&self, index: Index<K>) -> Result<()> {
         let added = self.informer(&Watch::<K>::all()).add_index(index).await;
         added.map_err(|source| Error::Index { resource: Box::new(K::api_resource()), source })
+    }
+
+    fn factory_of(&self, resource: &ApiResource) -> &InformerFactory {
+        let chosen = self.chosen.iter().find(|(of, _)| of == resource);
+        chosen.map_or(&self.informers, |(_, informers)| informers)
     }
 
     fn factories(&self) -> impl Iterator<Item = &InformerFactory> {

@@ -1,32 +1,37 @@
 //! A controller: which objects to reconcile, which others concern them, and how.
 
+mod defaults;
+mod handle;
+mod life;
 mod worker;
 
 use std::{
     fmt::{self, Debug},
     future::Future,
     num::NonZeroUsize,
-    sync::Arc,
     time::Duration,
 };
 
 use futures::{FutureExt, Stream, StreamExt, future::BoxFuture, stream::BoxStream};
-use tokio::{task::JoinSet, time::timeout_at};
-use windlass_api::{ApiResource, Object, ObjectRef, Resource};
-use windlass_cache::{Cached, Lister, Registration};
-use windlass_queue::{RateLimiter, WorkQueue};
+use windlass_api::{ApiResource, Object, ObjectRef, PartialObject, Resource};
+use windlass_cache::Cached;
+use windlass_queue::RateLimiter;
 
-use self::worker::{WithKeys, WithObjects, Work, Worker};
+pub use self::{
+    defaults::ControllerDefaults,
+    handle::{ControllerHandle, Watching},
+};
+use self::{
+    handle::Additions,
+    worker::{WithKeys, WithObjects},
+};
 use crate::{
-    Action, CachedClient, Context, Error, Leadership, Reconciler, Result, Watch, handler,
+    Action, Context, Reconciler, Result, Watch,
+    handler::{self, Owners},
     layer::Layer,
     manager::{Group, Runnable, Running},
-    reconcile::{Shared, Stores},
-    source::{Informed, Source, Started, Target},
+    source::{Informed, Source},
 };
-
-/// How long a controller waits for its caches before it gives up.
-const SYNC_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// Reconciles objects of type `K` with a reconciler of type `R`.
 ///
@@ -79,18 +84,25 @@ pub struct Controller<K, R = NoReconciler> {
     root: ApiResource,
     /// The root's comes first.
     sources: Vec<Box<dyn Source<K>>>,
-    concurrency: NonZeroUsize,
-    sync_timeout: Duration,
+    /// Sources that come later.
+    additions: Additions<K>,
     limiter: Option<Box<dyn RateLimiter<ObjectRef<K>>>>,
-    order: Order,
-    /// `None`: a reconcile may take as long as it likes.
-    reconcile_timeout: Option<Duration>,
+    choices: Choices,
     /// Keys that come from elsewhere than caches.
     triggers: Vec<BoxStream<'static, ObjectRef<K>>>,
     /// The outermost comes last.
     layers: Vec<Box<dyn Layer>>,
     leadership: Need,
     reconciler: R,
+}
+
+/// What a controller has chosen of what the manager's [`ControllerDefaults`] say otherwise.
+#[derive(Clone, Copy, Debug, Default)]
+struct Choices {
+    concurrency: Option<NonZeroUsize>,
+    sync_timeout: Option<Duration>,
+    reconcile_timeout: Option<Duration>,
+    order: Option<Order>,
 }
 
 /// What a controller does in processes that do not lead, if there is an election.
@@ -134,6 +146,14 @@ impl<K: Resource> Controller<K> {
     }
 }
 
+impl Controller<PartialObject> {
+    /// A controller of all objects of a type that sees their metadata alone: no more is sent by the server, and no more is
+    /// cached. The same as `Controller::watching(Watch::metadata_of::<K>())`.
+    pub fn for_metadata<K: Resource>() -> Self {
+        Self::watching(Watch::metadata_of::<K>())
+    }
+}
+
 impl<K: Object> Controller<K> {
     /// A controller of the objects that `root` selects.
     pub fn watching(root: Watch<K>) -> Self {
@@ -142,11 +162,9 @@ impl<K: Object> Controller<K> {
             name: None,
             root: resource,
             sources: vec![Box::new(Informed { watch: root, mapper: Some(handler::enqueue_self()) })],
-            concurrency: NonZeroUsize::MIN,
-            sync_timeout: SYNC_TIMEOUT,
+            additions: Additions::new(),
             limiter: None,
-            order: Order::Arrival,
-            reconcile_timeout: None,
+            choices: Choices::default(),
             triggers: Vec::new(),
             layers: Vec::new(),
             leadership: Need::Lead,
@@ -177,11 +195,9 @@ impl<K: Object> Controller<K> {
             name: self.name,
             root: self.root,
             sources: self.sources,
-            concurrency: self.concurrency,
-            sync_timeout: self.sync_timeout,
+            additions: self.additions,
             limiter: self.limiter,
-            order: self.order,
-            reconcile_timeout: self.reconcile_timeout,
+            choices: self.choices,
             triggers: self.triggers,
             layers: self.layers,
             leadership: self.leadership,
@@ -202,11 +218,23 @@ impl<K: Object, R> Controller<K, R> {
         self.owns_with(Watch::<T>::all())
     }
 
-    /// The objects that `watch` selects trigger the `K` that is their controller owner.
-    ///
-    /// Only metadata is read: group and kind of the owner reference must match, its version need not.
+    /// The objects that `watch` selects trigger the `K` that is their controller owner. The same as
+    /// `owns_by(watch, Owners::Controller)`.
     pub fn owns_with<T: Object>(self, watch: Watch<T>) -> Self {
-        let mapper = handler::enqueue_owner(&self.root);
+        self.owns_by(watch, Owners::Controller)
+    }
+
+    /// Objects of type `T` trigger the `K` that is their controller owner, and are watched by their metadata alone. The
+    /// same as `owns_with(Watch::metadata_of::<T>())`; `cx.client().metadata_of::<T>()` reads them.
+    pub fn owns_metadata<T: Resource>(self) -> Self {
+        self.owns_with(Watch::metadata_of::<T>())
+    }
+
+    /// The objects that `watch` selects trigger the `K`s among their owners that `owners` says.
+    ///
+    /// Only metadata is read: group and kind of an owner reference must match, its version need not.
+    pub fn owns_by<T: Object>(self, watch: Watch<T>, owners: Owners) -> Self {
+        let mapper = handler::enqueue_owners(&self.root, owners);
         self.source(watch, Some(mapper))
     }
 
@@ -231,6 +259,16 @@ impl<K: Object, R> Controller<K, R> {
         self.source(watch, Some(handler::enqueue_mapped(map)))
     }
 
+    /// Objects of type `T` trigger the keys that `map` makes of their metadata, before and after a change; no more of them
+    /// is watched. The same as `watches_with(Watch::metadata_of::<T>(), map)`.
+    pub fn watches_metadata<T, I>(self, map: impl Fn(&Cached<PartialObject>) -> I + Send + Sync + 'static) -> Self
+    where
+        T: Resource,
+        I: IntoIterator<Item = ObjectRef<K>>,
+    {
+        self.watches_with(Watch::metadata_of::<T>(), map)
+    }
+
     /// Keeps a cache of `T` for [`Context::store`], without being triggered by it. The same as
     /// `reads_with(Watch::all())`.
     pub fn reads<T: Resource>(self) -> Self {
@@ -242,15 +280,22 @@ impl<K: Object, R> Controller<K, R> {
         self.source(watch, None)
     }
 
-    /// How many keys may be reconciled at the same time; 1 by default, which 0 means as well.
+    /// A handle by which watches are added while the controller runs.
+    pub fn handle(&self) -> ControllerHandle<K> {
+        ControllerHandle::new(self.root.clone(), &self.additions)
+    }
+
+    /// How many keys may be reconciled at the same time; by default what the manager's [`ControllerDefaults`] say, or 1,
+    /// which 0 means as well.
     pub fn concurrency(mut self, workers: usize) -> Self {
-        self.concurrency = NonZeroUsize::new(workers).unwrap_or(NonZeroUsize::MIN);
+        self.choices.concurrency = Some(NonZeroUsize::new(workers).unwrap_or(NonZeroUsize::MIN));
         self
     }
 
-    /// How long to wait for the caches at the start before the controller fails; 2 minutes by default.
+    /// How long to wait for the caches at the start before the controller fails; by default what the manager's
+    /// [`ControllerDefaults`] say, or 2 minutes.
     pub fn sync_timeout(mut self, timeout: Duration) -> Self {
-        self.sync_timeout = timeout;
+        self.choices.sync_timeout = Some(timeout);
         self
     }
 
@@ -264,14 +309,14 @@ impl<K: Object, R> Controller<K, R> {
     /// starts among many objects, or is resynced, goes on to answer what happens meanwhile. Keys that come back keep the
     /// priority they had. See [`Builder::by_priority`](windlass_queue::Builder::by_priority).
     pub fn by_priority(mut self) -> Self {
-        self.order = Order::Priority;
+        self.choices.order = Some(Order::Priority);
         self
     }
 
-    /// How long a reconcile may take; as long as it likes by default. One that takes longer is dropped where it awaits
+    /// How long a reconcile may take; as long as it likes unless the manager's [`ControllerDefaults`] say otherwise. One that takes longer is dropped where it awaits
     /// something, and tried again with back-off.
     pub fn reconcile_timeout(mut self, limit: Duration) -> Self {
-        self.reconcile_timeout = Some(limit);
+        self.choices.reconcile_timeout = Some(limit);
         self
     }
 
@@ -329,7 +374,7 @@ impl<K: Object, R: Reconciler<K>> Runnable for Controller<K, R> {
     }
 
     fn run(self: Box<Self>, running: Running) -> BoxFuture<'static, Result<()>> {
-        run(*self, running, |store, reconciler| WithObjects { store, reconciler }).boxed()
+        life::run(*self, running, |store, reconciler| WithObjects { store, reconciler }).boxed()
     }
 }
 
@@ -349,141 +394,8 @@ where
     }
 
     fn run(self: Box<Self>, running: Running) -> BoxFuture<'static, Result<()>> {
-        run(self.0, running, |_store, reconcile| WithKeys(reconcile)).boxed()
+        life::run(self.0, running, |_store, reconcile| WithKeys(reconcile)).boxed()
     }
-}
-
-/// The life of a controller.
-async fn run<K, R, W>(
-    controller: Controller<K, R>,
-    running: Running,
-    work: impl FnOnce(Lister<K>, R) -> W,
-) -> Result<()>
-where
-    K: Object,
-    W: Work<K>,
-{
-    let name: Arc<str> = controller.display_name().into();
-    let workers = controller.concurrency.get();
-
-    // 1. The queue, before anything can be put into it.
-    let mut queue = WorkQueue::builder().name(&*name);
-    if controller.order == Order::Priority {
-        queue = queue.by_priority();
-    }
-    if let Some(limiter) = controller.limiter {
-        queue = queue.rate_limiter(limiter);
-    }
-    if let Some(metrics) = running.reporter.metrics.controller(&name, workers) {
-        queue = queue.metrics(metrics);
-    }
-    let queue = queue.build();
-    let unfinished = queue.clone();
-    running.reporter.metrics.queue(&name, Box::new(move || unfinished.unfinished_work()));
-
-    // 2. The sources. All of them start before any is waited for, so that they list at the same time.
-    let target = Target {
-        cluster: running.cluster(),
-        controller: Arc::clone(&name),
-        queue: queue.clone(),
-        reporter: running.reporter.clone(),
-    };
-    let mut stores = Stores::default();
-    let started: Vec<_> = controller.sources.into_iter().map(|source| source.start(&target, &mut stores)).collect();
-
-    // 3. Their initial lists. A worker that started earlier would take what is not cached yet for missing, and for
-    //    example create it again.
-    let Some(registrations) = sync(started, controller.sync_timeout, &running).await? else { return Ok(()) };
-
-    // 4. The workers, when this process may act.
-    let leadership = match controller.leadership {
-        Need::None => Leadership::alone(),
-        Need::Lead | Need::WarmUp => running.leadership().clone(),
-    };
-    tokio::select! {
-        biased;
-        () = running.stop().requested() => {}
-        () = leadership.acquired() => {
-            tracing::info!(controller = &*name, workers, "caches are synced, starting workers");
-        }
-    }
-    let root = stores.of::<K>(&controller.root).expect("the root's source is among those that were started");
-    let worker = Arc::new(Worker {
-        queue: queue.clone(),
-        work: Arc::new(work(root, controller.reconciler)),
-        layers: controller.layers,
-        timeout: controller.reconcile_timeout,
-        shared: Arc::new(Shared {
-            client: CachedClient::new(running.cluster().client_for(&name), running.cluster().clone()),
-            clock: running.cluster().clock().clone(),
-            entropy: running.cluster().entropy().clone(),
-            recorder: running.cluster().recorder(Arc::clone(&name)),
-            controller: Arc::clone(&name),
-            stores,
-        }),
-        reporter: running.reporter.clone(),
-        leadership,
-    });
-    let mut tasks = JoinSet::new();
-    for mut keys in controller.triggers {
-        let (queue, running) = (queue.clone(), running.clone());
-        tasks.spawn(async move {
-            let feed = async {
-                while let Some(key) = keys.next().await {
-                    queue.add(key);
-                }
-            };
-            tokio::select! {
-                () = running.stop().requested() => {}
-                () = feed => {}
-            }
-        });
-    }
-    for _ in 0..workers {
-        let (worker, running) = (Arc::clone(&worker), running.clone());
-        tasks.spawn(async move { worker.run(running.stop()).await });
-    }
-
-    // 5. The end: no new events, no new keys; what is being reconciled is finished. The manager limits the time. Workers
-    //    hear of it by themselves.
-    running.stop().requested().await;
-    for registration in &registrations {
-        registration.shut_down().await;
-    }
-    queue.shut_down();
-    while let Some(result) = tasks.join_next().await {
-        if let Err(error) = result
-            && error.is_panic()
-        {
-            std::panic::resume_unwind(error.into_panic());
-        }
-    }
-    queue.shut_down_with_drain().await; // which is shut down already: waits for its timer task only
-    tracing::info!(controller = &*name, "stopped");
-    Ok(())
-}
-
-/// Waits for all sources; `None` if stopping is asked for meanwhile.
-async fn sync(started: Vec<Started>, timeout: Duration, running: &Running) -> Result<Option<Vec<Registration>>> {
-    let deadline = tokio::time::Instant::now() + timeout;
-    let mut registrations = Vec::with_capacity(started.len());
-    for Started { resource, indexed, synced, registration } in started {
-        registrations.extend(registration);
-        let ready = async {
-            indexed.await.map_err(|source| Error::Index { resource: Box::new(resource.clone()), source })?;
-            synced.await.map_err(|_stopped| Error::CacheStopped { resource: Box::new(resource.clone()) })
-        };
-        let synced = tokio::select! {
-            biased;
-            () = running.stop().requested() => return Ok(None),
-            synced = timeout_at(deadline, ready) => synced,
-        };
-        match synced {
-            Ok(result) => result?,
-            Err(_elapsed) => return Err(Error::SyncTimeout { resource: Box::new(resource), timeout }),
-        }
-    }
-    Ok(Some(registrations))
 }
 
 impl<K, R> Debug for Controller<K, R> {
@@ -491,7 +403,7 @@ impl<K, R> Debug for Controller<K, R> {
         f.debug_struct("Controller")
             .field("name", &self.name)
             .field("root", &self.root)
-            .field("concurrency", &self.concurrency)
+            .field("choices", &self.choices)
             .finish_non_exhaustive()
     }
 }

@@ -63,6 +63,20 @@ pub enum Error {
         resource: Box<ApiResource>,
     },
 
+    /// A watch was to be added to a controller that has ended, or ended meanwhile.
+    #[error("cannot watch {} ({}): the controller has stopped", .resource.plural, .resource.api_version())]
+    ControllerStopped {
+        /// What was to be watched.
+        resource: Box<ApiResource>,
+    },
+
+    /// A runnable was to be added to a manager that has been stopped.
+    #[error("cannot start {name}: the manager has stopped")]
+    ManagerStopped {
+        /// Which one.
+        name: String,
+    },
+
     /// A runnable failed, which stopped the manager.
     #[error("{name} failed")]
     Runnable {

@@ -8,21 +8,35 @@ use windlass_cache::Cached;
 /// Appends the keys that an object leads to.
 pub(crate) type Mapper<T, K> = Arc<dyn Fn(&Cached<T>, &mut Vec<ObjectRef<K>>) + Send + Sync>;
 
+/// Which owners of an object an event of it concerns, of those that are of the controller's kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owners {
+    /// The one that manages it: `controller: true`.
+    Controller,
+    /// Every one: for what several objects own together. controller-runtime's `MatchEveryOwner`.
+    Every,
+}
+
 /// The object itself.
 pub(crate) fn enqueue_self<K: Object>() -> Mapper<K, K> {
     Arc::new(|object, keys| keys.push(object.key().clone().into()))
 }
 
-/// The owner that manages the object, if it is of the resource's group and kind, in whatever version.
+/// Those of the object's owners that are of the resource's group and kind, in whatever version.
 ///
-/// Reads metadata only. Whether the owner exists, with that uid, is for the reconciler to see.
-pub(crate) fn enqueue_owner<T: Object, K: Object>(owner: &ApiResource) -> Mapper<T, K> {
+/// Reads metadata only. Whether an owner exists, with that uid, is for the reconciler to see.
+pub(crate) fn enqueue_owners<T: Object, K: Object>(owner: &ApiResource, which: Owners) -> Mapper<T, K> {
     let owner = owner.clone();
     Arc::new(move |object, keys| {
-        let Some(reference) = object.meta().controller() else { return };
-        if *reference.kind == *owner.kind && reference.group() == owner.group {
+        let meta = object.meta();
+        let references = match which {
+            Owners::Controller => meta.controller().map_or(&[][..], std::slice::from_ref),
+            Owners::Every => meta.owner_references(),
+        };
+        let ours = references.iter().filter(|reference| *reference.kind == *owner.kind);
+        for reference in ours.filter(|reference| reference.group() == owner.group) {
             let key = ObjectRef::new(Arc::clone(&reference.name));
-            keys.push(match (object.meta().namespace(), owner.scope) {
+            keys.push(match (meta.namespace(), owner.scope) {
                 (Some(namespace), Scope::Namespaced) => key.within(Arc::clone(namespace)),
                 _ => key,
             });

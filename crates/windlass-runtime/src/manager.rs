@@ -1,5 +1,6 @@
 //! The manager: runs controllers and whatever else belongs to them, in order, until the end.
 
+mod additions;
 mod builder;
 mod campaign;
 mod groups;
@@ -7,7 +8,6 @@ mod reporter;
 mod runnable;
 
 use std::{
-    collections::HashSet,
     fmt::{self, Debug},
     future::Future,
     pin::pin,
@@ -16,18 +16,23 @@ use std::{
 };
 
 use futures::FutureExt;
-use tokio::task::JoinSet;
+use tokio::{sync::mpsc, task::JoinSet};
 use windlass_api::ErrorChain;
 use windlass_client::Client;
 
 pub(crate) use self::reporter::Reporter;
 pub use self::{
+    additions::{Added, ManagerHandle},
     builder::ManagerBuilder,
     runnable::{Group, Runnable, Running, Task},
 };
-use self::{campaign::Campaign, groups::Groups};
+use self::{
+    additions::{Addition, Request},
+    campaign::Campaign,
+    groups::Groups,
+};
 use crate::{
-    Error, LeaderElection, ReconcileObserver, Result,
+    ControllerDefaults, Error, LeaderElection, ReconcileObserver, Result,
     cluster::Cluster,
     events::{EventApi, Queue, Writer},
     metrics::ControllerMetrics,
@@ -54,6 +59,10 @@ pub struct Manager {
     /// What the recorders of the cluster say.
     events: Queue,
     runnables: Vec<Box<dyn Runnable>>,
+    handle: ManagerHandle,
+    /// What is asked for by clones of `handle`.
+    requests: mpsc::UnboundedReceiver<Request>,
+    defaults: ControllerDefaults,
     grace: Duration,
     election: Option<LeaderElection>,
     event_api: EventApi,
@@ -88,6 +97,11 @@ impl Manager {
         self
     }
 
+    /// A handle by which controllers and others are added, and ended, while the manager runs.
+    pub fn handle(&self) -> ManagerHandle {
+        self.handle.clone()
+    }
+
     /// Shows each step of every controller to `observer`.
     pub fn on_reconcile(&mut self, observer: impl ReconcileObserver) -> &mut Self {
         self.observers.push(Arc::new(observer));
@@ -102,15 +116,21 @@ impl Manager {
     ///
     /// Returns the first error, if any: a runnable that failed or panicked, or had to be aborted at the end.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<()> {
-        let Self { cluster, events, mut runnables, grace, election, event_api, observers, metrics } = self;
-        let mut names = HashSet::new();
-        for runnable in &runnables {
-            let name = runnable.name();
-            if names.contains(&name) {
-                return Err(Error::DuplicateName { name });
-            }
-            names.insert(name);
-        }
+        let Self {
+            cluster,
+            events,
+            runnables,
+            handle,
+            mut requests,
+            defaults,
+            grace,
+            election,
+            event_api,
+            observers,
+            metrics,
+        } = self;
+        let named = runnables.into_iter().map(|runnable| Ok(handle.prepare(runnable)?.0));
+        let mut runnables = named.collect::<Result<Vec<_>>>()?;
 
         let elector = election.map(|election| election.in_manager(&cluster)).transpose()?;
 
@@ -119,7 +139,8 @@ impl Manager {
         let events = Writer::new(cluster.client().clone(), events, cluster.entropy().clone(), event_api);
         writer.spawn(events.run(writer_stop.handle()));
         let mut campaign = Campaign::new(elector);
-        let mut groups = Groups::new(cluster, Reporter::new(observers, metrics), campaign.leadership().clone());
+        let reporter = Reporter::new(observers, metrics);
+        let mut groups = Groups::new(cluster, reporter, campaign.leadership().clone(), defaults, handle);
         let mut shutdown = pin!(shutdown);
 
         // 1. Start. Each runnable sees to what it needs itself: controllers wait for their caches.
@@ -128,7 +149,7 @@ impl Manager {
         //    - Caches: begun by the first runnable that asks for one, on behalf of the manager.
         //    - Others, which do not need to be the only one of their kind in the cluster.
         //    - Those that get ready to act when this process is the leader.
-        runnables.sort_by_key(|runnable| runnable.group()); // stable
+        runnables.sort_by_key(Addition::group); // stable
         let leaders_at = runnables.partition_point(|runnable| !runnable.group().needs_leadership());
         let mut leaders = runnables.split_off(leaders_at);
         for runnable in runnables {
@@ -137,20 +158,31 @@ impl Manager {
 
         // 2. Run until told to stop, or until the first failure.
         //    - The others, controllers above all, when this process is elected; at once if there is no election.
+        //    - What is added later, at once, or with them.
         campaign.start();
         let leadership = campaign.leadership().clone();
         let mut elected = pin!(leadership.acquired().fuse());
+        let mut leads = false;
         let mut first_error = loop {
             tokio::select! {
                 biased;
                 () = &mut shutdown => break None,
                 error = campaign.failure() => break Some(error),
                 error = groups.failure() => break Some(error),
-                () = &mut elected => for runnable in leaders.drain(..) {
-                    groups.start(runnable);
+                () = &mut elected => {
+                    leads = true;
+                    for runnable in leaders.drain(..) {
+                        groups.start(runnable);
+                    }
+                }
+                Some(request) = requests.recv() => match request {
+                    Request::Add(addition) if leads || !addition.group().needs_leadership() => groups.start(addition),
+                    Request::Add(addition) => leaders.push(addition),
+                    Request::Withdraw(name) => leaders.retain(|waiting| waiting.name() != name),
                 }
             }
         };
+        drop((requests, leaders)); // Whoever asks now, or waits for these, hears that it is too late.
         match &first_error {
             None => tracing::info!("stopping"),
             // A program that ends is no failure of ours.

@@ -71,8 +71,8 @@ impl Signals {
 #[derive(Clone, Debug)]
 pub struct Stop(watch::Receiver<bool>);
 
-/// The other end: stops all holders of its [`Stop`]s, also by being dropped.
-#[derive(Debug)]
+/// The other end: stops all holders of its [`Stop`]s, also when its last clone is dropped.
+#[derive(Clone, Debug)]
 pub(crate) struct Stopper(watch::Sender<bool>);
 
 impl Stop {

@@ -20,12 +20,12 @@ use crate::{
 /// A source with its object type erased.
 pub(crate) trait Source<K: Object>: Send {
     /// Subscribes to the informer and enters its store. Does not wait.
-    fn start(self: Box<Self>, target: &Target<'_, K>, stores: &mut Stores) -> Started;
+    fn start(self: Box<Self>, target: &Target<K>, stores: &mut Stores) -> Started;
 }
 
 /// Where keys go.
-pub(crate) struct Target<'c, K> {
-    pub(crate) cluster: &'c Cluster,
+pub(crate) struct Target<K> {
+    pub(crate) cluster: Cluster,
     pub(crate) controller: Arc<str>,
     pub(crate) queue: WorkQueue<ObjectRef<K>>,
     pub(crate) reporter: Reporter,
@@ -62,7 +62,7 @@ struct Enqueue<T: Object, K> {
 // === impl Informed ===
 
 impl<T: Object, K: Object> Source<K> for Informed<T, K> {
-    fn start(self: Box<Self>, target: &Target<'_, K>, stores: &mut Stores) -> Started {
+    fn start(self: Box<Self>, target: &Target<K>, stores: &mut Stores) -> Started {
         let Self { mut watch, mapper } = *self;
         let indices = std::mem::take(&mut watch.indices);
         let resource = watch.resource.clone();

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use windlass_api::{ApiResource, Object, Resource};
+use windlass_api::{ApiResource, Object, PartialObject, Resource};
 use windlass_cache::{Cached, Index, Selection};
 
 use crate::predicate::Predicate;
@@ -86,6 +86,13 @@ impl<T: Object> Watch<T> {
     /// the argument types of a closure need not be spelled.
     pub fn filter_updates(self, changed: impl Fn(&Cached<T>, &Cached<T>) -> bool + Send + Sync + 'static) -> Self {
         self.filter(changed)
+    }
+}
+
+impl Watch<PartialObject> {
+    /// The metadata of all objects of a type; no more is asked of the server, and no more is cached.
+    pub fn metadata_of<K: Resource>() -> Self {
+        Self::dynamic(K::api_resource())
     }
 }
 

@@ -99,6 +99,6 @@ pub use windlass_cache::{Cached, Lister, Notification, SharedInformer};
 pub use windlass_queue::WorkQueue;
 
 pub use windlass_runtime::{
-    Action, CacheOptions, Context, Controller, Error, LeaderElection, Manager, ReconcileEvent, Reconciler, Result,
-    Retry, Runnable, Task, Watch, predicate, shutdown,
+    Action, CacheOptions, Context, Controller, ControllerDefaults, ControllerHandle, Error, LeaderElection, Manager,
+    ManagerHandle, Owners, ReconcileEvent, Reconciler, Result, Retry, Runnable, Task, Watch, predicate, shutdown,
 };

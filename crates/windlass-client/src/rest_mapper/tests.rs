@@ -205,6 +205,22 @@ async fn what_is_installed_later_is_found_and_unknown_names_do_not_flood_the_ser
     assert_eq!(fake.seen().len(), 6);
 }
 
+#[tokio::test(start_paused = true)]
+async fn c_13_34_an_unknown_kind_is_looked_up_once_more_and_one_that_is_gone_is_no_match() {
+    let plurals = Arc::new(Mutex::new(vec!["foos"]));
+    let fake = server(&plurals);
+    let mapper = DeferredRestMapper::new(CachedDiscovery::in_memory(fake.client()));
+    let kind = |kind: &'static str| GroupKind::new("x.io", kind);
+    mapper.mapping(&kind("foos"), &["v1"]).await.unwrap();
+    *plurals.lock() = vec!["bars"];
+    tokio::time::advance(Duration::from_secs(10)).await;
+    let bars = mapper.mapping(&kind("bars"), &["v1"]).await.unwrap();
+    assert_eq!((bars.resource.gvr().to_string(), fake.seen().len()), ("x.io/v1, Resource=bars".to_owned(), 4));
+    let error = mapper.mapping(&kind("foos"), &["v1"]).await.unwrap_err();
+    assert!(matches!(error, MappingError::NoKind { .. }), "{error}");
+    assert_eq!(fake.seen().len(), 4, "it has just been asked");
+}
+
 #[tokio::test]
 async fn a_server_that_cannot_be_asked_is_no_unknown_name() {
     let mapper = DeferredRestMapper::new(CachedDiscovery::in_memory(Fake::failure(503, "").client()));

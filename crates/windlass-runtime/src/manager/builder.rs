@@ -9,9 +9,9 @@ use std::{
 use windlass_api::{ApiResource, Clock, Entropy, ListWatch};
 use windlass_client::Client;
 
-use super::Manager;
+use super::{Manager, ManagerHandle};
 use crate::{
-    CacheOptions, ControllerMetrics, LeaderElection,
+    CacheOptions, ControllerDefaults, ControllerMetrics, LeaderElection,
     caches::Caches,
     cluster::{Cluster, ListWatches},
     events::{EventApi, Outlet},
@@ -29,6 +29,7 @@ pub struct ManagerBuilder {
     caches: Caches,
     clock: Clock,
     entropy: Entropy,
+    defaults: ControllerDefaults,
     grace: Duration,
     election: Option<LeaderElection>,
     event_api: EventApi,
@@ -45,6 +46,7 @@ impl ManagerBuilder {
             caches: Caches::default(),
             clock: Clock::system(),
             entropy: Entropy::os(),
+            defaults: ControllerDefaults::default(),
             grace: GRACE,
             election: None,
             event_api: EventApi::default(),
@@ -68,6 +70,12 @@ impl ManagerBuilder {
     /// How long runnables may take to end before they are aborted; 30 seconds by default.
     pub fn grace_period(mut self, grace: Duration) -> Self {
         self.grace = grace;
+        self
+    }
+
+    /// What holds for controllers that choose nothing else.
+    pub fn controllers(mut self, defaults: ControllerDefaults) -> Self {
+        self.defaults = defaults;
         self
     }
 
@@ -126,7 +134,8 @@ impl ManagerBuilder {
 
     /// The manager, with nothing to run yet.
     pub fn build(self) -> Manager {
-        let Self { client, list_watches, caches, clock, entropy, grace, election, event_api, metrics, registry } = self;
+        let Self { client, list_watches, caches, clock, entropy, defaults, grace, election, .. } = self;
+        let Self { event_api, metrics, registry, .. } = self;
         let client = match &registry {
             Some(registry) => client.with_metrics(registry.requests_to("")),
             None => client,
@@ -137,7 +146,20 @@ impl ManagerBuilder {
         });
         let (outlet, events) = Outlet::new(clock.clone(), entropy.clone());
         let cluster = Cluster::new(client, list_watches, caches, clock, entropy, outlet);
-        Manager { cluster, events, runnables: Vec::new(), grace, election, event_api, observers: Vec::new(), metrics }
+        let (handle, requests) = ManagerHandle::new();
+        Manager {
+            cluster,
+            events,
+            runnables: Vec::new(),
+            handle,
+            requests,
+            defaults,
+            grace,
+            election,
+            event_api,
+            observers: Vec::new(),
+            metrics,
+        }
     }
 }
 

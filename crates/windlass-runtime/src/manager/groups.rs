@@ -1,49 +1,75 @@
 //! The runnables of a manager as tasks, by group.
 
-use std::{collections::HashMap, convert::Infallible};
+use std::{collections::HashMap, convert::Infallible, sync::Arc};
 
 use tokio::{
     sync::mpsc,
     task::{Id, JoinError, JoinSet},
 };
 
-use super::{Group, Reporter, Runnable, Running, campaign::Campaign};
+use super::{
+    Group, ManagerHandle, Reporter, Running,
+    additions::{Addition, Ending},
+    campaign::Campaign,
+};
 use windlass_api::ErrorChain;
 
-use crate::{Error, Leadership, Result, cluster::Cluster, error::panic_message, shutdown::Stopper};
+use crate::{ControllerDefaults, Error, Leadership, Result, cluster::Cluster, error::panic_message, shutdown::Stopper};
 
 /// Owns every task of a manager; dropped, it aborts them.
 pub(super) struct Groups {
     cluster: Cluster,
     reporter: Reporter,
     leadership: Leadership,
-    /// One per group, so that they can be stopped one after the other.
-    stoppers: HashMap<Group, Stopper>,
+    defaults: Arc<ControllerDefaults>,
+    manager: ManagerHandle,
     tasks: JoinSet<Result<()>>,
     /// Exactly the tasks in `tasks`.
-    names: HashMap<Id, (Group, String)>,
+    started: HashMap<Id, Started>,
     /// Cloned into each [`Running`]; `None` when the last of them is waited for.
     alive: Option<mpsc::Sender<Infallible>>,
     /// Ends when all clones of `alive` are dropped.
     all_gone: mpsc::Receiver<Infallible>,
 }
 
+/// A runnable that has been started.
+struct Started {
+    name: String,
+    group: Group,
+    /// Of its own, so that groups can be stopped one after the other, and one runnable by itself.
+    stopper: Stopper,
+    /// Dropped when it has ended.
+    _ending: Ending,
+}
+
 impl Groups {
-    pub(super) fn new(cluster: Cluster, reporter: Reporter, leadership: Leadership) -> Self {
+    pub(super) fn new(
+        cluster: Cluster,
+        reporter: Reporter,
+        leadership: Leadership,
+        defaults: ControllerDefaults,
+        manager: ManagerHandle,
+    ) -> Self {
         let (alive, all_gone) = mpsc::channel(1);
-        let stoppers = Group::IN_START_ORDER.into_iter().map(|group| (group, Stopper::new())).collect();
-        let (tasks, names) = (JoinSet::new(), HashMap::new());
-        Self { cluster, reporter, leadership, stoppers, tasks, names, alive: Some(alive), all_gone }
+        let (tasks, started) = (JoinSet::new(), HashMap::new());
+        let defaults = Arc::new(defaults);
+        Self { cluster, reporter, leadership, defaults, manager, tasks, started, alive: Some(alive), all_gone }
     }
 
     /// Starts a runnable.
-    pub(super) fn start(&mut self, runnable: Box<dyn Runnable>) {
+    pub(super) fn start(&mut self, Addition { runnable, stopper, ending }: Addition) {
         let (group, name) = (runnable.group(), runnable.name());
-        let alive = self.alive.clone().expect("nothing starts after the end");
-        let stop = self.stoppers[&group].handle();
-        let running = Running::new(self.cluster.clone(), stop, self.leadership.clone(), self.reporter.clone(), alive);
+        let running = Running {
+            cluster: self.cluster.clone(),
+            stop: stopper.handle(),
+            leadership: self.leadership.clone(),
+            reporter: self.reporter.clone(),
+            defaults: Arc::clone(&self.defaults),
+            manager: self.manager.clone(),
+            _alive: self.alive.clone().expect("nothing starts after the end"),
+        };
         let task = self.tasks.spawn(runnable.run(running));
-        self.names.insert(task.id(), (group, name));
+        self.started.insert(task.id(), Started { name, group, stopper, _ending: ending });
     }
 
     /// Resolves with the first failure of a runnable; not at all if there is none. Cancel-safe.
@@ -64,8 +90,8 @@ impl Groups {
             if group == Group::Others {
                 campaign.stop().await;
             }
-            self.stoppers[&group].stop();
-            while self.names.values().any(|(other, _)| *other == group) {
+            self.started.values().filter(|started| started.group == group).for_each(|started| started.stopper.stop());
+            while self.started.values().any(|started| started.group == group) {
                 let Some((name, result)) = self.next_end().await else { break };
                 if let Err(error) = result {
                     tracing::error!(name, error = %ErrorChain(&error), "failed while stopping");
@@ -81,7 +107,7 @@ impl Groups {
 
     /// Ends everything that is left, and returns its names.
     pub(super) async fn abort(&mut self) -> Vec<String> {
-        let mut names: Vec<_> = self.names.drain().map(|(_, (_, name))| name).collect();
+        let mut names: Vec<_> = self.started.drain().map(|(_, started)| started.name).collect();
         names.sort_unstable();
         self.tasks.shutdown().await;
         self.cluster.stop().await;
@@ -100,7 +126,7 @@ impl Groups {
             Ok((id, _)) => *id,
             Err(error) => error.id(),
         };
-        let (_, name) = self.names.remove(&id).expect("every task has its entry");
+        let Started { name, .. } = self.started.remove(&id).expect("every task has its entry");
         let result = match ended {
             Ok((_, Ok(()))) => Ok(()),
             Ok((_, Err(error))) => Err(Error::Runnable { name: name.clone(), source: Box::new(error) }),

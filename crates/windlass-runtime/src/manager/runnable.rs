@@ -4,13 +4,14 @@ use std::{
     convert::Infallible,
     fmt::{self, Debug},
     future::Future,
+    sync::Arc,
 };
 
 use futures::{FutureExt, future::BoxFuture};
 use tokio::sync::mpsc;
 
-use super::Reporter;
-use crate::{Leadership, Result, cluster::Cluster, shutdown::Stop};
+use super::{ManagerHandle, Reporter};
+use crate::{ControllerDefaults, Leadership, Result, cluster::Cluster, shutdown::Stop};
 
 /// Something that runs as long as the manager does: a [`Controller`](crate::Controller), a [`Task`], or a type of yours.
 #[diagnostic::on_unimplemented(
@@ -52,12 +53,14 @@ pub enum Group {
 /// A manager that is running, as a runnable sees it. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Running {
-    cluster: Cluster,
-    stop: Stop,
-    leadership: Leadership,
+    pub(super) cluster: Cluster,
+    pub(super) stop: Stop,
+    pub(super) leadership: Leadership,
     pub(crate) reporter: Reporter,
+    pub(crate) defaults: Arc<ControllerDefaults>,
+    pub(super) manager: ManagerHandle,
     /// Never sent on. The manager waits until all clones are dropped.
-    _alive: mpsc::Sender<Infallible>,
+    pub(super) _alive: mpsc::Sender<Infallible>,
 }
 
 /// A named piece of work that is no controller: a function of [`Running`].
@@ -80,19 +83,14 @@ impl Group {
 }
 
 impl Running {
-    pub(super) fn new(
-        cluster: Cluster,
-        stop: Stop,
-        leadership: Leadership,
-        reporter: Reporter,
-        alive: mpsc::Sender<Infallible>,
-    ) -> Self {
-        Self { cluster, stop, leadership, reporter, _alive: alive }
-    }
-
     /// The client and the caches of the manager.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
+    }
+
+    /// Adds to what the manager runs.
+    pub fn manager(&self) -> &ManagerHandle {
+        &self.manager
     }
 
     /// Tells when to stop.

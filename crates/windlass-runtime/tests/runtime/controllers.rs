@@ -26,36 +26,10 @@ use windlass_runtime::{
     predicate,
 };
 
-use crate::fake::{Fake, MS, Run, config, deployment, eventually};
-
-/// The names that were reconciled, in order.
-#[derive(Clone, Default)]
-struct Seen(Arc<Mutex<Vec<String>>>);
-
-impl Seen {
-    fn push(&self, name: impl Into<String>) {
-        self.0.lock().push(name.into());
-    }
-
-    fn names(&self) -> Vec<String> {
-        self.0.lock().clone()
-    }
-
-    fn len(&self) -> usize {
-        self.0.lock().len()
-    }
-
-    fn reconciler(&self) -> impl Reconciler<ConfigMap> + use<> {
-        let seen = self.clone();
-        move |object: Arc<ConfigMap>, _: Context| {
-            let seen = seen.clone();
-            async move {
-                seen.push(object.name());
-                Ok::<_, Error>(Action::await_change())
-            }
-        }
-    }
-}
+use crate::{
+    fake::{Fake, MS, Run, config, deployment, eventually},
+    seen::Seen,
+};
 
 fn controller() -> Controller<ConfigMap> {
     Controller::<ConfigMap>::new()

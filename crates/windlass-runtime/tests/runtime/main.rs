@@ -5,7 +5,9 @@
 mod fake;
 mod leases;
 mod objects;
+mod seen;
 
+mod additions;
 mod admin;
 mod controllers;
 mod election;

@@ -1,0 +1,141 @@
+//! What holds for the controllers of a manager that choose nothing else.
+
+use std::{num::NonZeroUsize, time::Duration};
+
+use windlass_api::{ApiResource, GroupKind};
+
+use super::{Choices, Order};
+
+/// How long a controller waits for its caches before it gives up.
+const SYNC_TIMEOUT: Duration = Duration::from_mins(2);
+
+/// What holds for the controllers of a manager that choose nothing else; given to a
+/// [`ManagerBuilder`](crate::ManagerBuilder::controllers).
+///
+/// ```
+/// use windlass_api::GroupKind;
+/// use windlass_runtime::ControllerDefaults;
+///
+/// let defaults = ControllerDefaults::new().concurrency(2).concurrency_of(GroupKind::new("apps", "Deployment"), 8);
+/// # let _ = defaults;
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use = "defaults are for a `ManagerBuilder`"]
+pub struct ControllerDefaults {
+    concurrency: Option<NonZeroUsize>,
+    /// One for each kind at most.
+    by_kind: Vec<(GroupKind, NonZeroUsize)>,
+    sync_timeout: Option<Duration>,
+    reconcile_timeout: Option<Duration>,
+    order: Option<Order>,
+}
+
+/// What holds for one controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Settings {
+    pub(super) concurrency: NonZeroUsize,
+    pub(super) sync_timeout: Duration,
+    /// `None`: a reconcile may take as long as it likes.
+    pub(super) reconcile_timeout: Option<Duration>,
+    pub(super) order: Order,
+}
+
+impl ControllerDefaults {
+    /// Those of controllers by themselves: one worker, two minutes for caches, no timeout of reconciles, keys as they come.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How many keys a controller may reconcile at the same time; 0 means 1.
+    pub fn concurrency(mut self, workers: usize) -> Self {
+        self.concurrency = Some(at_least_one(workers));
+        self
+    }
+
+    /// The same for controllers of one kind, in whatever version. controller-runtime's `GroupKindConcurrency`.
+    pub fn concurrency_of(mut self, kind: GroupKind, workers: usize) -> Self {
+        self.by_kind.retain(|(known, _)| *known != kind);
+        self.by_kind.push((kind, at_least_one(workers)));
+        self
+    }
+
+    /// How long controllers wait for their caches before they fail.
+    pub fn sync_timeout(mut self, timeout: Duration) -> Self {
+        self.sync_timeout = Some(timeout);
+        self
+    }
+
+    /// How long a reconcile may take: see [`Controller::reconcile_timeout`](crate::Controller::reconcile_timeout).
+    pub fn reconcile_timeout(mut self, limit: Duration) -> Self {
+        self.reconcile_timeout = Some(limit);
+        self
+    }
+
+    /// Keys of changes go before those of initial lists: see [`Controller::by_priority`](crate::Controller::by_priority).
+    pub fn by_priority(mut self) -> Self {
+        self.order = Some(Order::Priority);
+        self
+    }
+
+    /// What the controller has chosen goes before what holds for its kind, and that before what holds for all.
+    pub(super) fn settle(&self, chosen: &Choices, root: &ApiResource) -> Settings {
+        let of_kind = || {
+            let named = |kind: &GroupKind| kind.kind == root.kind && kind.group == root.group;
+            self.by_kind.iter().find(|(kind, _)| named(kind)).map(|(_, workers)| *workers)
+        };
+        Settings {
+            concurrency: chosen.concurrency.or_else(of_kind).or(self.concurrency).unwrap_or(NonZeroUsize::MIN),
+            sync_timeout: chosen.sync_timeout.or(self.sync_timeout).unwrap_or(SYNC_TIMEOUT),
+            reconcile_timeout: chosen.reconcile_timeout.or(self.reconcile_timeout),
+            order: chosen.order.or(self.order).unwrap_or(Order::Arrival),
+        }
+    }
+}
+
+fn at_least_one(workers: usize) -> NonZeroUsize {
+    NonZeroUsize::new(workers).unwrap_or(NonZeroUsize::MIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass_api::{Resource, k8s_openapi::api::apps::v1::Deployment};
+
+    use super::*;
+
+    #[test]
+    fn the_controller_s_choice_goes_before_its_kind_s_and_that_before_the_manager_s() {
+        let own = |workers| Choices { concurrency: NonZeroUsize::new(workers), ..Choices::default() };
+        let of_kind = ControllerDefaults::new().concurrency_of(GroupKind::new("apps", "Deployment"), 3);
+        let of_other = ControllerDefaults::new().concurrency_of(GroupKind::new("", "Deployment"), 3);
+        let unset = own(0);
+        for (defaults, chosen, expected) in [
+            (ControllerDefaults::new(), unset, 1),
+            (ControllerDefaults::new().concurrency(2), unset, 2),
+            (ControllerDefaults::new().concurrency(0), unset, 1),
+            (of_kind.clone().concurrency(2), unset, 3),
+            (of_kind.clone().concurrency_of(GroupKind::new("apps", "Deployment"), 4), unset, 4),
+            (of_other.concurrency(2), unset, 2),
+            (of_kind.concurrency(2), own(5), 5),
+        ] {
+            let settings = defaults.settle(&chosen, &Deployment::api_resource());
+            assert_eq!(settings.concurrency.get(), expected, "{defaults:?} {chosen:?}");
+        }
+    }
+
+    #[test]
+    fn what_nobody_chooses_is_as_ever_and_what_the_manager_says_holds_unless_a_controller_says_otherwise() {
+        let second = Duration::from_secs(1);
+        let root = Deployment::api_resource();
+        let plain = ControllerDefaults::new().settle(&Choices::default(), &root);
+        assert_eq!(plain.sync_timeout, Duration::from_mins(2));
+        assert_eq!((plain.reconcile_timeout, plain.order), (None, Order::Arrival));
+
+        let defaults = ControllerDefaults::new().sync_timeout(second).reconcile_timeout(second).by_priority();
+        let settings = defaults.settle(&Choices::default(), &root);
+        assert_eq!((settings.sync_timeout, settings.reconcile_timeout), (second, Some(second)));
+        assert_eq!(settings.order, Order::Priority);
+        let own = Choices { sync_timeout: Some(2 * second), reconcile_timeout: Some(3 * second), ..Choices::default() };
+        let settings = defaults.settle(&own, &root);
+        assert_eq!((settings.sync_timeout, settings.reconcile_timeout), (2 * second, Some(3 * second)));
+    }
+}

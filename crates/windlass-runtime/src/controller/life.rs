@@ -1,0 +1,166 @@
+//! The life of a controller, from its queue to its last worker.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::{StreamExt, future::BoxFuture};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, timeout_at},
+};
+use windlass_api::{ApiResource, Object};
+use windlass_cache::{AddIndexError, HasSynced, Lister, Registration};
+use windlass_queue::WorkQueue;
+
+use super::{
+    Controller, Need, Order,
+    worker::{Work, Worker},
+};
+use crate::{
+    CachedClient, Error, Leadership, Result, Running,
+    reconcile::{Shared, Stores},
+    source::{Started, Target},
+};
+
+/// Lives the life of a controller.
+pub(super) async fn run<K, R, W>(
+    controller: Controller<K, R>,
+    running: Running,
+    work: impl FnOnce(Lister<K>, R) -> W,
+) -> Result<()>
+where
+    K: Object,
+    W: Work<K>,
+{
+    let name: Arc<str> = controller.display_name().into();
+    let settings = running.defaults.settle(&controller.choices, &controller.root);
+    let workers = settings.concurrency.get();
+
+    // 1. The queue, before anything can be put into it.
+    let mut queue = WorkQueue::builder().name(&*name);
+    if settings.order == Order::Priority {
+        queue = queue.by_priority();
+    }
+    if let Some(limiter) = controller.limiter {
+        queue = queue.rate_limiter(limiter);
+    }
+    if let Some(metrics) = running.reporter.metrics.controller(&name, workers) {
+        queue = queue.metrics(metrics);
+    }
+    let queue = queue.build();
+    let unfinished = queue.clone();
+    running.reporter.metrics.queue(&name, Box::new(move || unfinished.unfinished_work()));
+
+    // 2. The sources. All of them start before any is waited for, so that they list at the same time.
+    //    Those that are added later wait for nobody.
+    let target = Target {
+        cluster: running.cluster().clone(),
+        controller: Arc::clone(&name),
+        queue: queue.clone(),
+        reporter: running.reporter.clone(),
+    };
+    let mut stores = Stores::default();
+    let started: Vec<_> = controller.sources.into_iter().map(|source| source.start(&target, &mut stores)).collect();
+
+    let mut tasks = JoinSet::new();
+    tasks.spawn(controller.additions.serve(target, settings.sync_timeout, running.clone()));
+
+    // 3. Their initial lists. A worker that started earlier would take what is not cached yet for missing, and for
+    //    example create it again.
+    let Some(registrations) = sync(started, settings.sync_timeout, &running).await? else { return Ok(()) };
+
+    // 4. The workers, when this process may act.
+    let leadership = match controller.leadership {
+        Need::None => Leadership::alone(),
+        Need::Lead | Need::WarmUp => running.leadership().clone(),
+    };
+    tokio::select! {
+        biased;
+        () = running.stop().requested() => {}
+        () = leadership.acquired() => {
+            tracing::info!(controller = &*name, workers, "caches are synced, starting workers");
+        }
+    }
+    let root = stores.of::<K>(&controller.root).expect("the root's source is among those that were started");
+    let worker = Arc::new(Worker {
+        queue: queue.clone(),
+        work: Arc::new(work(root, controller.reconciler)),
+        layers: controller.layers,
+        timeout: settings.reconcile_timeout,
+        shared: Arc::new(Shared {
+            client: CachedClient::new(running.cluster().client_for(&name), running.cluster().clone()),
+            clock: running.cluster().clock().clone(),
+            entropy: running.cluster().entropy().clone(),
+            recorder: running.cluster().recorder(Arc::clone(&name)),
+            controller: Arc::clone(&name),
+            stores,
+        }),
+        reporter: running.reporter.clone(),
+        leadership,
+    });
+    for mut keys in controller.triggers {
+        let (queue, running) = (queue.clone(), running.clone());
+        tasks.spawn(async move {
+            let feed = async {
+                while let Some(key) = keys.next().await {
+                    queue.add(key);
+                }
+            };
+            tokio::select! {
+                () = running.stop().requested() => {}
+                () = feed => {}
+            }
+        });
+    }
+    for _ in 0..workers {
+        let (worker, running) = (Arc::clone(&worker), running.clone());
+        tasks.spawn(async move { worker.run(running.stop()).await });
+    }
+
+    // 5. The end: no new events, no new keys; what is being reconciled is finished. The manager limits the time. Workers
+    //    hear of it by themselves.
+    running.stop().requested().await;
+    for registration in &registrations {
+        registration.shut_down().await;
+    }
+    queue.shut_down();
+    while let Some(result) = tasks.join_next().await {
+        if let Err(error) = result
+            && error.is_panic()
+        {
+            std::panic::resume_unwind(error.into_panic());
+        }
+    }
+    queue.shut_down_with_drain().await; // which is shut down already: waits for its timer task only
+    tracing::info!(controller = &*name, "stopped");
+    Ok(())
+}
+
+/// Waits for all sources; `None` if stopping is asked for meanwhile.
+async fn sync(started: Vec<Started>, timeout: Duration, running: &Running) -> Result<Option<Vec<Registration>>> {
+    let deadline = Instant::now() + timeout;
+    let mut registrations = Vec::with_capacity(started.len());
+    for source in started {
+        let Started { resource, indexed, synced, registration } = source;
+        registrations.extend(registration);
+        let synced = tokio::select! {
+            biased;
+            () = running.stop().requested() => return Ok(None),
+            synced = timeout_at(deadline, ready(&resource, indexed, synced)) => synced,
+        };
+        match synced {
+            Ok(result) => result?,
+            Err(_elapsed) => return Err(Error::SyncTimeout { resource: Box::new(resource), timeout }),
+        }
+    }
+    Ok(Some(registrations))
+}
+
+/// Resolves when a source has its indices, and its initial list is in the queue.
+pub(super) async fn ready(
+    resource: &ApiResource,
+    indexed: BoxFuture<'static, Result<(), AddIndexError>>,
+    synced: HasSynced,
+) -> Result<()> {
+    indexed.await.map_err(|source| Error::Index { resource: Box::new(resource.clone()), source })?;
+    synced.await.map_err(|_stopped| Error::CacheStopped { resource: Box::new(resource.clone()) })
+}
