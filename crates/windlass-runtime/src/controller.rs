@@ -3,6 +3,7 @@
 mod defaults;
 mod handle;
 mod life;
+mod overrides;
 mod worker;
 
 use std::{
@@ -17,9 +18,11 @@ use windlass_api::{ApiResource, Object, ObjectRef, PartialObject, Resource};
 use windlass_cache::Cached;
 use windlass_queue::RateLimiter;
 
+pub(crate) use self::overrides::Overrides;
 pub use self::{
     defaults::ControllerDefaults,
     handle::{ControllerHandle, Watching},
+    overrides::ControllerOverride,
 };
 use self::{
     handle::Additions,

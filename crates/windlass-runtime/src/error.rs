@@ -17,11 +17,25 @@ pub enum Error {
     #[error(transparent)]
     Decode(#[from] windlass_cache::DecodeError),
 
+    /// What whoever runs the program has chosen makes no sense.
+    #[cfg(feature = "config")]
+    #[error(transparent)]
+    Configuration(#[from] crate::config::ConfigurationError),
+
     /// Two runnables of one manager have the same name: their logs and metrics could not be told apart.
     #[error("two runnables are named {name:?}: name one of them with `.named(..)`")]
     DuplicateName {
         /// The name in question.
         name: String,
+    },
+
+    /// Something is said of a controller by name, and no runnable has that name.
+    #[error("no controller is named {name:?}, of which something is said: there are {}", .there.join(", "))]
+    NoSuchController {
+        /// The name in question.
+        name: String,
+        /// The names that there are.
+        there: Vec<String>,
     },
 
     /// A server of the manager cannot listen.

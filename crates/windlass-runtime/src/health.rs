@@ -64,6 +64,10 @@ impl Probes {
         Self::new(Listen::Bound(listener))
     }
 
+    pub(crate) fn nowhere() -> Self {
+        Self::new(Listen::Off)
+    }
+
     fn new(listen: Listen) -> Self {
         Self { listen, healthz: Checks::default(), readyz: Checks::default(), lease_tolerance: None }
     }
@@ -78,7 +82,7 @@ impl Probes {
         F: Future<Output = Result<(), E>> + Send + 'static,
         E: Into<BoxError>,
     {
-        self.healthz.0.push(Check::new(name, check));
+        self.add_healthz(name, check);
         self
     }
 
@@ -92,8 +96,35 @@ impl Probes {
         F: Future<Output = Result<(), E>> + Send + 'static,
         E: Into<BoxError>,
     {
-        self.readyz.0.push(Check::new(name, check));
+        self.add_readyz(name, check);
         self
+    }
+
+    pub(crate) fn add_healthz<F, E>(
+        &mut self,
+        name: impl Into<Cow<'static, str>>,
+        check: impl Fn() -> F + Send + Sync + 'static,
+    ) where
+        F: Future<Output = Result<(), E>> + Send + 'static,
+        E: Into<BoxError>,
+    {
+        self.healthz.0.push(Check::new(name, check));
+    }
+
+    pub(crate) fn add_readyz<F, E>(
+        &mut self,
+        name: impl Into<Cow<'static, str>>,
+        check: impl Fn() -> F + Send + Sync + 'static,
+    ) where
+        F: Future<Output = Result<(), E>> + Send + 'static,
+        E: Into<BoxError>,
+    {
+        self.readyz.0.push(Check::new(name, check));
+    }
+
+    /// Whether there is anywhere to ask.
+    pub(crate) fn are_answered(&self) -> bool {
+        !matches!(self.listen, Listen::Off)
     }
 
     /// `/healthz` fails when the manager believes to lead although its lease has expired so long ago: see

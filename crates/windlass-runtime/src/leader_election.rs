@@ -233,15 +233,18 @@ impl LeaderElection {
         self.elector_with(cluster.client(), |identity| Some(cluster.recorder(identity)))
     }
 
+    /// Whether it can be held.
+    pub(crate) fn validate(&self) -> Result<(), InvalidElection> {
+        self.timings.validate()?;
+        if self.lease.is_empty() { Err(InvalidElection::NoLease) } else { Ok(()) }
+    }
+
     fn elector_with(
         self,
         client: &Client,
         recorder: impl FnOnce(Arc<str>) -> Option<Recorder>,
     ) -> Result<Elector, InvalidElection> {
-        self.timings.validate()?;
-        if self.lease.is_empty() {
-            return Err(InvalidElection::NoLease);
-        }
+        self.validate()?;
         let entropy = self.entropy.unwrap_or_default();
         let identity: Arc<str> = match self.identity {
             Some(identity) if identity.is_empty() => return Err(InvalidElection::NoIdentity),

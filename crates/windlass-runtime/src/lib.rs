@@ -11,7 +11,8 @@
 //!    what is next: an [`Action`]; after an error, a [`Retry`]. What it reads comes from the caches ([`client`]); what it
 //!    often has to do is at hand ([`upsert`], [`finalizers`], [`owners`]).
 //! 6. The [`manager`] runs controllers and what else belongs to them until the [`shutdown`]; where several processes run
-//!    the same, in the one that is elected ([`leader_election`]).
+//!    the same, in the one that is elected ([`leader_election`]). What whoever runs it may choose stands in a file, or in flags
+//!    (`config`, a feature).
 //!
 //! What people should know of it is told by [`events`]. What happens can be counted ([`metrics`]) and watched ([`observer`]);
 //! the kubelet asks for its [`health`]. What client-go and controller-runtime promise, and which test holds it here, is in
@@ -59,6 +60,9 @@ pub mod webhook;
 pub mod manager;
 pub mod shutdown;
 
+#[cfg(feature = "config")]
+pub mod config;
+
 pub mod health;
 pub mod metrics;
 pub mod observer;
@@ -73,7 +77,7 @@ mod host;
 pub use caches::CacheOptions;
 pub use client::CachedClient;
 pub use cluster::Cluster;
-pub use controller::{Controller, ControllerDefaults, ControllerHandle, Watching};
+pub use controller::{Controller, ControllerDefaults, ControllerHandle, ControllerOverride, Watching};
 pub use error::{Error, Result};
 pub use handler::Owners;
 pub use leader_election::{LeaderElection, Leadership};

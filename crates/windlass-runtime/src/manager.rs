@@ -8,6 +8,7 @@ mod reporter;
 mod runnable;
 
 use std::{
+    borrow::Cow,
     fmt::{self, Debug},
     future::Future,
     pin::pin,
@@ -17,7 +18,7 @@ use std::{
 
 use futures::FutureExt;
 use tokio::{sync::mpsc, task::JoinSet};
-use windlass_api::ErrorChain;
+use windlass_api::{BoxError, ErrorChain};
 use windlass_client::Client;
 
 pub(crate) use self::reporter::Reporter;
@@ -34,7 +35,9 @@ use self::{
 use crate::{
     ControllerDefaults, Error, LeaderElection, ReconcileObserver, Result,
     cluster::Cluster,
+    controller::Overrides,
     events::{EventApi, Queue, Writer},
+    health::Probes,
     metrics::ControllerMetrics,
     shutdown::Stopper,
 };
@@ -63,11 +66,14 @@ pub struct Manager {
     /// What is asked for by clones of `handle`.
     requests: mpsc::UnboundedReceiver<Request>,
     defaults: ControllerDefaults,
+    overrides: Overrides,
     grace: Duration,
     election: Option<LeaderElection>,
     event_api: EventApi,
     observers: Vec<Arc<dyn ReconcileObserver>>,
     metrics: Arc<dyn ControllerMetrics>,
+    /// Answered where the builder was told to, if anywhere.
+    probes: Probes,
 }
 
 impl Manager {
@@ -102,6 +108,34 @@ impl Manager {
         self.handle.clone()
     }
 
+    /// Adds a check to `/healthz`: see [`Probes::healthz`] and [`ManagerBuilder::probes`].
+    pub fn healthz<F, E>(
+        &mut self,
+        name: impl Into<Cow<'static, str>>,
+        check: impl Fn() -> F + Send + Sync + 'static,
+    ) -> &mut Self
+    where
+        F: Future<Output = Result<(), E>> + Send + 'static,
+        E: Into<BoxError>,
+    {
+        self.probes.add_healthz(name, check);
+        self
+    }
+
+    /// Adds a check to `/readyz`: see [`Probes::readyz`] and [`ManagerBuilder::probes`].
+    pub fn readyz<F, E>(
+        &mut self,
+        name: impl Into<Cow<'static, str>>,
+        check: impl Fn() -> F + Send + Sync + 'static,
+    ) -> &mut Self
+    where
+        F: Future<Output = Result<(), E>> + Send + 'static,
+        E: Into<BoxError>,
+    {
+        self.probes.add_readyz(name, check);
+        self
+    }
+
     /// Shows each step of every controller to `observer`.
     pub fn on_reconcile(&mut self, observer: impl ReconcileObserver) -> &mut Self {
         self.observers.push(Arc::new(observer));
@@ -119,18 +153,24 @@ impl Manager {
         let Self {
             cluster,
             events,
-            runnables,
+            mut runnables,
             handle,
             mut requests,
             defaults,
+            overrides,
+            probes,
             grace,
             election,
             event_api,
             observers,
             metrics,
         } = self;
+        if probes.are_answered() {
+            runnables.push(Box::new(probes));
+        }
         let named = runnables.into_iter().map(|runnable| Ok(handle.prepare(runnable)?.0));
         let mut runnables = named.collect::<Result<Vec<_>>>()?;
+        overrides.are_of(runnables.iter().map(Addition::name))?;
 
         let elector = election.map(|election| election.in_manager(&cluster)).transpose()?;
 
@@ -140,7 +180,7 @@ impl Manager {
         writer.spawn(events.run(writer_stop.handle()));
         let mut campaign = Campaign::new(elector);
         let reporter = Reporter::new(observers, metrics);
-        let mut groups = Groups::new(cluster, reporter, campaign.leadership().clone(), defaults, handle);
+        let mut groups = Groups::new(cluster, reporter, campaign.leadership().clone(), defaults, overrides, handle);
         let mut shutdown = pin!(shutdown);
 
         // 1. Start. Each runnable sees to what it needs itself: controllers wait for their caches.

@@ -38,6 +38,9 @@
 //! |---|---|---|
 //! | `v1_36` | yes | the built-in kinds of Kubernetes 1.36, and `Clientset` over them |
 //! | `certificates` | no | `windlass::client::certificates`: keys, authorities, certificates that a cluster signs and renews |
+//! | `config` | no | `windlass::config`: what a manager may be told by a file |
+//! | `flags` | no | the same by flags, for `clap` |
+//! | `logging` | no | the log that file and flags ask for, by `tracing-subscriber` |
 //! | `server` | no | `windlass::server`, the embedded API server |
 //! | `webhook` | no | `windlass::webhook`: what an API server asks before it writes, converts, or lets somebody in; in `windlass::runtime::webhook` their certificates |
 
@@ -48,6 +51,8 @@ pub use windlass_cache as cache;
 pub use windlass_client as client;
 pub use windlass_queue as queue;
 pub use windlass_runtime as runtime;
+#[cfg(feature = "config")]
+pub use windlass_runtime::config;
 #[cfg(feature = "server")]
 pub use windlass_server as server;
 #[cfg(feature = "webhook")]

@@ -32,7 +32,7 @@ where
     W: Work<K>,
 {
     let name: Arc<str> = controller.display_name().into();
-    let settings = running.defaults.settle(&controller.choices, &controller.root);
+    let settings = running.overrides.over(&name, running.defaults.settle(&controller.choices, &controller.root));
     let workers = settings.concurrency.get();
 
     // 1. The queue, before anything can be put into it.

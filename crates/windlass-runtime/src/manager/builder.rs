@@ -9,13 +9,15 @@ use std::{
 use windlass_api::{ApiResource, Clock, Entropy, ListWatch};
 use windlass_client::Client;
 
-use super::{Manager, ManagerHandle};
+use super::{Manager, ManagerHandle, Runnable};
 use crate::{
     CacheOptions, ControllerDefaults, ControllerMetrics, LeaderElection,
     caches::Caches,
     cluster::{Cluster, ListWatches},
+    controller::{ControllerOverride, Overrides},
     events::{EventApi, Outlet},
-    metrics::{NoMetrics, Registry},
+    health::Probes,
+    metrics::{MetricsServer, NoMetrics, Registry},
 };
 
 /// How long runnables may take to end.
@@ -30,11 +32,15 @@ pub struct ManagerBuilder {
     clock: Clock,
     entropy: Entropy,
     defaults: ControllerDefaults,
+    overrides: Overrides,
     grace: Duration,
     election: Option<LeaderElection>,
     event_api: EventApi,
-    metrics: Arc<dyn ControllerMetrics>,
+    /// `None`: the registry, or nobody.
+    metrics: Option<Arc<dyn ControllerMetrics>>,
     registry: Option<Registry>,
+    metrics_server: Option<Box<dyn FnOnce(&Registry) -> MetricsServer + Send>>,
+    probes: Probes,
 }
 
 impl ManagerBuilder {
@@ -46,12 +52,15 @@ impl ManagerBuilder {
             caches: Caches::default(),
             clock: Clock::system(),
             entropy: Entropy::os(),
+            overrides: Overrides::default(),
             defaults: ControllerDefaults::default(),
             grace: GRACE,
             election: None,
             event_api: EventApi::default(),
-            metrics: Arc::new(NoMetrics),
+            metrics: None,
             registry: None,
+            metrics_server: None,
+            probes: Probes::nowhere(),
         }
     }
 
@@ -79,6 +88,19 @@ impl ManagerBuilder {
         self
     }
 
+    /// What holds for the controller of a name, whatever it says itself. There has to be one when the manager starts.
+    pub fn override_controller(mut self, name: impl Into<String>, of: ControllerOverride) -> Self {
+        self.overrides.insert(name.into(), of);
+        self
+    }
+
+    /// Changes what holds for controllers that choose nothing else.
+    #[cfg(feature = "config")]
+    pub(crate) fn changed_controllers(mut self, change: impl FnOnce(ControllerDefaults) -> ControllerDefaults) -> Self {
+        self.defaults = change(self.defaults);
+        self
+    }
+
     /// Runs what needs to be the only one of its kind, above all controllers, in the process that wins an election: see
     /// [`LeaderElection`]. Without, every process that runs the manager is a leader.
     ///
@@ -95,21 +117,47 @@ impl ManagerBuilder {
         self
     }
 
-    /// Who counts what happens; nobody by default.
+    /// Who counts what happens in controllers; by default the registry, if there is one.
     pub fn metrics(mut self, metrics: impl ControllerMetrics) -> Self {
-        self.metrics = Arc::new(metrics);
+        self.metrics = Some(Arc::new(metrics));
         self
     }
 
     /// Counts everything in a registry: controllers, their queues, the requests of the manager's client, and who leads.
     pub fn registry(mut self, registry: &Registry) -> Self {
         self.registry = Some(registry.clone());
-        self.metrics(registry.clone())
+        self
+    }
+
+    /// Shows the registry: that of [`Self::registry`], or one that is made for it.
+    ///
+    /// ```
+    /// # use windlass_runtime::{ManagerBuilder, metrics::MetricsServer};
+    /// # fn with_metrics(builder: ManagerBuilder) -> ManagerBuilder {
+    /// builder.metrics_server(|registry| MetricsServer::bind(":8443", registry).secure().for_authorized())
+    /// # }
+    /// ```
+    pub fn metrics_server(mut self, server: impl FnOnce(&Registry) -> MetricsServer + Send + 'static) -> Self {
+        self.metrics_server = Some(Box::new(server));
+        self
+    }
+
+    /// Answers probes. [`Manager::healthz`] and [`Manager::readyz`] add checks to them.
+    pub fn probes(mut self, probes: Probes) -> Self {
+        self.probes = probes;
+        self
     }
 
     /// How caches are kept, of all kinds for which nothing else is chosen by [`Self::cache_of`].
     pub fn caches(mut self, options: impl Into<CacheOptions>) -> Self {
         self.caches.usual = options.into();
+        self
+    }
+
+    /// Changes how caches are kept that nothing else is chosen for.
+    #[cfg(feature = "config")]
+    pub(crate) fn changed_caches(mut self, change: impl FnOnce(CacheOptions) -> CacheOptions) -> Self {
+        self.caches.usual = change(self.caches.usual);
         self
     }
 
@@ -134,29 +182,38 @@ impl ManagerBuilder {
 
     /// The manager, with nothing to run yet.
     pub fn build(self) -> Manager {
-        let Self { client, list_watches, caches, clock, entropy, defaults, grace, election, .. } = self;
-        let Self { event_api, metrics, registry, .. } = self;
+        let registry = self.registry.or_else(|| self.metrics_server.is_some().then(Registry::new));
         let client = match &registry {
-            Some(registry) => client.with_metrics(registry.requests_to("")),
-            None => client,
+            Some(registry) => self.client.with_metrics(registry.requests_to("")),
+            None => self.client,
         };
-        let election = election.map(|election| match registry {
-            Some(registry) => election.counted_by(registry),
+        let election = self.election.map(|election| match &registry {
+            Some(registry) => election.counted_by(registry.clone()),
             None => election,
         });
-        let (outlet, events) = Outlet::new(clock.clone(), entropy.clone());
-        let cluster = Cluster::new(client, list_watches, caches, clock, entropy, outlet);
+        let metrics = match (self.metrics, &registry) {
+            (Some(metrics), _) => metrics,
+            (None, Some(registry)) => Arc::new(registry.clone()),
+            (None, None) => Arc::new(NoMetrics),
+        };
+        let mut runnables: Vec<Box<dyn Runnable>> = Vec::new();
+        if let Some((server, registry)) = self.metrics_server.zip(registry) {
+            runnables.push(Box::new(server(&registry)));
+        }
         let (handle, requests) = ManagerHandle::new();
+        let (outlet, events) = Outlet::new(self.clock.clone(), self.entropy.clone());
         Manager {
-            cluster,
+            cluster: Cluster::new(client, self.list_watches, self.caches, self.clock, self.entropy, outlet),
             events,
-            runnables: Vec::new(),
+            runnables,
             handle,
             requests,
-            defaults,
-            grace,
+            defaults: self.defaults,
+            overrides: self.overrides,
+            probes: self.probes,
+            grace: self.grace,
             election,
-            event_api,
+            event_api: self.event_api,
             observers: Vec::new(),
             metrics,
         }

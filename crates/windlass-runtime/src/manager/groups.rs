@@ -14,7 +14,10 @@ use super::{
 };
 use windlass_api::ErrorChain;
 
-use crate::{ControllerDefaults, Error, Leadership, Result, cluster::Cluster, error::panic_message, shutdown::Stopper};
+use crate::{
+    ControllerDefaults, Error, Leadership, Result, cluster::Cluster, controller::Overrides, error::panic_message,
+    shutdown::Stopper,
+};
 
 /// Owns every task of a manager; dropped, it aborts them.
 pub(super) struct Groups {
@@ -22,6 +25,7 @@ pub(super) struct Groups {
     reporter: Reporter,
     leadership: Leadership,
     defaults: Arc<ControllerDefaults>,
+    overrides: Arc<Overrides>,
     manager: ManagerHandle,
     tasks: JoinSet<Result<()>>,
     /// Exactly the tasks in `tasks`.
@@ -48,12 +52,24 @@ impl Groups {
         reporter: Reporter,
         leadership: Leadership,
         defaults: ControllerDefaults,
+        overrides: Overrides,
         manager: ManagerHandle,
     ) -> Self {
         let (alive, all_gone) = mpsc::channel(1);
         let (tasks, started) = (JoinSet::new(), HashMap::new());
-        let defaults = Arc::new(defaults);
-        Self { cluster, reporter, leadership, defaults, manager, tasks, started, alive: Some(alive), all_gone }
+        let (defaults, overrides) = (Arc::new(defaults), Arc::new(overrides));
+        Self {
+            cluster,
+            reporter,
+            leadership,
+            defaults,
+            overrides,
+            manager,
+            tasks,
+            started,
+            alive: Some(alive),
+            all_gone,
+        }
     }
 
     /// Starts a runnable.
@@ -65,6 +81,7 @@ impl Groups {
             leadership: self.leadership.clone(),
             reporter: self.reporter.clone(),
             defaults: Arc::clone(&self.defaults),
+            overrides: Arc::clone(&self.overrides),
             manager: self.manager.clone(),
             _alive: self.alive.clone().expect("nothing starts after the end"),
         };

@@ -11,7 +11,7 @@ use futures::{FutureExt, future::BoxFuture};
 use tokio::sync::mpsc;
 
 use super::{ManagerHandle, Reporter};
-use crate::{ControllerDefaults, Leadership, Result, cluster::Cluster, shutdown::Stop};
+use crate::{ControllerDefaults, Leadership, Result, cluster::Cluster, controller::Overrides, shutdown::Stop};
 
 /// Something that runs as long as the manager does: a [`Controller`](crate::Controller), a [`Task`], or a type of yours.
 #[diagnostic::on_unimplemented(
@@ -58,6 +58,7 @@ pub struct Running {
     pub(super) leadership: Leadership,
     pub(crate) reporter: Reporter,
     pub(crate) defaults: Arc<ControllerDefaults>,
+    pub(crate) overrides: Arc<Overrides>,
     pub(super) manager: ManagerHandle,
     /// Never sent on. The manager waits until all clones are dropped.
     pub(super) _alive: mpsc::Sender<Infallible>,

@@ -2,6 +2,8 @@
 
 use std::{
     fmt::{self, Debug},
+    fs, io,
+    path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
@@ -12,10 +14,10 @@ use http::{HeaderValue, Method, StatusCode, header};
 use http_body_util::Full;
 use tokio::{net::TcpListener, time::sleep};
 use tokio_rustls::{TlsAcceptor, rustls::ServerConfig};
-use windlass_api::{Clock, ErrorChain};
+use windlass_api::{BoxError, Clock, ErrorChain};
 use windlass_client::{
     certificates::{CertificateError, ServingCertificate, Validity, self_signed},
-    config::LiveIdentity,
+    config::{Identity, LiveIdentity, Pem},
 };
 
 use super::{Registry, access::Gate};
@@ -30,6 +32,8 @@ const TEXT: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; c
 /// How long a certificate that is made here holds, and when the next one is made.
 const LIFETIME: Duration = Duration::from_hours(365 * 24);
 const RENEWAL: Duration = Duration::from_hours(180 * 24);
+/// How often the files of a certificate are looked at.
+const LOOK: Duration = Duration::from_secs(10);
 
 /// Shows a [`Registry`] at `/metrics`, to be added to a [`Manager`](crate::Manager).
 ///
@@ -56,6 +60,33 @@ enum Transport {
     SelfSigned,
     /// By TLS, with a certificate that somebody else sees to.
     Certified(LiveIdentity),
+    /// The same, in files.
+    Files(CertificateFiles),
+}
+
+/// A certificate and its key, in PEM, that may be replaced.
+#[derive(Debug)]
+struct CertificateFiles {
+    certificate: PathBuf,
+    key: PathBuf,
+}
+
+/// A file of a certificate cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("reading {}", path.display())]
+struct UnreadableCertificate {
+    path: PathBuf,
+    source: io::Error,
+}
+
+/// Sees to the certificate that is in use, while the server runs.
+enum Upkeep {
+    /// Somebody else does.
+    None,
+    /// Makes another one in time.
+    Renew,
+    /// Reads it again.
+    Follow(CertificateFiles),
 }
 
 /// Who may see metrics.
@@ -94,6 +125,13 @@ impl MetricsServer {
         self
     }
 
+    /// Over TLS, with the certificate that is in these files, in PEM. They are read again every ten seconds; what cannot be used
+    /// then leaves the one before in use.
+    pub fn secure_with_files(mut self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
+        self.transport = Transport::Files(CertificateFiles { certificate: certificate.into(), key: key.into() });
+        self
+    }
+
     /// Only for those whose bearer token the cluster knows (by a TokenReview) and who may `get` the path there (by a
     /// SubjectAccessReview). The manager must be allowed to create both; its answers are remembered for a while.
     ///
@@ -121,13 +159,17 @@ impl Runnable for MetricsServer {
                 tracing::info!(%address, ?audience, "showing metrics");
             }
             let clock = running.cluster().clock();
-            let (tls, renewed) = match transport {
-                Transport::Plain => (None, None),
-                Transport::Certified(identity) => (Some(acceptor(identity)), None),
+            let identity = LiveIdentity::new();
+            let (tls, upkeep) = match transport {
+                Transport::Plain => (None, Upkeep::None),
+                Transport::Certified(identity) => (Some(acceptor(identity)), Upkeep::None),
                 Transport::SelfSigned => {
-                    let identity = LiveIdentity::new();
                     renew(&identity, clock).map_err(Error::other)?;
-                    (Some(acceptor(identity.clone())), Some(identity))
+                    (Some(acceptor(identity.clone())), Upkeep::Renew)
+                }
+                Transport::Files(files) => {
+                    files.read(&identity).map_err(Error::other)?;
+                    (Some(acceptor(identity.clone())), Upkeep::Follow(files))
                 }
             };
             let gate = (audience == Audience::Authorized).then(|| Gate::new(running.cluster().client().clone()));
@@ -145,7 +187,7 @@ impl Runnable for MetricsServer {
             });
             tokio::select! {
                 () = serving => {}
-                () = keep_fresh(renewed, clock) => {}
+                () = upkeep.go_on(&identity, clock) => {}
             }
             Ok(())
         }
@@ -191,13 +233,63 @@ fn renew(identity: &LiveIdentity, clock: &Clock) -> Result<(), CertificateError>
     Ok(())
 }
 
-/// Makes another certificate in time, if they are made here. Never resolves.
-async fn keep_fresh(identity: Option<LiveIdentity>, clock: &Clock) {
-    let Some(identity) = identity else { return std::future::pending().await };
-    loop {
-        sleep(RENEWAL).await;
-        if let Err(error) = renew(&identity, clock) {
-            tracing::error!(error = %ErrorChain(&error), "the certificate for metrics stays as it is");
+impl Upkeep {
+    /// Never resolves.
+    async fn go_on(self, identity: &LiveIdentity, clock: &Clock) {
+        let pause = match &self {
+            Self::None => return std::future::pending().await,
+            Self::Renew => RENEWAL,
+            Self::Follow(_) => LOOK,
+        };
+        loop {
+            sleep(pause).await;
+            let result = match &self {
+                Self::None => Ok(()),
+                Self::Renew => renew(identity, clock).map_err(BoxError::from),
+                Self::Follow(files) => files.read(identity).map_err(BoxError::from),
+            };
+            if let Err(error) = result {
+                tracing::error!(error = %ErrorChain(&*error), "the certificate for metrics stays as it is");
+            }
         }
+    }
+}
+
+impl CertificateFiles {
+    /// Brings what is in the files into use, if it is not. Blocks on the file system, for two small files.
+    fn read(&self, identity: &LiveIdentity) -> Result<(), UnreadableCertificate> {
+        let file = |path: &Path| {
+            fs::read(path).map_err(|source| UnreadableCertificate { path: path.to_owned(), source }).map(Pem::Data)
+        };
+        let found = Identity::new(file(&self.certificate)?, file(&self.key)?);
+        if identity.current().is_none_or(|current| *current != found) {
+            identity.set(found);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_change_come_into_use_and_those_that_cannot_be_read_do_not() {
+        let directory = std::env::temp_dir().join(format!("windlass-files-{}", std::process::id()));
+        let files = CertificateFiles { certificate: directory.join("a.crt"), key: directory.join("a.key") };
+        let identity = LiveIdentity::new();
+        let in_use = || identity.current().map(|current| current.certificate.clone());
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(&files.key, "key").unwrap();
+        let error = files.read(&identity).unwrap_err().to_string();
+        assert_eq!((error, in_use()), (format!("reading {}", files.certificate.display()), None));
+        for text in ["first", "second"] {
+            fs::write(&files.certificate, text).unwrap();
+            files.read(&identity).unwrap();
+            assert_eq!(in_use(), Some(Pem::Data(text.into())));
+        }
+        fs::remove_dir_all(&directory).unwrap();
+        files.read(&identity).unwrap_err();
+        assert_eq!(in_use(), Some(Pem::Data("second".into())));
     }
 }

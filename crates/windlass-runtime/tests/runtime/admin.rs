@@ -16,7 +16,7 @@ use tokio::{
 use windlass_api::{BoxError, Clock, k8s_openapi::api::core::v1::ConfigMap};
 use windlass_client::{
     Body, Client, Config,
-    certificates::{Validity, self_signed},
+    certificates::{KeyedCertificate, Validity, self_signed},
     config::{LiveIdentity, TlsOptions},
 };
 use windlass_runtime::{
@@ -31,16 +31,16 @@ use crate::{
 };
 
 /// For a machine that does other things as well.
-const DEADLINE: Duration = Duration::from_secs(30);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
-async fn listener() -> (TcpListener, String) {
+pub(crate) async fn listener() -> (TcpListener, String) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     (listener, address)
 }
 
 /// The status and the body of an answer in plain HTTP.
-async fn get(address: &str, path: &str) -> (u16, String) {
+pub(crate) async fn get(address: &str, path: &str) -> (u16, String) {
     let asked = async {
         let mut stream = TcpStream::connect(address).await.unwrap();
         let request = format!("GET {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n");
@@ -55,7 +55,7 @@ async fn get(address: &str, path: &str) -> (u16, String) {
 }
 
 /// Runs a manager while something is tried.
-async fn during(manager: Manager, trial: impl Future<Output = ()>) {
+pub(crate) async fn during(manager: Manager, trial: impl Future<Output = ()>) {
     let (stop, stopped) = oneshot::channel::<()>();
     let running = tokio::spawn(manager.run(async { drop(stopped.await) }));
     trial.await;
@@ -217,8 +217,18 @@ impl Reviews {
     }
 }
 
+/// A certificate for 127.0.0.1.
+fn self_signed_today() -> KeyedCertificate {
+    let today = Validity::starting(Clock::system().now(), Duration::from_hours(24));
+    self_signed(["127.0.0.1"], today).unwrap()
+}
+
 /// The status and the body of an answer by TLS, whoever has signed it.
-async fn get_securely(address: &str, tls: TlsOptions, token: Option<&str>) -> Result<(u16, String), BoxError> {
+pub(crate) async fn get_securely(
+    address: &str,
+    tls: TlsOptions,
+    token: Option<&str>,
+) -> Result<(u16, String), BoxError> {
     let client = Client::new(Config::new(format!("https://{address}").parse()?).with_tls(tls))?.with_retries(0);
     let mut request = Request::get("/metrics");
     if let Some(token) = token {
@@ -268,16 +278,12 @@ async fn c_13_26_metrics_are_for_those_whom_the_cluster_knows_and_allows() {
 #[tokio::test]
 async fn c_13_26_a_certificate_of_one_s_own_is_shown_and_replaced_while_it_is_in_use() {
     let (registry, (listener, address), live) = (Registry::new(), listener().await, LiveIdentity::new());
-    let make = || {
-        let year = Validity::starting(Clock::system().now(), Duration::from_hours(24));
-        self_signed(["127.0.0.1"], year).unwrap()
-    };
-    let [first, second] = [make(), make()];
+    let [first, second] = [self_signed_today(), self_signed_today()];
     live.set(first.identity());
     let mut manager = Fake::new().manager().registry(&registry).build();
     manager.add(MetricsServer::on(listener, &registry).secure_with(live.clone()));
     during(manager, async {
-        let get = async |trusted: &windlass_client::certificates::KeyedCertificate| {
+        let get = async |trusted: &KeyedCertificate| {
             let pem = trusted.certificate().to_pem().as_bytes().to_vec();
             get_securely(&address, TlsOptions::trusting(windlass_client::config::Pem::Data(pem)), None).await
         };

@@ -9,6 +9,8 @@ mod seen;
 
 mod additions;
 mod admin;
+#[cfg(all(feature = "config", feature = "webhook"))]
+mod configured;
 mod controllers;
 mod election;
 mod events;

@@ -1,0 +1,200 @@
+//! What a configuration does.
+
+use std::{path::PathBuf, time::Duration};
+
+use windlass_client::{Client, Config, Kubeconfig, RateLimit, config::Selection};
+
+use super::{
+    Access, Cache, Certificate, ConfigurationError, Connection, Controllers, Election, ManagerConfiguration, Metrics,
+    rules,
+};
+use crate::{
+    CacheOptions, ControllerDefaults, LeaderElection, ManagerBuilder,
+    health::Probes,
+    metrics::{MetricsServer, Registry},
+};
+
+impl ManagerBuilder {
+    /// Chooses what a configuration says: metrics and probes, leader election, caches, controllers, the grace period. How the
+    /// cluster is reached, where webhooks answer and what is logged is for [`Connection::connect`], [`Webhook::server`] and
+    /// [`Logging::init`]:
+    ///
+    /// ```no_run
+    /// use windlass_runtime::{Manager, Result, config::ManagerConfiguration, shutdown};
+    ///
+    /// # async fn main_() -> Result<()> {
+    /// let config = ManagerConfiguration::default().with_file("/etc/painter/config.yaml")?;
+    /// let manager = Manager::builder(config.client.connect()?).configured(&config)?.build();
+    /// manager.run(shutdown::signal()).await
+    /// # }
+    /// ```
+    ///
+    /// [`Webhook::server`]: super::Webhook::server
+    /// [`Logging::init`]: super::Logging::init
+    pub fn configured(mut self, config: &ManagerConfiguration) -> Result<Self, ConfigurationError> {
+        config.validate()?;
+        let metrics = config.metrics.clone();
+        self = self
+            .grace_period(config.graceful_shutdown_timeout)
+            .changed_caches(|usual| config.cache.over(usual))
+            .changed_controllers(|defaults| config.controllers.over(defaults))
+            .probes(Probes::bind(&config.health.bind_address));
+        for (name, of) in &config.controllers.overrides {
+            self = self.override_controller(name, *of);
+        }
+        if !rules::is_off(&metrics.bind_address) {
+            self = self.metrics_server(move |registry| metrics.server(registry));
+        }
+        if config.leader_election.enabled {
+            self = self.leader_election(LeaderElection::from(&config.leader_election));
+        }
+        Ok(self)
+    }
+}
+
+impl Metrics {
+    /// A server that shows a registry: for programs that add it to a manager themselves.
+    pub fn server(&self, registry: &Registry) -> MetricsServer {
+        let server = MetricsServer::bind(&self.bind_address, registry);
+        let server = match (self.secure, self.certificate.files()) {
+            (false, _) => server,
+            (true, None) => server.secure(),
+            (true, Some([certificate, key])) => server.secure_with_files(certificate, key),
+        };
+        let usual = if self.secure { Access::Authorized } else { Access::Everybody };
+        match self.access.unwrap_or(usual) {
+            Access::Authorized => server.for_authorized(),
+            Access::Everybody => server,
+        }
+    }
+}
+
+impl Certificate {
+    /// The files of the certificate and of its key, if there are to be any.
+    fn files(&self) -> Option<[PathBuf; 2]> {
+        self.path.as_ref().map(|path| [path.join(&self.name), path.join(&self.key)])
+    }
+}
+
+impl Cache {
+    /// What is not chosen here stays.
+    fn over(&self, CacheOptions { namespace, mut informer }: CacheOptions) -> CacheOptions {
+        if let Some(budget) = self.memory_budget {
+            informer = informer.budget(budget);
+        }
+        if let Some(period) = self.resync {
+            informer = informer.resync(period);
+        }
+        CacheOptions { namespace: self.namespace.clone().or(namespace), informer }
+    }
+}
+
+impl Connection {
+    /// A client.
+    ///
+    /// Reads a few small files, in place.
+    pub fn connect(&self) -> windlass_client::Result<Client> {
+        let selection = Selection { context: self.context.clone(), ..Selection::default() };
+        let config = match &self.kubeconfig {
+            Some(path) => Config::from_kubeconfig(&Kubeconfig::read(path)?, &selection)?,
+            None => Config::infer_with(&selection)?,
+        };
+        let client = Client::new(config)?;
+        Ok(match self.rate_limit() {
+            Some(limit) => client.with_rate_limit(limit),
+            None => client,
+        })
+    }
+
+    fn rate_limit(&self) -> Option<RateLimit> {
+        // More than one every 292 years, and less than one a nanosecond.
+        let interval = Duration::try_from_secs_f64(self.qps?.recip()).unwrap_or(Duration::MAX);
+        Some(RateLimit::new(interval, self.burst()))
+    }
+
+    fn burst(&self) -> u32 {
+        let usual = self.qps.unwrap_or_default() * 1.5;
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float saturates, which is meant")]
+        self.burst.unwrap_or(usual.ceil() as u32).max(1)
+    }
+}
+
+#[cfg(feature = "webhook")]
+impl super::Webhook {
+    /// A server for webhooks: to be added to a manager. Without a directory of certificates, the program has to say what it
+    /// serves with: [`windlass_webhook::Server::certificate`].
+    pub fn server(&self, webhooks: windlass_webhook::Webhooks) -> windlass_webhook::Server {
+        use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+        use windlass_webhook::{CertificateFiles, Server};
+
+        let host = self.host.unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED));
+        let mut server = Server::new(webhooks).listen(SocketAddr::new(host, self.port));
+        if let Some([certificate, key]) = self.certificate.files() {
+            server = server.certificate_files(CertificateFiles::new(certificate, key));
+        }
+        if let Some(authorities) = &self.client_ca {
+            server = server.client_ca(authorities);
+        }
+        if self.http2 { server } else { server.http1_only() }
+    }
+}
+
+impl From<&Election> for LeaderElection {
+    /// Whether there is to be one or not.
+    fn from(election: &Election) -> Self {
+        let mut held = Self::new(&election.id)
+            .lease_duration(election.lease_duration)
+            .renew_deadline(election.renew_deadline)
+            .retry_period(election.retry_period);
+        if let Some(namespace) = &election.namespace {
+            held = held.namespace(namespace);
+        }
+        if election.release_on_cancel { held.release_on_stop() } else { held }
+    }
+}
+
+impl Controllers {
+    /// What is not chosen here stays.
+    fn over(&self, mut defaults: ControllerDefaults) -> ControllerDefaults {
+        if let Some(workers) = self.concurrency {
+            defaults = defaults.concurrency(workers.get());
+        }
+        for (kind, workers) in &self.group_kind_concurrency {
+            defaults = defaults.concurrency_of(rules::group_kind(kind), workers.get());
+        }
+        if let Some(timeout) = self.cache_sync_timeout {
+            defaults = defaults.sync_timeout(timeout);
+        }
+        if let Some(limit) = self.reconcile_timeout {
+            defaults = defaults.reconcile_timeout(limit);
+        }
+        defaults
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass_cache::InformerOptions;
+
+    use super::*;
+
+    #[test]
+    fn caches_are_changed_only_where_something_is_said() {
+        let program = || CacheOptions::within("program").informer(InformerOptions::default().budget(7).labels("app=a"));
+        let shown = |options: CacheOptions| (options.namespace, format!("{:?}", options.informer));
+        assert_eq!(shown(Cache::default().over(program())), shown(program()));
+
+        let said =
+            Cache { namespace: Some("file".into()), resync: Some(Duration::from_secs(9)), memory_budget: Some(5) };
+        let expected = InformerOptions::default().labels("app=a").budget(5).resync(Duration::from_secs(9));
+        assert_eq!(shown(said.over(program())), shown(CacheOptions::within("file").informer(expected)));
+    }
+
+    #[test]
+    fn where_nothing_is_said_half_as_many_requests_again_may_come_at_once() {
+        let burst = |qps| Connection { qps: Some(qps), ..Connection::default() }.burst();
+        assert_eq!([20.0, 0.1, 1e20].map(burst), [30, 1, u32::MAX]);
+        assert!(Connection::default().rate_limit().is_none());
+    }
+}

@@ -1,0 +1,163 @@
+//! What a program logs, and how.
+
+use std::{collections::BTreeMap, env, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+use super::{ConfigurationError, ManagerConfiguration};
+
+/// What Rust programs look at to know what to log.
+const VARIABLE: &str = "RUST_LOG";
+
+/// `logging`: what goes to the standard error stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct Logging {
+    /// What is logged where nothing else is said; `info` by default.
+    pub level: LogLevel,
+    /// For people, or for machines; for people by default.
+    pub format: LogFormat,
+    /// By target, that is, by module: `windlass_client::curl`. The longest that fits counts.
+    pub targets: BTreeMap<String, LogLevel>,
+}
+
+/// How bad a thing must be to be logged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs, reason = "they are tracing's")]
+pub enum LogLevel {
+    Off,
+    Error,
+    Warn,
+    #[default]
+    Info,
+    Debug,
+    Trace,
+}
+
+/// How a line looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people; in colours on a terminal.
+    #[default]
+    Text,
+    /// An object of JSON.
+    Json,
+}
+
+impl ManagerConfiguration {
+    /// This configuration, with what the environment says instead: `RUST_LOG`, a level and levels of targets, as
+    /// `warn,windlass_client=debug`. `KUBECONFIG` is looked at when the program connects.
+    pub fn with_environment(self) -> Result<Self, ConfigurationError> {
+        match env::var(VARIABLE) {
+            Ok(directives) => self.with_directives(&directives),
+            Err(_) => Ok(self),
+        }
+    }
+
+    pub(super) fn with_directives(mut self, directives: &str) -> Result<Self, ConfigurationError> {
+        for directive in directives.split(',').map(str::trim).filter(|directive| !directive.is_empty()) {
+            let level = match directive.split_once('=') {
+                None => directive.parse().map(|level| self.logging.level = level),
+                Some((target, level)) => level.parse().map(|level| {
+                    self.logging.targets.insert(target.to_owned(), level);
+                }),
+            };
+            level.map_err(|reason| ConfigurationError::Variable { name: VARIABLE, reason })?;
+        }
+        Ok(self)
+    }
+}
+
+impl FromStr for LogFormat {
+    type Err = String;
+
+    /// `console` is what it is called in Go's programs.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "text" | "console" => Ok(Self::Text),
+            "json" => Ok(Self::Json),
+            other => Err(format!("{other:?} is no format: text, json")),
+        }
+    }
+}
+
+impl FromStr for LogLevel {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const LEVELS: [(&str, LogLevel); 6] = [
+            ("off", LogLevel::Off),
+            ("error", LogLevel::Error),
+            ("warn", LogLevel::Warn),
+            ("info", LogLevel::Info),
+            ("debug", LogLevel::Debug),
+            ("trace", LogLevel::Trace),
+        ];
+        let known = LEVELS.iter().find(|(name, _)| text.eq_ignore_ascii_case(name));
+        known
+            .map(|(_, level)| *level)
+            .ok_or_else(|| format!("{text:?} is no level: {}", LEVELS.map(|(name, _)| name).join(", ")))
+    }
+}
+
+#[cfg(feature = "logging")]
+mod subscriber {
+    use std::io::{self, IsTerminal as _};
+
+    use tracing::{Subscriber, level_filters::LevelFilter};
+    use tracing_subscriber::{
+        Layer, filter::Targets, fmt, fmt::MakeWriter, layer::SubscriberExt as _, registry::LookupSpan,
+        util::SubscriberInitExt as _,
+    };
+
+    use super::{ConfigurationError, LogFormat, LogLevel, Logging, env};
+
+    impl Logging {
+        /// Begins to log. A program does this once, first of all; one that does more with what it logs makes its subscriber of
+        /// [`Self::layer`].
+        pub fn init(&self) -> Result<(), ConfigurationError> {
+            let colours = io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+            let subscriber = tracing_subscriber::registry().with(self.layer_with(io::stderr, colours));
+            subscriber.try_init().map_err(|error| ConfigurationError::Log { source: error.into() })
+        }
+
+        /// What writes the log.
+        pub fn layer<S, W>(&self, writer: W) -> Box<dyn Layer<S> + Send + Sync>
+        where
+            S: Subscriber + for<'a> LookupSpan<'a>,
+            W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+        {
+            self.layer_with(writer, false)
+        }
+
+        fn layer_with<S, W>(&self, writer: W, colours: bool) -> Box<dyn Layer<S> + Send + Sync>
+        where
+            S: Subscriber + for<'a> LookupSpan<'a>,
+            W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+        {
+            let lines = fmt::layer().with_writer(writer).with_ansi(colours);
+            let targets = self.targets.iter().map(|(target, level)| (target, LevelFilter::from(*level)));
+            let filter = Targets::new().with_targets(targets).with_default(LevelFilter::from(self.level));
+            match self.format {
+                LogFormat::Text => lines.with_filter(filter).boxed(),
+                LogFormat::Json => lines.json().flatten_event(true).with_filter(filter).boxed(),
+            }
+        }
+    }
+
+    impl From<LogLevel> for LevelFilter {
+        fn from(level: LogLevel) -> Self {
+            match level {
+                LogLevel::Off => Self::OFF,
+                LogLevel::Error => Self::ERROR,
+                LogLevel::Warn => Self::WARN,
+                LogLevel::Info => Self::INFO,
+                LogLevel::Debug => Self::DEBUG,
+                LogLevel::Trace => Self::TRACE,
+            }
+        }
+    }
+}

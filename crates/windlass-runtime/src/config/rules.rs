@@ -1,0 +1,101 @@
+//! What must hold between the fields of a configuration.
+
+use std::net::SocketAddr;
+
+use windlass_api::GroupKind;
+
+use super::{Access, ConfigurationError, Controllers, Election, ManagerConfiguration};
+use crate::{LeaderElection, leader_election::InvalidElection};
+
+/// A field, and what is wrong with it.
+type Broken = (String, String);
+
+impl ManagerConfiguration {
+    /// Whether it makes sense. Reading and applying ask this; whoever changes a configuration in between may.
+    pub fn validate(&self) -> Result<(), ConfigurationError> {
+        let rules = [
+            address("metrics.bindAddress", &self.metrics.bind_address),
+            address("health.bindAddress", &self.health.bind_address),
+            self.addresses_differ(),
+            self.tokens_are_safe(),
+            self.leader_election.holds(),
+            self.controllers.kinds_are_named(),
+            self.rate_makes_sense(),
+        ];
+        let broken = rules.into_iter().find_map(Result::err);
+        broken.map_or(Ok(()), |(field, reason)| Err(ConfigurationError::Invalid { file: None, field, reason }))
+    }
+
+    fn addresses_differ(&self) -> Result<(), Broken> {
+        let (metrics, health) = (&self.metrics.bind_address, &self.health.bind_address);
+        let taken = metrics == health && !is_off(health) && !health.ends_with(":0");
+        broken_if(taken, "health.bindAddress", || format!("{health:?} is the address of the metrics, too"))
+    }
+
+    fn tokens_are_safe(&self) -> Result<(), Broken> {
+        let unsafe_ = !self.metrics.secure && self.metrics.access == Some(Access::Authorized);
+        broken_if(unsafe_, "metrics.access", || "tokens would be sent in plain text: metrics.secure is false".into())
+    }
+
+    fn rate_makes_sense(&self) -> Result<(), Broken> {
+        let (qps, burst) = (self.client.qps, self.client.burst);
+        let wrong_rate = qps.is_some_and(|qps| !(qps.is_finite() && qps > 0.0));
+        broken_if(wrong_rate, "client.qps", || "must be more than 0; without it there is no limit".into())?;
+        broken_if(burst == Some(0), "client.burst", || "must be more than 0".into())?;
+        broken_if(burst.is_some() && qps.is_none(), "client.burst", || "is of no use without client.qps".into())
+    }
+}
+
+impl Election {
+    /// As [`LeaderElection`] has it.
+    fn holds(&self) -> Result<(), Broken> {
+        if !self.enabled {
+            return Ok(());
+        }
+        let Err(error) = LeaderElection::from(self).validate() else { return Ok(()) };
+        let field = match error {
+            InvalidElection::LeaseNotLongerThanDeadline | InvalidElection::NoLeaseDuration => "leaseDuration",
+            InvalidElection::DeadlineNotLongerThanRetry | InvalidElection::NoRenewDeadline => "renewDeadline",
+            InvalidElection::NoRetryPeriod => "retryPeriod",
+            InvalidElection::NoIdentity | InvalidElection::NoLease => "id",
+        };
+        Err((format!("leaderElection.{field}"), error.to_string()))
+    }
+}
+
+impl Controllers {
+    fn kinds_are_named(&self) -> Result<(), Broken> {
+        let mut kinds = self.group_kind_concurrency.keys();
+        let wrong = kinds.find(|kind| !kind.starts_with(|first: char| first.is_ascii_uppercase()));
+        match wrong {
+            None => Ok(()),
+            Some(wrong) => Err((
+                format!("controllers.groupKindConcurrency.{wrong}"),
+                "is no kind and group, such as Deployment.apps, or Pod of the core group".into(),
+            )),
+        }
+    }
+}
+
+/// `Deployment.apps`
+pub(super) fn group_kind(text: &str) -> GroupKind {
+    let (kind, group) = text.split_once('.').unwrap_or((text, ""));
+    GroupKind::new(group.to_owned(), kind.to_owned())
+}
+
+/// As flags have it.
+pub(super) fn is_off(address: &str) -> bool {
+    address.is_empty() || address == "0"
+}
+
+fn address(field: &str, address: &str) -> Result<(), Broken> {
+    let port = address.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    let bare_ipv6 = address.matches(':').count() > 1 && address.parse::<SocketAddr>().is_err();
+    broken_if(!is_off(address) && (!port || bare_ipv6), field, || {
+        format!("{address:?} is no address: host:port, :port for every address of the machine, or 0 for none")
+    })
+}
+
+fn broken_if(broken: bool, field: &str, reason: impl FnOnce() -> String) -> Result<(), Broken> {
+    if broken { Err((field.to_owned(), reason())) } else { Ok(()) }
+}

@@ -1,0 +1,66 @@
+//! What holds for one controller, whatever it says itself: the word of whoever runs the program.
+
+use std::{collections::BTreeMap, num::NonZeroUsize, time::Duration};
+
+use super::defaults::Settings;
+use crate::{Error, Result};
+
+/// What holds for a controller, whatever it says itself: for
+/// [`ManagerBuilder::override_controller`](crate::ManagerBuilder::override_controller). What is `None` is left to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "config",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "camelCase", deny_unknown_fields, default)
+)]
+pub struct ControllerOverride {
+    /// How many keys may be reconciled at the same time.
+    #[cfg_attr(feature = "config", serde(skip_serializing_if = "Option::is_none"))]
+    pub concurrency: Option<NonZeroUsize>,
+    /// How long to wait for the caches at the start before the controller fails.
+    #[cfg_attr(
+        feature = "config",
+        serde(
+            rename = "cacheSyncTimeout",
+            skip_serializing_if = "Option::is_none",
+            with = "crate::config::units::optional_duration"
+        )
+    )]
+    pub sync_timeout: Option<Duration>,
+    /// How long a reconcile may take.
+    #[cfg_attr(
+        feature = "config",
+        serde(skip_serializing_if = "Option::is_none", with = "crate::config::units::optional_duration")
+    )]
+    pub reconcile_timeout: Option<Duration>,
+}
+
+/// By the controller's name.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Overrides(BTreeMap<String, ControllerOverride>);
+
+impl Overrides {
+    pub(crate) fn insert(&mut self, name: String, of: ControllerOverride) {
+        self.0.insert(name, of);
+    }
+
+    /// Whether each is of one of these.
+    pub(crate) fn are_of<'a>(&self, there: impl Iterator<Item = &'a str>) -> Result<()> {
+        let there: Vec<_> = there.map(str::to_owned).collect();
+        match self.0.keys().find(|name| !there.contains(name)) {
+            None => Ok(()),
+            Some(name) => Err(Error::NoSuchController { name: name.clone(), there }),
+        }
+    }
+
+    /// What holds for the controller of that name in the end.
+    pub(super) fn over(&self, name: &str, settings: Settings) -> Settings {
+        let of = self.0.get(name).copied().unwrap_or_default();
+        Settings {
+            concurrency: of.concurrency.unwrap_or(settings.concurrency),
+            sync_timeout: of.sync_timeout.unwrap_or(settings.sync_timeout),
+            reconcile_timeout: of.reconcile_timeout.or(settings.reconcile_timeout),
+            order: settings.order,
+        }
+    }
+}
