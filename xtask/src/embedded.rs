@@ -14,6 +14,8 @@ use crate::Result;
 pub(crate) struct Embedded {
     process: Child,
     directory: PathBuf,
+    /// Where its console is, if it was asked for one.
+    console: Option<String>,
 }
 
 impl Embedded {
@@ -30,11 +32,14 @@ impl Embedded {
             .stdout(Stdio::piped())
             .spawn()
             .map_err(|error| format!("starting {}: {error}", windlass.display()))?;
-        let mut embedded = Self { process, directory };
+        let mut embedded = Self { process, directory, console: None };
         let output = embedded.process.stdout.take().ok_or("windlass up has no output")?;
+        let last = if flags.contains(&"--console") { "CONSOLE=" } else { "ready" };
         // The pipe closes when the process ends: the wait is over either way.
         for line in BufReader::new(output).lines() {
-            if line? == "ready" {
+            let line = line?;
+            embedded.console = line.strip_prefix("CONSOLE=").map(str::to_owned);
+            if line.starts_with(last) {
                 return Ok(embedded);
             }
         }
@@ -44,6 +49,13 @@ impl Embedded {
     /// The administrator's kubeconfig.
     pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.directory.join("kubeconfig")
+    }
+}
+
+impl Embedded {
+    /// Where its console is.
+    pub(crate) fn console(&self) -> Option<&str> {
+        self.console.as_deref()
     }
 }
 

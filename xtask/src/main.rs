@@ -17,8 +17,10 @@ mod queues;
 mod record;
 mod upstream;
 
+mod browser;
 mod clients;
 mod conformance;
+mod console;
 mod embedded;
 mod fuzz;
 mod informers;
@@ -94,6 +96,14 @@ enum Task {
         /// The windlass to run
         windlass: PathBuf,
     },
+    /// Look at the console of `windlass up` in a browser, if there is one: both themes, three screens, the keyboard
+    Console {
+        /// The windlass to run
+        windlass: PathBuf,
+        /// A folder for pictures of what is seen
+        #[arg(long)]
+        pictures: Option<PathBuf>,
+    },
     /// Run conformance/kubectl.sh against the real control plane, with simulated nodes, and compare (needs Go)
     Kubectl {
         /// The kubectl to use, instead of that of the control plane's version
@@ -132,6 +142,7 @@ fn main() -> ExitCode {
         Task::Long { part } => long::run(&part),
         Task::Clients { windlass, upstream } => clients::run(&windlass, upstream),
         Task::Labs { windlass } => labs::run(&windlass),
+        Task::Console { windlass, pictures } => console::run(&windlass, pictures),
         Task::Kubectl { release: Some(other), windlass, .. } => {
             other.build().and_then(|kubectl| kubectl::run(Some(&kubectl), windlass.as_deref()))
         }

@@ -41,6 +41,13 @@ enum Outcome<K> {
     Error(Arc<Misfit>),
 }
 
+/// How many bytes are held of a body, in each form.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Held {
+    pub(crate) plain: usize,
+    pub(crate) packed: usize,
+}
+
 /// What came of asking for a decoded object.
 pub(crate) struct Asked<K> {
     pub(crate) outcome: Decoded<K>,
@@ -97,10 +104,9 @@ impl<K> Body<K> {
         !matches!(self.state.lock().outcome, Outcome::Unknown)
     }
 
-    /// How much of it is held uncompressed.
-    pub(crate) fn plain_len(&mut self) -> usize {
-        let state = self.state.get_mut();
-        if state.packing.is_none() { state.bytes.len() } else { 0 }
+    /// What is held of it.
+    pub(crate) fn held(&mut self) -> Held {
+        self.state.get_mut().held()
     }
 
     /// Whether the decoded object is held.
@@ -149,25 +155,29 @@ impl<K> Body<K> {
         }
     }
 
-    /// Compresses the body, unless this packer has; gives the bytes by which less is held uncompressed.
-    pub(crate) fn repack(&self, packer: &mut Packer, unpacker: &Unpacker) -> usize {
+    /// Compresses the body, unless this packer has; gives what was held before and what is now, if that changed.
+    pub(crate) fn repack(&self, packer: &mut Packer, unpacker: &Unpacker) -> Option<[Held; 2]> {
         let mut state = self.state.lock();
         if state.packing.as_ref().is_some_and(|packing| Arc::ptr_eq(packing, packer.dictionary())) {
-            return 0;
+            return None;
         }
-        let freed = if state.packing.is_none() { state.bytes.len() } else { 0 };
+        let before = state.held();
         let packed = match &state.packing {
             None => packer.pack(&state.bytes),
             Some(_) => state.unpacked(unpacker).ok().and_then(|bytes| packer.pack(&bytes)),
         };
-        let Some(packed) = packed else { return 0 };
-        state.bytes = packed;
+        state.bytes = packed?;
         state.packing = Some(Arc::clone(packer.dictionary()));
-        freed
+        Some([before, state.held()])
     }
 }
 
 impl<K> State<K> {
+    fn held(&self) -> Held {
+        let bytes = self.bytes.len();
+        if self.packing.is_none() { Held { plain: bytes, packed: 0 } } else { Held { plain: 0, packed: bytes } }
+    }
+
     fn len(&self) -> usize {
         if self.packing.is_none() { self.bytes.len() } else { unpacked_len(&self.bytes) }
     }
@@ -239,9 +249,11 @@ mod tests {
         let (text, unpacker) = (format!("[{}0]", "1,".repeat(200)), Unpacker::new());
         let body = Body::<Vec<u8>>::copied([text.as_bytes(), b""]);
         let mut packers = [Packer::trained([]), Packer::trained([])];
-        assert_eq!(body.repack(&mut packers[0], &unpacker), text.len());
-        assert_eq!(body.repack(&mut packers[0], &unpacker), 0);
-        assert_eq!(body.repack(&mut packers[1], &unpacker), 0);
+        let [before, after] = body.repack(&mut packers[0], &unpacker).unwrap();
+        assert_eq!(before, Held { plain: text.len(), packed: 0 });
+        assert!(after.plain == 0 && after.packed > 0 && after.packed < text.len(), "{after:?}");
+        assert_eq!(body.repack(&mut packers[0], &unpacker), None);
+        assert_eq!(body.repack(&mut packers[1], &unpacker).unwrap()[0], after);
         drop(packers);
         assert_eq!(body.bytes(&unpacker).unwrap(), text.as_bytes());
         assert_eq!((body.len(), body.decode(&unpacker, |_| ()).outcome.unwrap().len()), (text.len(), 201));

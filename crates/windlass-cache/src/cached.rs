@@ -145,7 +145,7 @@ impl<K: Object> Cached<K> {
 impl<K> Drop for Entry<K> {
     fn drop(&mut self) {
         let decoded = self.body.is_decoded().then(|| self.body.len());
-        self.memory.dropped(self.body.plain_len(), decoded);
+        self.memory.dropped(self.body.held(), decoded);
     }
 }
 

@@ -43,7 +43,7 @@ impl<K> Compressor<K> {
             return;
         }
         match &mut self.packer {
-            Some(packer) => self.memory.remove_plain(object.entry().body.repack(packer, &self.memory.unpacker)),
+            Some(packer) => self.memory.repack(&object.entry().body, packer),
             None => self.gather(object.clone()),
         }
     }
@@ -74,7 +74,7 @@ impl<K> Compressor<K> {
         }
         if saved >= WORTH_ANEW {
             for object in objects.iter().filter(|object| object.entry().body.is_packed()) {
-                object.entry().body.repack(&mut better, &self.memory.unpacker);
+                self.memory.repack(&object.entry().body, &mut better);
             }
         }
         self.packer = Some(better);
@@ -93,7 +93,7 @@ impl<K> Compressor<K> {
         let bodies = gathered.iter().filter_map(|object| object.entry().body.bytes(&self.memory.unpacker).ok());
         let mut packer = Packer::trained(bodies);
         for object in &gathered {
-            self.memory.remove_plain(object.entry().body.repack(&mut packer, &self.memory.unpacker));
+            self.memory.repack(&object.entry().body, &mut packer);
         }
         self.gathered_bytes = 0;
         self.is_provisional = true;

@@ -20,6 +20,7 @@ use windlass_api::{ApiResource, DynamicObject, ListWatch, Object, PartialObject,
 use crate::{
     informer::SharedInformer,
     options::InformerOptions,
+    status::InformerStatus,
     synced::{HasSynced, Stopped},
 };
 
@@ -85,6 +86,7 @@ trait AnyInformer: Any + Send + Sync {
     fn run(&self, shutdown: BoxFuture<'static, ()>) -> BoxFuture<'static, ()>;
     fn has_synced(&self) -> HasSynced;
     fn resource(&self) -> &ApiResource;
+    fn status(&self) -> InformerStatus;
 }
 
 impl<K: Object> AnyInformer for SharedInformer<K> {
@@ -98,6 +100,10 @@ impl<K: Object> AnyInformer for SharedInformer<K> {
 
     fn resource(&self) -> &ApiResource {
         Self::resource(self)
+    }
+
+    fn status(&self) -> InformerStatus {
+        Self::status(self)
     }
 }
 
@@ -259,6 +265,18 @@ impl InformerFactory {
         each.map(|informer| (informer.resource().clone(), informer.has_synced().is_synced())).collect()
     }
 
+    /// How each informer is, in the order in which they were asked for.
+    #[must_use]
+    pub fn statuses(&self) -> Vec<InformerStatus> {
+        self.shared.statuses()
+    }
+
+    /// Asks for [`Self::statuses`], without keeping the factory alive: nothing of one that is gone.
+    pub fn observer(&self) -> impl Fn() -> Vec<InformerStatus> + Send + Sync + 'static {
+        let shared = Arc::downgrade(&self.shared);
+        move || shared.upgrade().map(|shared| shared.statuses()).unwrap_or_default()
+    }
+
     /// Stops all informers and waits until no task of theirs is left. Nothing can be started after this.
     pub async fn shutdown(&self) {
         self.shared.stop.send_replace(true);
@@ -282,6 +300,15 @@ impl InformerFactory {
         let state = self.shared.state.lock();
         let informer: &dyn Any = &*state.informers.get(key)?.informer;
         informer.downcast_ref::<SharedInformer<K>>().cloned()
+    }
+}
+
+impl Shared {
+    fn statuses(&self) -> Vec<InformerStatus> {
+        let state = self.state.lock();
+        let each = state.informers.iter().map(|((_, _, selection), entry)| (selection, &entry.informer));
+        each.map(|(selection, informer)| InformerStatus { namespace: selection.namespace.clone(), ..informer.status() })
+            .collect()
     }
 }
 

@@ -36,14 +36,17 @@ use self::{
 };
 use crate::{
     error::{AddIndexError, InformerError},
-    event_queue::{EventQueue, InOrder},
+    event_queue::{EventQueue, InOrder, Order},
     handler::{Events, Handler, HandlerOptions, Notification, Registration, RegistrationHandle, Resync},
     indexer::Index,
     lister::Lister,
+    memory::Memory,
+    metrics::CacheMetrics,
     options::{InformerOptions, Reporter},
     pipe::{Feed, Pipe},
     progress::{Progress, WaitError},
     reflector::Reflector,
+    status::{InformerPhase, InformerStatus, Tally},
     store::{Store, StoreWriter},
     synced::{HasSynced, Stopped, SyncSignal},
 };
@@ -74,6 +77,8 @@ struct Shared<K> {
     resource: Arc<ApiResource>,
     list_watch: Arc<dyn ListWatch>,
     options: InformerOptions,
+    memory: Arc<Memory<K>>,
+    tally: Arc<Tally>,
     store: Store<K>,
     has_synced: HasSynced,
     progress: Progress,
@@ -85,8 +90,8 @@ struct Shared<K> {
 enum Phase<K> {
     /// Not run yet.
     New(Box<Fresh<K>>),
-    /// Being run by somebody, who takes commands.
-    Running(mpsc::UnboundedSender<Command<K>>),
+    /// Being run by somebody, who takes commands, and what came up the pipe.
+    Running(mpsc::UnboundedSender<Command<K>>, Arc<Pipe<K>>),
     /// Run to its end. There is no way back.
     Stopped,
 }
@@ -112,6 +117,10 @@ impl<K: Object> SharedInformer<K> {
     /// An informer of a kind that is known only now; `K` is usually `DynamicObject` or `PartialObject`.
     pub fn for_resource(resource: ApiResource, list_watch: Arc<dyn ListWatch>, mut options: InformerOptions) -> Self {
         options.content = K::CONTENT;
+        let tally = Arc::new(Tally::new(Arc::clone(&options.metrics)));
+        options.metrics = Arc::clone(&tally) as Arc<dyn CacheMetrics>;
+        let resource = Arc::new(resource);
+        let memory = Arc::new(Memory::new(Arc::clone(&resource), &options, |object| drop(object.get())));
         let reporter = Reporter::new(&options);
         let names = resource.gvr().group_resource();
         let writer = StoreWriter::new(move |index, key, source| {
@@ -122,9 +131,11 @@ impl<K: Object> SharedInformer<K> {
         let store = writer.store().clone();
         let fresh = Fresh { writer, queue: Box::new(InOrder::new()), listeners: Vec::new(), synced };
         let shared = Shared {
-            resource: Arc::new(resource),
+            resource,
             list_watch,
             options,
+            memory,
+            tally,
             store,
             has_synced,
             progress: Progress::new(),
@@ -154,7 +165,7 @@ impl<K: Object> SharedInformer<K> {
         let queue = Box::new(make(&self.shared.store));
         match &mut *self.shared.phase.lock() {
             Phase::New(fresh) => fresh.queue = queue,
-            Phase::Running(_) | Phase::Stopped => panic!("the queue of an informer is chosen before it is started"),
+            Phase::Running(..) | Phase::Stopped => panic!("the queue of an informer is chosen before it is started"),
         }
         self
     }
@@ -191,7 +202,7 @@ impl<K: Object> SharedInformer<K> {
                 fresh.listeners.push(listener);
                 None
             }
-            Phase::Running(commands) => commands.send(Command::Add(listener)).err().map(|error| error.0),
+            Phase::Running(commands, _) => commands.send(Command::Add(listener)).err().map(|error| error.0),
             Phase::Stopped => Some(Command::Add(listener)),
         };
         drop(refused);
@@ -211,7 +222,7 @@ impl<K: Object> SharedInformer<K> {
         match &mut *self.shared.phase.lock() {
             // Nothing is stored yet, so that no user code runs here.
             Phase::New(fresh) => return fresh.writer.add_index(index),
-            Phase::Running(commands) => {
+            Phase::Running(commands, _) => {
                 commands.send(Command::Index(index, reply)).map_err(|_| AddIndexError::Stopped(Stopped))?;
             }
             Phase::Stopped => return Err(AddIndexError::Stopped(Stopped)),
@@ -224,18 +235,15 @@ impl<K: Object> SharedInformer<K> {
     ///
     /// A second run of the same informer returns at once.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send) {
-        let Some((fresh, commands)) = self.shared.begin() else {
+        let Some(Begun { writer, listeners, synced, pipe, order, commands }) = self.shared.begin() else {
             tracing::warn!(resource = %self.shared.resource.gvr(), "the informer has been started before");
             return;
         };
         let _end = End(&self.shared);
-        let Fresh { writer, queue, listeners, synced } = *fresh;
         let options = &self.shared.options;
-        let order = queue.order();
-        let pipe = Arc::new(Pipe::new(queue, options.queue_capacity));
         let feed = Feed { pipe: Arc::clone(&pipe), store: self.shared.store.clone() };
-        let resource = Arc::clone(&self.shared.resource);
-        let reflector = Reflector::new(Arc::clone(&self.shared.list_watch), resource, feed, options.clone());
+        let (memory, list_watch) = (Arc::clone(&self.shared.memory), Arc::clone(&self.shared.list_watch));
+        let reflector = Reflector::within(memory, list_watch, feed, options);
         let (reflector, compressor) = reflector.leaving_compression();
         let stored = Stored { writer, order, compressor };
         let mut processor = Processor::new(stored, synced, &self.shared.progress, commands, Reporter::new(options));
@@ -323,6 +331,32 @@ impl<K: Object> SharedInformer<K> {
         &self.shared.resource
     }
 
+    /// How it is, at this moment: what it holds, what that costs, and what happened so far. Cheap enough to be asked every
+    /// second.
+    #[must_use]
+    pub fn status(&self) -> InformerStatus {
+        let Shared { resource, options, memory, tally, store, has_synced, .. } = &*self.shared;
+        let (phase, queued) = match &*self.shared.phase.lock() {
+            Phase::New(_) => (InformerPhase::New, 0),
+            Phase::Stopped => (InformerPhase::Stopped, 0),
+            Phase::Running(_, pipe) if has_synced.is_synced() => (InformerPhase::Synced, pipe.len()),
+            Phase::Running(_, pipe) => (InformerPhase::Syncing, pipe.len()),
+        };
+        InformerStatus {
+            resource: Arc::clone(resource),
+            type_name: std::any::type_name::<K>(),
+            namespace: None,
+            labels: options.labels.clone(),
+            fields: options.fields.clone(),
+            phase,
+            objects: store.len(),
+            version: store.version(),
+            queued,
+            memory: memory.in_use(),
+            activity: tally.read(),
+        }
+    }
+
     /// Whether it ran and ended.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
@@ -349,21 +383,33 @@ impl<K> fmt::Debug for SharedInformer<K> {
 // === impl Shared ===
 
 /// What is needed to run an informer.
-type Begun<K> = (Box<Fresh<K>>, mpsc::UnboundedReceiver<Command<K>>);
+struct Begun<K> {
+    writer: StoreWriter<K>,
+    listeners: Vec<NewListener<K>>,
+    synced: SyncSignal,
+    pipe: Arc<Pipe<K>>,
+    order: Order,
+    commands: mpsc::UnboundedReceiver<Command<K>>,
+}
 
-impl<K> Shared<K> {
+impl<K: 'static> Shared<K> {
     /// Takes what is needed to run; `None` when somebody has before.
     fn begin(&self) -> Option<Begun<K>> {
         // Unbounded: commands are few, and come from callers who cannot wait.
         let (sender, commands) = mpsc::unbounded_channel();
         let mut phase = self.phase.lock();
-        if !matches!(*phase, Phase::New(_)) {
-            return None;
-        }
-        match std::mem::replace(&mut *phase, Phase::Running(sender)) {
-            Phase::New(fresh) => Some((fresh, commands)),
-            Phase::Running(_) | Phase::Stopped => None,
-        }
+        let fresh = match std::mem::replace(&mut *phase, Phase::Stopped) {
+            Phase::New(fresh) => *fresh,
+            begun => {
+                *phase = begun;
+                return None;
+            }
+        };
+        let Fresh { writer, queue, listeners, synced } = fresh;
+        let order = queue.order();
+        let pipe = Arc::new(Pipe::new(queue, self.options.queue_capacity));
+        *phase = Phase::Running(sender, Arc::clone(&pipe));
+        Some(Begun { writer, listeners, synced, pipe, order, commands })
     }
 
     fn forget(&self, id: u64) {
@@ -372,7 +418,7 @@ impl<K> Shared<K> {
                 let at = fresh.listeners.iter().position(|listener| listener.id == id);
                 at.map(|at| fresh.listeners.remove(at))
             }
-            Phase::Running(commands) => {
+            Phase::Running(commands, _) => {
                 // If nobody takes it any more, there is nothing left to forget.
                 let _ = commands.send(Command::Remove(id));
                 None

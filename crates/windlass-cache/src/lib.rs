@@ -80,6 +80,7 @@ mod synced;
 mod factory;
 mod lister;
 mod own_writes;
+mod status;
 
 mod error;
 mod metrics;
@@ -105,6 +106,7 @@ pub use options::{Decoding, InformerOptions, InitialSync, Verification};
 pub use own_writes::OwnWrites;
 pub use progress::WaitError;
 pub use reflector::{Mirror, Reflector, Sink};
+pub use status::{Activity, InformerPhase, InformerStatus, MemoryUse};
 pub use store::Store;
 pub use synced::{HasSynced, Stopped};
 pub use transform::Transform;

@@ -19,11 +19,12 @@ use parking_lot::Mutex;
 use windlass_api::ApiResource;
 
 use crate::{
-    body::Cooled,
+    body::{Body, Cooled, Held},
     cached::{Cached, Entry},
     metrics::CacheMetrics,
     options::{Decoding, InformerOptions},
-    packing::Unpacker,
+    packing::{Packer, Unpacker},
+    status::MemoryUse,
 };
 
 /// How much larger a decoded object is than its encoding.
@@ -45,6 +46,8 @@ pub(crate) struct Memory<K> {
     budget: usize,
     /// Bytes of the bodies that are held uncompressed.
     plain: AtomicUsize,
+    /// Bytes of the bodies that are held compressed.
+    packed: AtomicUsize,
     /// What the decoded objects count.
     hot: AtomicUsize,
     /// The entries with decoded objects, in the order in which they were last looked at; some are gone.
@@ -66,6 +69,7 @@ impl<K> Memory<K> {
             decode_early: (options.decoding == Decoding::Early).then_some(early),
             budget: options.budget,
             plain: AtomicUsize::new(0),
+            packed: AtomicUsize::new(0),
             hot: AtomicUsize::new(0),
             order: Mutex::new(Order { entries: VecDeque::new(), sweep_at: 8 * FLOOR }),
         }
@@ -80,8 +84,24 @@ impl<K> Memory<K> {
         self.plain.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    pub(crate) fn remove_plain(&self, bytes: usize) {
-        self.plain.fetch_sub(bytes, Ordering::Relaxed);
+    /// Compresses a body, or compresses it anew.
+    pub(crate) fn repack(&self, body: &Body<K>, packer: &mut Packer) {
+        if let Some([before, after]) = body.repack(packer, &self.unpacker) {
+            self.packed.fetch_add(after.packed, Ordering::Relaxed);
+            self.remove(before);
+        }
+    }
+
+    /// What is held at this moment; not a state that there was if it changes meanwhile.
+    pub(crate) fn in_use(&self) -> MemoryUse {
+        let of = |bytes: &AtomicUsize| bytes.load(Ordering::Relaxed);
+        let Self { plain, packed, hot, .. } = self;
+        MemoryUse { encoded: of(plain), compressed: of(packed), decoded: of(hot), budget: self.budget }
+    }
+
+    fn remove(&self, Held { plain, packed }: Held) {
+        self.plain.fetch_sub(plain, Ordering::Relaxed);
+        self.packed.fetch_sub(packed, Ordering::Relaxed);
     }
 
     /// The object of this entry has been decoded. Gives up others that are too many.
@@ -119,12 +139,12 @@ impl<K> Memory<K> {
 
     #[cfg(test)]
     pub(crate) fn is_unused(&self) -> bool {
-        self.plain.load(Ordering::Relaxed) == 0 && self.hot.load(Ordering::Relaxed) == 0
+        [&self.plain, &self.packed, &self.hot].iter().all(|bytes| bytes.load(Ordering::Relaxed) == 0)
     }
 
     /// An entry is about to be dropped.
-    pub(crate) fn dropped(&self, plain: usize, decoded: Option<usize>) {
-        self.remove_plain(plain);
+    pub(crate) fn dropped(&self, held: Held, decoded: Option<usize>) {
+        self.remove(held);
         if self.decode_early.is_none() {
             self.hot.fetch_sub(decoded.map_or(0, |bytes| DECODED * bytes), Ordering::Relaxed);
         }
@@ -136,6 +156,7 @@ impl<K> fmt::Debug for Memory<K> {
         f.debug_struct("Memory")
             .field("budget", &self.budget)
             .field("plain", &self.plain)
+            .field("packed", &self.packed)
             .field("hot", &self.hot)
             .finish_non_exhaustive()
     }

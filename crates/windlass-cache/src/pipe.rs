@@ -67,6 +67,11 @@ impl<K: 'static> Pipe<K> {
         self.filled.notify_one();
     }
 
+    /// How many deltas wait.
+    pub(crate) fn len(&self) -> usize {
+        self.queue.lock().len()
+    }
+
     /// Does not wait for room, and wakes nobody; for the consumer itself, which would wait for itself.
     pub(crate) fn push_now(&self, change: Change<K>) {
         self.queue.lock().push(change);
@@ -96,10 +101,7 @@ impl<K: 'static> Pipe<K> {
 
 impl<K: 'static> fmt::Debug for Pipe<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pipe")
-            .field("len", &self.queue.lock().len())
-            .field("capacity", &self.capacity)
-            .finish_non_exhaustive()
+        f.debug_struct("Pipe").field("len", &self.len()).field("capacity", &self.capacity).finish_non_exhaustive()
     }
 }
 

@@ -150,6 +150,16 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
     ) -> Self {
         let options = InformerOptions { content: K::CONTENT, ..options };
         let memory = Arc::new(Memory::new(resource.into(), &options, |object| drop(object.get())));
+        Self::within(memory, list_watch, sink, &options)
+    }
+
+    /// A reflector whose objects count in a memory that is there already. `options` have the type's content.
+    pub(crate) fn within(
+        memory: Arc<Memory<K>>,
+        list_watch: Arc<dyn ListWatch>,
+        sink: S,
+        options: &InformerOptions,
+    ) -> Self {
         Self {
             list_watch,
             resource: memory.resource.gvr().group_resource(),
@@ -158,12 +168,12 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
             ingest: Ingest::new(memory, options.managed_fields),
             transform: options.transform.clone(),
             sink,
-            asks: Asks::from(&options),
+            asks: Asks::from(options),
             verification: options.verification,
             min_watch_timeout: options.min_watch_timeout,
             delays: Delays::new(options.backoff, &options.entropy),
             entropy: options.entropy.clone(),
-            reporter: Reporter::new(&options),
+            reporter: Reporter::new(options),
             watch: None,
             arrived: None,
             aside: IndexMap::new(),

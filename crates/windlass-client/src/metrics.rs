@@ -68,12 +68,46 @@ pub struct Attempt<'c> {
     pub took: Duration,
 }
 
+/// Two who are told.
+#[derive(Debug)]
+pub(crate) struct Both(pub(crate) Arc<dyn ClientMetrics>, pub(crate) Arc<dyn ClientMetrics>);
+
 /// A body whose bytes are counted.
 pub(crate) struct Received {
     body: Body,
     bytes: u64,
     metrics: Arc<dyn ClientMetrics>,
     operation: Operation,
+}
+
+impl Both {
+    fn each(&self, tell: impl Fn(&dyn ClientMetrics)) {
+        for metrics in [&self.0, &self.1] {
+            tell(&**metrics);
+        }
+    }
+}
+
+impl ClientMetrics for Both {
+    fn throttled(&self, operation: &Operation, waited: Duration) {
+        self.each(|metrics| metrics.throttled(operation, waited));
+    }
+
+    fn sent(&self, operation: &Operation, bytes: u64) {
+        self.each(|metrics| metrics.sent(operation, bytes));
+    }
+
+    fn attempted(&self, attempt: &Attempt<'_>) {
+        self.each(|metrics| metrics.attempted(attempt));
+    }
+
+    fn finished(&self, operation: &Operation, took: Duration) {
+        self.each(|metrics| metrics.finished(operation, took));
+    }
+
+    fn received(&self, operation: &Operation, bytes: u64) {
+        self.each(|metrics| metrics.received(operation, bytes));
+    }
 }
 
 impl Received {

@@ -7,7 +7,7 @@ use std::{
 
 use futures::FutureExt;
 use windlass_api::{ApiResource, Clock, Entropy, ListWatch, Object, Resource};
-use windlass_cache::{Index, InformerFactory, SharedInformer};
+use windlass_cache::{Index, InformerFactory, InformerStatus, SharedInformer};
 use windlass_client::Client;
 
 use crate::{
@@ -130,6 +130,12 @@ impl Cluster {
     fn factory_of(&self, resource: &ApiResource) -> &InformerFactory {
         let chosen = self.chosen.iter().find(|(of, _)| of == resource);
         chosen.map_or(&self.informers, |(_, informers)| informers)
+    }
+
+    /// Asks how each cache is, without keeping the caches alive.
+    pub(crate) fn cache_statuses(&self) -> impl Fn() -> Vec<InformerStatus> + Send + Sync + 'static {
+        let observers: Vec<_> = self.factories().map(InformerFactory::observer).collect();
+        move || observers.iter().flat_map(|statuses| statuses()).collect()
     }
 
     fn factories(&self) -> impl Iterator<Item = &InformerFactory> {

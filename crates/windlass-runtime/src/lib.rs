@@ -14,9 +14,9 @@
 //!    the same, in the one that is elected ([`leader_election`]). What whoever runs it may choose stands in a file, or in flags
 //!    (`config`, a feature).
 //!
-//! What people should know of it is told by [`events`]. What happens can be counted ([`metrics`]) and watched ([`observer`]);
-//! the kubelet asks for its [`health`]. What client-go and controller-runtime promise, and which test holds it here, is in
-//! [`contracts`].
+//! What people should know of it is told by [`events`]. What happens can be counted ([`metrics`]) and watched ([`observer`]), with
+//! a browser, too ([`console`]); the kubelet asks for its [`health`]. What client-go and controller-runtime promise, and which
+//! test holds it here, is in [`contracts`].
 //!
 //! # What is guaranteed
 //!
@@ -63,11 +63,13 @@ pub mod shutdown;
 #[cfg(feature = "config")]
 pub mod config;
 
+pub mod console;
 pub mod health;
 pub mod metrics;
 pub mod observer;
 
 mod serving;
+mod writes;
 
 pub mod contracts;
 
@@ -77,13 +79,16 @@ mod host;
 pub use caches::CacheOptions;
 pub use client::CachedClient;
 pub use cluster::Cluster;
+pub use console::Console;
 pub use controller::{Controller, ControllerDefaults, ControllerHandle, ControllerOverride, Watching};
 pub use error::{Error, Result};
 pub use handler::Owners;
 pub use leader_election::{LeaderElection, Leadership};
 pub use manager::{Added, Group, Manager, ManagerBuilder, ManagerHandle, Runnable, Running, Task};
 pub use metrics::ControllerMetrics;
-pub use observer::{Change, Outcome, ReconcileEvent, ReconcileFinished, ReconcileObserver, ReconcileStarted, Trigger};
+pub use observer::{
+    Change, Outcome, ReconcileEvent, ReconcileFinished, ReconcileObserver, ReconcileStarted, ReconcileWrote, Trigger,
+};
 pub use predicate::Predicate;
 pub use reconcile::{Action, Context, Reconciler, Retry};
 pub use watch::Watch;

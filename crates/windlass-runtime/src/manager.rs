@@ -35,6 +35,7 @@ use self::{
 use crate::{
     ControllerDefaults, Error, LeaderElection, ReconcileObserver, Result,
     cluster::Cluster,
+    console::Ledger,
     controller::Overrides,
     events::{EventApi, Queue, Writer},
     health::Probes,
@@ -74,6 +75,8 @@ pub struct Manager {
     metrics: Arc<dyn ControllerMetrics>,
     /// Answered where the builder was told to, if anywhere.
     probes: Probes,
+    /// What the console shows, if there is one.
+    ledger: Option<Arc<Ledger>>,
 }
 
 impl Manager {
@@ -164,6 +167,7 @@ impl Manager {
             event_api,
             observers,
             metrics,
+            ledger,
         } = self;
         if probes.are_answered() {
             runnables.push(Box::new(probes));
@@ -179,7 +183,7 @@ impl Manager {
         let events = Writer::new(cluster.client().clone(), events, cluster.entropy().clone(), event_api);
         writer.spawn(events.run(writer_stop.handle()));
         let mut campaign = Campaign::new(elector);
-        let reporter = Reporter::new(observers, metrics);
+        let reporter = Reporter::new(observers, metrics, ledger);
         let mut groups = Groups::new(cluster, reporter, campaign.leadership().clone(), defaults, overrides, handle);
         let mut shutdown = pin!(shutdown);
 

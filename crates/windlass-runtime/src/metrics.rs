@@ -2,6 +2,7 @@
 //! does, and [`MetricsServer`] shows it.
 
 mod access;
+mod caches;
 mod depth;
 mod registry;
 mod server;
@@ -10,6 +11,7 @@ use std::{fmt::Debug, sync::Arc, time::Duration};
 
 use windlass_queue::{QueueMetrics, UnfinishedWork};
 
+pub(crate) use self::caches::{selector, short};
 pub use self::{
     registry::{Registry, RequestCounter},
     server::MetricsServer,

@@ -1,10 +1,11 @@
-//! The control loop as a story: which event led to which key, which key to which reconcile, and what came of it.
+//! The control loop as a story: which event led to which key, which key to which reconcile, what it wrote, and what came of it.
 //!
-//! For live views, tests and consoles. Numbers go to [`ControllerMetrics`](crate::ControllerMetrics), prose to `tracing`.
+//! For live views, tests and the [`console`](crate::console). Numbers go to [`ControllerMetrics`](crate::ControllerMetrics), prose to `tracing`.
 
 use std::time::Duration;
 
 use windlass_api::{ApiResource, ObjectKey};
+use windlass_client::Operation;
 
 use crate::{Action, Retry};
 
@@ -24,6 +25,8 @@ pub enum ReconcileEvent<'e> {
     Triggered(Trigger<'e>),
     /// A worker took a key.
     Started(ReconcileStarted<'e>),
+    /// The reconcile has sent a request that was to change something. What it leaves to other tasks to send is not told.
+    Wrote(ReconcileWrote<'e>),
     /// The worker is done with it.
     Finished(ReconcileFinished<'e>),
 }
@@ -63,6 +66,23 @@ pub struct ReconcileStarted<'e> {
     pub key: &'e ObjectKey,
     /// The same as in the log and in [`Context::reconcile_id`](crate::Context::reconcile_id).
     pub id: &'e str,
+}
+
+/// A request of a reconcile that was to change something, and its answer. One that is sent again is told again.
+#[derive(Clone, Copy, Debug)]
+pub struct ReconcileWrote<'e> {
+    /// The controller's name.
+    pub controller: &'e str,
+    /// What is reconciled.
+    pub key: &'e ObjectKey,
+    /// The same as at the start.
+    pub id: &'e str,
+    /// What was to be done, to which object.
+    pub operation: &'e Operation,
+    /// The answer's; `None` when there was none.
+    pub status: Option<u16>,
+    /// From the sending to the answer.
+    pub took: Duration,
 }
 
 /// The end of a reconcile.

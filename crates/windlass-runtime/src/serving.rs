@@ -1,11 +1,15 @@
-//! Small HTTP servers: what probes and metrics are asked over.
+//! Small HTTP servers: what probes, metrics and the console are asked over.
 
 use std::{future::Future, io, net::Ipv6Addr, pin::pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode, header};
 use http_body_util::Full;
-use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper::{
+    body::{Body, Incoming},
+    server::conn::http1,
+    service::service_fn,
+};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -15,6 +19,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 use tokio_rustls::TlsAcceptor;
+use windlass_api::BoxError;
 
 use crate::shutdown::Stop;
 
@@ -70,10 +75,11 @@ impl Listen {
 }
 
 /// Answers what comes over a listener until it is to stop. No connection outlives this.
-pub(crate) async fn serve<H, F>(listener: TcpListener, tls: Option<TlsAcceptor>, stop: &Stop, handle: H)
+pub(crate) async fn serve<H, F, B>(listener: TcpListener, tls: Option<TlsAcceptor>, stop: &Stop, handle: H)
 where
     H: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
-    F: Future<Output = Answer> + Send,
+    F: Future<Output = Response<B>> + Send,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     let mut connections = JoinSet::new();
     let limit = Arc::new(Semaphore::new(CONNECTIONS));
@@ -109,11 +115,12 @@ where
 }
 
 /// One connection. Failures are the client's business.
-async fn converse<S, H, F>(stream: S, stop: &Stop, handle: H)
+async fn converse<S, H, F, B>(stream: S, stop: &Stop, handle: H)
 where
     S: AsyncRead + AsyncWrite + Unpin,
     H: Fn(Request<Incoming>) -> F,
-    F: Future<Output = Answer>,
+    F: Future<Output = Response<B>>,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + 'static,
 {
     let service = service_fn(|request| {
         let answer = handle(request);

@@ -41,6 +41,9 @@ pub(crate) struct Options {
     nodes: usize,
     #[arg(long, value_name = "a,b|none", default_value = "*", help = controllers())]
     controllers: Controllers,
+    /// Where to show what the controllers do, to a browser; a port alone is one of this machine's loopback
+    #[arg(long, value_name = "ADDR:PORT", value_parser = console)]
+    console: Option<SocketAddr>,
 }
 
 /// More than the largest cluster that Kubernetes is made for.
@@ -54,6 +57,11 @@ fn address(text: &str) -> Result<SocketAddr, String> {
         }
         _ => format!("expected {example}"),
     })
+}
+
+fn console(text: &str) -> Result<SocketAddr, String> {
+    let port = text.strip_prefix(':').unwrap_or(text);
+    port.parse().map_or_else(|_| address(text), |port: u16| Ok((Ipv4Addr::LOCALHOST, port).into()))
 }
 
 fn nodes(text: &str) -> Result<usize, String> {
@@ -72,6 +80,13 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
     let listener =
         TcpListener::bind(options.bind).await.map_err(|error| format!("listening on {}: {error}", options.bind))?;
     let address = listener.local_addr()?;
+    let console = match options.console {
+        Some(wanted) => {
+            Some(TcpListener::bind(wanted).await.map_err(|error| format!("listening on {wanted}: {error}"))?)
+        }
+        None => None,
+    };
+    let shown = console.as_ref().map(TcpListener::local_addr).transpose()?;
     let tls = TlsIdentity::generate(names(address.ip()))?;
     let token = token();
     // A pod's account must be there, so somebody must be there who makes it.
@@ -87,9 +102,10 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
         let (server, tls, stopped) = (server.clone(), tls.clone(), wait(stopped.clone()));
         tokio::spawn(async move { server.serve(listener, tls, stopped).await })
     };
-    let managing = tokio::spawn(manage(&server, &options, tls.ca_pem().to_owned(), wait(stopped)));
+    let managing = tokio::spawn(manage(&server, &options, console, tls.ca_pem().to_owned(), wait(stopped)));
 
-    announce(&format!("ready\nKUBECONFIG={}\n", kubeconfig.display()));
+    let shown = shown.map(|address| format!("CONSOLE=http://{}/\n", reachable(address))).unwrap_or_default();
+    announce(&format!("ready\nKUBECONFIG={}\n{shown}", kubeconfig.display()));
 
     // Server and manager stop together: what the controllers still write is in process, and needs no socket.
     let mut managing = managing;
@@ -111,6 +127,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
 fn manage(
     server: &Server,
     options: &Options,
+    console: Option<TcpListener>,
     ca: String,
     stopped: impl Future<Output = ()> + Send + 'static,
 ) -> impl Future<Output = windlass_runtime::Result<()>> + Send + 'static {
@@ -118,7 +135,10 @@ fn manage(
     let client = Client::from_service(server.service(), "default").with_warnings(IgnoreWarnings);
     let controllers = options.controllers.clone().nodes(options.nodes).root_ca(ca);
     async move {
-        let mut manager = Manager::new(client);
+        let mut manager = match console {
+            Some(listener) => Manager::builder(client).console(listener).build(),
+            None => Manager::new(client),
+        };
         controllers.add_to(&mut manager);
         manager.run(stopped).await
     }
@@ -144,14 +164,19 @@ fn token() -> String {
     format!("{:016x}{:016x}", entropy.next_u64(), entropy.next_u64())
 }
 
-/// Puts the cluster into a kubeconfig, which may be there already and hold others, and makes it the current one.
-fn write_kubeconfig(path: &Path, address: SocketAddr, ca: &str, token: &str) -> Result<PathBuf, Box<dyn Error>> {
+/// An address of this machine by which what listens here can be reached from it.
+fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
         ip => ip,
     };
-    let server = format!("https://{}", SocketAddr::new(ip, address.port()));
+    SocketAddr::new(ip, address.port())
+}
+
+/// Puts the cluster into a kubeconfig, which may be there already and hold others, and makes it the current one.
+fn write_kubeconfig(path: &Path, address: SocketAddr, ca: &str, token: &str) -> Result<PathBuf, Box<dyn Error>> {
+    let server = format!("https://{}", reachable(address));
     KubeconfigFiles::new([path]).edit(|kubeconfig| {
         *kubeconfig.cluster_mut(NAME) = Cluster::new(server).trusting(ca);
         *kubeconfig.user_mut(NAME) = User::with_token(token);
@@ -187,6 +212,8 @@ mod tests {
         for (flags, message) in [
             (["--bind", "localhost:6443"], "\"localhost\" is the name of a host: expected an address and a port"),
             (["--bind", "127.0.0.1"], "expected an address and a port, such as 127.0.0.1:6443"),
+            (["--console", "localhost:9090"], "\"localhost\" is the name of a host: expected an address and a port"),
+            (["--console", "99999"], "expected an address and a port"),
             (["--nodes", "100000000"], "expected a number from 0 to 10000"),
             (["--nodes", "-1"], "unexpected argument"),
             (["--controllers", "none,deployment"], "none stands alone"),
@@ -198,6 +225,12 @@ mod tests {
         }
         let help = refused(&["--help", "--nodes=3"]);
         assert!(help.contains("replicaset, endpointslice") && help.contains("nodelifecycle"), "{help}");
+    }
+
+    #[test]
+    fn a_console_at_a_port_alone_is_for_this_machine() {
+        let at = |text: &str| console(text).unwrap().to_string();
+        assert_eq!([at("9090"), at(":9090"), at("0.0.0.0:80")], ["127.0.0.1:9090", "127.0.0.1:9090", "0.0.0.0:80"]);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use super::Client;
 use crate::{
     config::Compression,
-    metrics::ClientMetrics,
+    metrics::{Both, ClientMetrics},
     pipeline::{OverloadBackoff, Policy, RateLimit, Throttle},
     warnings::WarningHandler,
 };
@@ -98,10 +98,15 @@ impl Client {
         self.with(|policy| policy.warnings = Arc::new(handler))
     }
 
-    /// The same client, whose requests are counted.
+    /// The same client, whose requests are counted, also by this. Who counted them before goes on.
     #[must_use]
     pub fn with_metrics(self, metrics: impl ClientMetrics) -> Self {
-        self.with(|policy| policy.metrics = Some(Arc::new(metrics)))
+        self.with(|policy| {
+            policy.metrics = Some(match policy.metrics.take() {
+                Some(first) => Arc::new(Both(first, Arc::new(metrics))),
+                None => Arc::new(metrics),
+            });
+        })
     }
 
     /// The same client, at the rate of questions what the server serves unless another was chosen.

@@ -17,8 +17,10 @@ use super::{
 };
 use crate::{
     CachedClient, Error, Leadership, Result, Running,
+    console::Opened,
     reconcile::{Shared, Stores},
     source::{Started, Target},
+    writes,
 };
 
 /// Lives the life of a controller.
@@ -49,6 +51,7 @@ where
     let queue = queue.build();
     let unfinished = queue.clone();
     running.reporter.metrics.queue(&name, Box::new(move || unfinished.unfinished_work()));
+    let _shown = running.reporter.opened(|| Opened::new(&name, &controller.root, workers, queue.clone()));
 
     // 2. The sources. All of them start before any is waited for, so that they list at the same time.
     //    Those that are added later wait for nobody.
@@ -81,13 +84,14 @@ where
         }
     }
     let root = stores.of::<K>(&controller.root).expect("the root's source is among those that were started");
+    let client = writes::told(running.cluster().client_for(&name), &running.reporter);
     let worker = Arc::new(Worker {
         queue: queue.clone(),
         work: Arc::new(work(root, controller.reconciler)),
         layers: controller.layers,
         timeout: settings.reconcile_timeout,
         shared: Arc::new(Shared {
-            client: CachedClient::new(running.cluster().client_for(&name), running.cluster().clone()),
+            client: CachedClient::new(client, running.cluster().clone()),
             clock: running.cluster().clock().clone(),
             entropy: running.cluster().entropy().clone(),
             recorder: running.cluster().recorder(Arc::clone(&name)),

@@ -17,6 +17,7 @@ use crate::{
     observer::{Outcome, ReconcileEvent, ReconcileFinished, ReconcileStarted},
     reconcile::Shared,
     shutdown::Stop,
+    writes::{self, Acting},
 };
 
 /// What a worker does with a key.
@@ -106,7 +107,14 @@ impl<K: Object, W: Work<K>> Worker<K, W> {
         self.reporter.metrics.started(controller);
         self.reporter.observe(&ReconcileEvent::Started(ReconcileStarted { controller, key: key.key(), id: &id }));
         let start = Instant::now();
-        let attempt = AssertUnwindSafe(self.attempt(key.clone(), cx, &id));
+        let acting = || Acting {
+            reporter: self.reporter.clone(),
+            controller: Arc::clone(&self.shared.controller),
+            key: key.key().clone(),
+            id: Arc::clone(&id),
+        };
+        let attempt = writes::during(&self.reporter, acting, self.attempt(key.clone(), cx, &id));
+        let attempt = AssertUnwindSafe(attempt);
         let result = attempt.catch_unwind().instrument(span.clone()).await;
         let duration = start.elapsed();
 

@@ -74,6 +74,15 @@ impl Leadership {
         }
     }
 
+    /// The name of the lease; `None` where no election is held.
+    #[must_use]
+    pub fn lease(&self) -> Option<&str> {
+        match &self.0 {
+            Source::Alone => None,
+            Source::Elected { lease, .. } => Some(lease),
+        }
+    }
+
     /// Resolves when this candidate leads; never if it never does. Cancel-safe.
     pub async fn acquired(&self) {
         let Source::Elected { state, .. } = &self.0 else { return };

@@ -11,7 +11,7 @@ use windlass_client::Client;
 
 use super::{Manager, ManagerHandle, Runnable};
 use crate::{
-    CacheOptions, ControllerDefaults, ControllerMetrics, LeaderElection,
+    CacheOptions, Console, ControllerDefaults, ControllerMetrics, LeaderElection,
     caches::Caches,
     cluster::{Cluster, ListWatches},
     controller::{ControllerOverride, Overrides},
@@ -41,6 +41,7 @@ pub struct ManagerBuilder {
     registry: Option<Registry>,
     metrics_server: Option<Box<dyn FnOnce(&Registry) -> MetricsServer + Send>>,
     probes: Probes,
+    console: Option<Console>,
 }
 
 impl ManagerBuilder {
@@ -61,6 +62,7 @@ impl ManagerBuilder {
             registry: None,
             metrics_server: None,
             probes: Probes::nowhere(),
+            console: None,
         }
     }
 
@@ -123,7 +125,8 @@ impl ManagerBuilder {
         self
     }
 
-    /// Counts everything in a registry: controllers, their queues, the requests of the manager's client, and who leads.
+    /// Counts everything in a registry: controllers, their queues, the caches, the requests of the manager's client, and who
+    /// leads.
     pub fn registry(mut self, registry: &Registry) -> Self {
         self.registry = Some(registry.clone());
         self
@@ -145,6 +148,13 @@ impl ManagerBuilder {
     /// Answers probes. [`Manager::healthz`] and [`Manager::readyz`] add checks to them.
     pub fn probes(mut self, probes: Probes) -> Self {
         self.probes = probes;
+        self
+    }
+
+    /// Shows what goes on to a browser, see [`Console`]: at a port of this machine (`"9090"`), at an address (`"[::1]:9090"`),
+    /// or over a listener.
+    pub fn console(mut self, console: impl Into<Console>) -> Self {
+        self.console = Some(console.into());
         self
     }
 
@@ -196,14 +206,24 @@ impl ManagerBuilder {
             (None, Some(registry)) => Arc::new(registry.clone()),
             (None, None) => Arc::new(NoMetrics),
         };
+        let (outlet, events) = Outlet::new(self.clock.clone(), self.entropy.clone());
+        let clock = self.clock.clone();
+        let cluster = Cluster::new(client, self.list_watches, self.caches, self.clock, self.entropy, outlet);
+        if let Some(registry) = &registry {
+            registry.watch_caches(cluster.cache_statuses());
+        }
         let mut runnables: Vec<Box<dyn Runnable>> = Vec::new();
         if let Some((server, registry)) = self.metrics_server.zip(registry) {
             runnables.push(Box::new(server(&registry)));
         }
+        let console = self.console.map(|console| console.server(clock));
+        let ledger = console.map(|(server, ledger)| {
+            runnables.push(Box::new(server));
+            ledger
+        });
         let (handle, requests) = ManagerHandle::new();
-        let (outlet, events) = Outlet::new(self.clock.clone(), self.entropy.clone());
         Manager {
-            cluster: Cluster::new(client, self.list_watches, self.caches, self.clock, self.entropy, outlet),
+            cluster,
             events,
             runnables,
             handle,
@@ -216,6 +236,7 @@ impl ManagerBuilder {
             event_api: self.event_api,
             observers: Vec::new(),
             metrics,
+            ledger,
         }
     }
 }

@@ -6,18 +6,39 @@ use std::{
     sync::Arc,
 };
 
-use crate::{ControllerMetrics, ReconcileEvent, ReconcileObserver, error::panic_message};
+use crate::{
+    ControllerMetrics, ReconcileEvent, ReconcileObserver,
+    console::{Ledger, Opened, Shown},
+    error::panic_message,
+};
 
 /// Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Reporter {
     observers: Arc<[Arc<dyn ReconcileObserver>]>,
     pub(crate) metrics: Arc<dyn ControllerMetrics>,
+    /// What the console shows, if there is one; it is among the observers, too.
+    ledger: Option<Arc<Ledger>>,
 }
 
 impl Reporter {
-    pub(crate) fn new(observers: Vec<Arc<dyn ReconcileObserver>>, metrics: Arc<dyn ControllerMetrics>) -> Self {
-        Self { observers: observers.into(), metrics }
+    pub(crate) fn new(
+        mut observers: Vec<Arc<dyn ReconcileObserver>>,
+        metrics: Arc<dyn ControllerMetrics>,
+        ledger: Option<Arc<Ledger>>,
+    ) -> Self {
+        observers.extend(ledger.clone().map(|ledger| ledger as Arc<dyn ReconcileObserver>));
+        Self { observers: observers.into(), metrics, ledger }
+    }
+
+    /// Whether anybody is told.
+    pub(crate) fn is_observed(&self) -> bool {
+        !self.observers.is_empty()
+    }
+
+    /// A controller has a queue, and is about to fill it. It is shown until what is returned is dropped.
+    pub(crate) fn opened(&self, controller: impl FnOnce() -> Opened) -> Option<Shown> {
+        self.ledger.as_ref().map(|ledger| ledger.open(controller()))
     }
 
     /// Tells the observers. One that panics is logged: it must not stop the work that it looks at.
@@ -32,6 +53,9 @@ impl Reporter {
 
 impl Debug for Reporter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reporter").field("observers", &self.observers.len()).field("metrics", &self.metrics).finish()
+        f.debug_struct("Reporter")
+            .field("observers", &self.observers.len())
+            .field("metrics", &self.metrics)
+            .finish_non_exhaustive()
     }
 }

@@ -11,6 +11,7 @@ use prometheus::{
     Encoder, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts,
     TextEncoder, core::Collector,
 };
+use windlass_cache::InformerStatus;
 use windlass_client::{
     Operation, Verb,
     metrics::{Attempt, ClientMetrics},
@@ -19,6 +20,7 @@ use windlass_queue::{QueueMetrics, UnfinishedWork};
 
 use super::{
     ControllerMetrics, UnfinishedProbe,
+    caches::Caches,
     depth::{self, Depth},
 };
 use crate::{Outcome, Retry, leader_election::ElectionMetrics};
@@ -39,7 +41,7 @@ const SIZE_BUCKETS: &[f64] =
 /// Counts everything, and shows it as text. Clones are the same registry.
 ///
 /// Names and labels are those of controller-runtime and client-go: `controller_runtime_*`, `workqueue_*`,
-/// `rest_client_*`, `leader_election_*`. Given to a manager by
+/// `rest_client_*`, `leader_election_*`. What those do not tell, how the caches are, is `windlass_cache_*`. Given to a manager by
 /// [`ManagerBuilder::registry`](crate::ManagerBuilder::registry), and shown by a
 /// [`MetricsServer`](super::MetricsServer).
 #[derive(Clone)]
@@ -52,6 +54,7 @@ struct Inner {
     requests: Requests,
     leading: IntGaugeVec,
     slow_paths: IntCounterVec,
+    caches: Caches,
 }
 
 /// `controller_runtime_*`, each by the controller's name.
@@ -129,7 +132,14 @@ impl Registry {
             "Renewals of the lease of that name that had to read it first.",
             &["name"],
         );
-        Self(Arc::new(Inner { registry, controllers, queues, requests, leading, slow_paths }))
+        let caches = Caches::default();
+        make.kept(Ok(caches.clone()));
+        Self(Arc::new(Inner { registry, controllers, queues, requests, leading, slow_paths, caches }))
+    }
+
+    /// Shows how the caches are that are asked here, with the others.
+    pub(crate) fn watch_caches(&self, statuses: impl Fn() -> Vec<InformerStatus> + Send + Sync + 'static) {
+        self.0.caches.watch(statuses);
     }
 
     /// For metrics of your own, which are shown with the others.

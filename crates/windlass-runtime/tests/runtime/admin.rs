@@ -183,6 +183,16 @@ async fn c_13_26_metrics_have_the_names_that_dashboards_know() {
             r#"rest_client_requests_total{code="404",host="",method="GET"} 1"#,
             r#"rest_client_requests_total{code="200",host="",method="POST"} 1"#,
             "# TYPE controller_runtime_reconcile_time_seconds histogram",
+            r#"windlass_cache_objects{namespace="",resource="configmaps",selector="",type="ConfigMap"} 1"#,
+            r#"windlass_cache_synced{namespace="",resource="configmaps",selector="",type="ConfigMap"} 1"#,
+            r#"windlass_cache_lists_total{namespace="",resource="configmaps",selector="",type="ConfigMap"} 1"#,
+            r#"windlass_cache_watches_total{namespace="",resource="configmaps",selector="",type="ConfigMap"} 1"#,
+            r#"windlass_cache_decode_errors_total{namespace="",resource="configmaps",selector="",type="ConfigMap"} 0"#,
+            r#"windlass_cache_bytes{form="compressed",namespace="",resource="configmaps",selector="",type="ConfigMap"} 0"#,
+            r#"windlass_cache_resource_version{namespace="",resource="configmaps",selector="",type="ConfigMap"} 1"#,
+            r#"windlass_cache_queued_events{namespace="",resource="configmaps",selector="",type="ConfigMap"} 0"#,
+            "# TYPE windlass_cache_bytes gauge",
+            "# TYPE windlass_cache_events_total counter",
         ] {
             assert!(is_there(&text, line), "not there: {line}\n{text}");
         }

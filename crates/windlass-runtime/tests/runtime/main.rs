@@ -11,6 +11,7 @@ mod additions;
 mod admin;
 #[cfg(all(feature = "config", feature = "webhook"))]
 mod configured;
+mod console;
 mod controllers;
 mod election;
 mod events;

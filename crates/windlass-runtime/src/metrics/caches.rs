@@ -1,0 +1,196 @@
+//! How the caches are, as Prometheus has it: asked for when somebody looks.
+
+use std::{
+    fmt::{self, Debug},
+    sync::Arc,
+};
+
+use parking_lot::Mutex;
+use prometheus::{
+    GaugeVec, IntCounterVec, IntGaugeVec, Opts,
+    core::{Collector, Desc},
+    proto::MetricFamily,
+};
+use windlass_cache::{InformerPhase, InformerStatus};
+
+/// What tells one cache from another: the resource with its group, the type that it is decoded as, and what was selected.
+const LABELS: [&str; 4] = ["resource", "type", "namespace", "selector"];
+
+type Probe = Box<dyn Fn() -> Vec<InformerStatus> + Send + Sync>;
+
+/// `windlass_cache_*`. Clones ask the same caches.
+#[derive(Clone, Default)]
+pub(super) struct Caches(Arc<Mutex<Vec<Probe>>>);
+
+/// The metrics of one moment.
+struct Moment {
+    objects: IntGaugeVec,
+    synced: IntGaugeVec,
+    version: IntGaugeVec,
+    queued: IntGaugeVec,
+    bytes: IntGaugeVec,
+    budget: IntGaugeVec,
+    lists: IntCounterVec,
+    list_seconds: GaugeVec,
+    watches: IntCounterVec,
+    events: IntCounterVec,
+    failures: IntCounterVec,
+    decoding_failures: IntCounterVec,
+    handler_panics: IntCounterVec,
+}
+
+impl Caches {
+    pub(super) fn watch(&self, statuses: impl Fn() -> Vec<InformerStatus> + Send + Sync + 'static) {
+        self.0.lock().push(Box::new(statuses));
+    }
+}
+
+impl Collector for Caches {
+    fn desc(&self) -> Vec<&Desc> {
+        // Nothing else has this prefix, so there is nothing to check it against.
+        Vec::new()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        let moment = Moment::new();
+        for status in self.0.lock().iter().flat_map(|probe| probe()) {
+            moment.add(&status);
+        }
+        moment.collect()
+    }
+}
+
+impl Debug for Caches {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Caches").finish_non_exhaustive()
+    }
+}
+
+// === impl Moment ===
+
+impl Moment {
+    fn new() -> Self {
+        const VALID: &str = "names and labels are constants of this file";
+        let with = |last: &[&'static str]| -> Vec<&'static str> { LABELS.iter().chain(last).copied().collect() };
+        let gauges = |name, help, last| IntGaugeVec::new(Opts::new(name, help), &with(last)).expect(VALID);
+        let counters = |name, help, last| IntCounterVec::new(Opts::new(name, help), &with(last)).expect(VALID);
+        Self {
+            objects: gauges("windlass_cache_objects", "How many objects a cache holds.", &[]),
+            synced: gauges(
+                "windlass_cache_synced",
+                "Whether a cache holds its first list, and follows: 1 if it does.",
+                &[],
+            ),
+            version: gauges(
+                "windlass_cache_resource_version",
+                "The version up to which a cache follows the server, where that is a number.",
+                &[],
+            ),
+            queued: gauges(
+                "windlass_cache_queued_events",
+                "How many changes wait between the watch of a cache and its store.",
+                &[],
+            ),
+            bytes: gauges(
+                "windlass_cache_bytes",
+                "Bytes of the bodies in a cache: as they came (encoded), compressed, and what decoded ones are taken for.",
+                &["form"],
+            ),
+            budget: gauges(
+                "windlass_cache_budget_bytes",
+                "How many bytes of a cache may be encoded or decoded before more is compressed.",
+                &[],
+            ),
+            lists: counters(
+                "windlass_cache_lists_total",
+                "How often a cache listed everything; beyond the first it listed again.",
+                &[],
+            ),
+            list_seconds: GaugeVec::new(
+                Opts::new("windlass_cache_last_list_seconds", "How long the last list of a cache took."),
+                &LABELS,
+            )
+            .expect(VALID),
+            watches: counters("windlass_cache_watches_total", "Watches that a cache opened.", &[]),
+            events: counters("windlass_cache_events_total", "Events that a cache received.", &["event"]),
+            failures: counters(
+                "windlass_cache_errors_total",
+                "What went wrong while a cache followed the server.",
+                &[],
+            ),
+            decoding_failures: counters(
+                "windlass_cache_decode_errors_total",
+                "Objects of a cache that were asked for and could not be decoded.",
+                &[],
+            ),
+            handler_panics: counters("windlass_cache_handler_panics_total", "Handlers of a cache that panicked.", &[]),
+        }
+    }
+
+    /// Caches that nothing tells apart are added up.
+    fn add(&self, status: &InformerStatus) {
+        let InformerStatus { resource, type_name, namespace, memory, activity, .. } = status;
+        let (resource, selector) = (resource.group_resource().to_string(), selector(status));
+        let of = [&*resource, short(type_name), namespace.as_deref().unwrap_or_default(), &*selector];
+        let [resource, type_name, namespace, selector] = of;
+        let and = |last| [resource, type_name, namespace, selector, last];
+        self.objects.with_label_values(&of).add(integer(status.objects));
+        self.synced.with_label_values(&of).set(i64::from(status.phase == InformerPhase::Synced));
+        if let Some(version) = status.version.as_u64() {
+            self.version.with_label_values(&of).set(i64::try_from(version).unwrap_or(i64::MAX));
+        }
+        self.queued.with_label_values(&of).add(integer(status.queued));
+        for (form, bytes) in
+            [("encoded", memory.encoded), ("compressed", memory.compressed), ("decoded", memory.decoded)]
+        {
+            self.bytes.with_label_values(&and(form)).add(integer(bytes));
+        }
+        self.budget.with_label_values(&of).add(integer(memory.budget));
+        self.lists.with_label_values(&of).inc_by(activity.lists);
+        self.list_seconds.with_label_values(&of).set(activity.last_list.as_secs_f64());
+        self.watches.with_label_values(&of).inc_by(activity.watches);
+        for (event, count) in
+            [("added", activity.added), ("modified", activity.modified), ("deleted", activity.deleted)]
+        {
+            self.events.with_label_values(&and(event)).inc_by(count);
+        }
+        self.failures.with_label_values(&of).inc_by(activity.failures);
+        self.decoding_failures.with_label_values(&of).inc_by(activity.decoding_failures);
+        self.handler_panics.with_label_values(&of).inc_by(activity.handler_panics);
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        let parts: [&dyn Collector; 13] = [
+            &self.objects,
+            &self.synced,
+            &self.version,
+            &self.queued,
+            &self.bytes,
+            &self.budget,
+            &self.lists,
+            &self.list_seconds,
+            &self.watches,
+            &self.events,
+            &self.failures,
+            &self.decoding_failures,
+            &self.handler_panics,
+        ];
+        parts.into_iter().flat_map(Collector::collect).collect()
+    }
+}
+
+/// Both selectors in one text.
+pub(crate) fn selector(status: &InformerStatus) -> String {
+    let parts: Vec<_> = [&status.labels, &status.fields].into_iter().filter_map(Option::as_deref).collect();
+    parts.join(",")
+}
+
+/// A type's name without its path.
+pub(crate) fn short(type_name: &str) -> &str {
+    let path = type_name.split('<').next().unwrap_or_default();
+    path.rsplit("::").next().unwrap_or_default()
+}
+
+fn integer(value: usize) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
