@@ -21,6 +21,25 @@ enum Repr {
 /// Where the hyphens stand.
 const HYPHENS: [usize; 4] = [8, 13, 18, 23];
 
+/// Where the two digits of each byte begin.
+const PAIRS: [usize; 16] = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
+
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
+/// What each byte of a text is worth as a digit.
+const DIGITS: [u8; 256] = {
+    let mut digits = [NO_DIGIT; 256];
+    let mut value = 0;
+    while value < 16 {
+        digits[HEX[value as usize] as usize] = value;
+        value += 1;
+    }
+    digits
+};
+
+/// Has a bit that no digit has.
+const NO_DIGIT: u8 = 16;
+
 // === impl Uid ===
 
 impl Uid {
@@ -40,23 +59,13 @@ impl Uid {
 fn uuid(text: &str) -> Option<[u8; 16]> {
     let text: &[u8; 36] = text.as_bytes().try_into().ok()?;
     let mut uuid = [0; 16];
-    let mut digits = 0;
-    for (at, byte) in text.iter().enumerate() {
-        if HYPHENS.contains(&at) {
-            if *byte != b'-' {
-                return None;
-            }
-            continue;
-        }
-        let digit = match byte {
-            b'0'..=b'9' => byte - b'0',
-            b'a'..=b'f' => byte - b'a' + 10,
-            _ => return None,
-        };
-        uuid[digits / 2] = uuid[digits / 2] << 4 | digit;
-        digits += 1;
+    let mut seen = 0;
+    for (byte, at) in uuid.iter_mut().zip(PAIRS) {
+        let [high, low] = [text[at], text[at + 1]].map(|digit| DIGITS[usize::from(digit)]);
+        seen |= high | low;
+        *byte = high << 4 | low & 15;
     }
-    Some(uuid)
+    (seen < NO_DIGIT && HYPHENS.iter().all(|at| text[*at] == b'-')).then_some(uuid)
 }
 
 impl Default for Uid {
@@ -72,10 +81,8 @@ impl fmt::Display for Uid {
             Repr::Text(text) => f.write_str(text),
             Repr::Uuid(uuid) => {
                 let mut text = [b'-'; 36];
-                let places = (0..36).filter(|at| !HYPHENS.contains(at));
-                for (digit, at) in places.enumerate() {
-                    let value = uuid[digit / 2] >> (4 * (1 - digit % 2)) & 15;
-                    text[at] = b"0123456789abcdef"[usize::from(value)];
+                for (byte, at) in uuid.iter().zip(PAIRS) {
+                    text[at..at + 2].copy_from_slice(&[byte >> 4, byte & 15].map(|digit| HEX[usize::from(digit)]));
                 }
                 f.write_str(std::str::from_utf8(&text).map_err(|_| fmt::Error)?)
             }

@@ -105,6 +105,16 @@ impl<K> Cached<K> {
         value.and_then(decode).map_err(|misfit| self.undecodable(misfit.within(path)))
     }
 
+    /// As [`Self::at`], for a text; one without escapes is taken as it stands.
+    pub(crate) fn text_at(&self, path: &[&str]) -> Result<Option<Arc<str>>, DecodeError> {
+        let plain = self.entry.body.with_bytes(&self.entry.memory.unpacker, |bytes| match scan::find(bytes, path) {
+            scan::Found::At(at) => scan::plain_text(&bytes[at]).map(|text| Some(text.into())),
+            scan::Found::Nowhere => Some(None),
+            scan::Found::Unsure => None,
+        });
+        if let Ok(Some(text)) = plain { Ok(text) } else { self.at(path) }
+    }
+
     /// Makes the error, and counts it.
     fn undecodable(&self, Misfit { field, source }: Misfit) -> DecodeError {
         let error = DecodeError { kind: self.resource().kind.clone(), key: self.key().clone(), field, source };

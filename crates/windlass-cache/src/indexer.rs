@@ -8,6 +8,7 @@ use std::{collections::BTreeSet, fmt, hash::BuildHasher, sync::Arc};
 
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable, hash_map::EntryRef};
 use serde::de::DeserializeOwned;
+use smallvec::SmallVec;
 use windlass_api::{BoxError, Meta, Object, ObjectKey, ResourceVersion};
 
 use crate::cached::Cached;
@@ -21,10 +22,10 @@ pub struct Index<K> {
     values: Arc<ValuesFn<K>>,
 }
 
-type ValuesFn<K> = dyn Fn(&Cached<K>) -> Result<Vec<Arc<str>>, BoxError> + Send + Sync;
+type ValuesFn<K> = dyn Fn(&Cached<K>) -> Result<Values, BoxError> + Send + Sync;
 
-/// The values of one object in each index, in the order of the indices.
-pub(crate) type Values = Vec<Vec<Arc<str>>>;
+/// The values of one object in one index: most have one.
+pub(crate) type Values = SmallVec<[Arc<str>; 1]>;
 
 pub(crate) struct Indexer<K> {
     slots: Vec<Option<Cached<K>>>,
@@ -46,7 +47,7 @@ pub(crate) struct IndexTable {
     postings: Postings,
     /// By slot; those behind the end have none. Kept, because what a user's function says of an object need not be the
     /// same twice. A text is held once, by the postings and by all who have the value.
-    values: Vec<Vec<Arc<str>>>,
+    values: Vec<Values>,
 }
 
 /// Value to slots; no set is empty.
@@ -75,7 +76,7 @@ impl<K: 'static> Index<K> {
     /// The text that these keys lead to, as in `["spec", "nodeName"]`; objects that have none are left out. Everything else
     /// is skipped.
     pub fn on_path<const N: usize>(name: impl Into<Arc<str>>, path: [&'static str; N]) -> Self {
-        Self::from_fn(name, move |object| Ok(object.at::<Arc<str>>(&path)?.into_iter().collect()))
+        Self::from_fn(name, move |object| Ok(object.text_at(&path)?.into_iter().collect()))
     }
 
     /// Values from the whole object. The slow way: each object is decoded when it changes.
@@ -91,7 +92,7 @@ impl<K: 'static> Index<K> {
 
     fn from_fn(
         name: impl Into<Arc<str>>,
-        values: impl Fn(&Cached<K>) -> Result<Vec<Arc<str>>, BoxError> + Send + Sync + 'static,
+        values: impl Fn(&Cached<K>) -> Result<Values, BoxError> + Send + Sync + 'static,
     ) -> Self {
         Self { name: name.into(), values: Arc::new(values) }
     }
@@ -105,7 +106,7 @@ impl<K> Index<K> {
     }
 
     /// Each value once.
-    pub(crate) fn values_of(&self, object: &Cached<K>) -> Result<Vec<Arc<str>>, BoxError> {
+    pub(crate) fn values_of(&self, object: &Cached<K>) -> Result<Values, BoxError> {
         let mut values = crate::contained(|| (self.values)(object)).unwrap_or_else(|panic| Err(panic.into()))?;
         if values.len() > 1 {
             values.sort_unstable();
@@ -115,7 +116,7 @@ impl<K> Index<K> {
     }
 }
 
-fn collect<V: Into<Arc<str>>>(values: impl IntoIterator<Item = V>) -> Vec<Arc<str>> {
+fn collect<V: Into<Arc<str>>>(values: impl IntoIterator<Item = V>) -> Values {
     values.into_iter().map(Into::into).collect()
 }
 
@@ -182,8 +183,9 @@ impl<K> Indexer<K> {
         Some(self.index(index)?.postings.values())
     }
 
-    /// Puts an object in the place of the one with its key, which is given back. `values` has one list for each index.
-    pub(crate) fn insert(&mut self, object: Cached<K>, values: Values) -> Option<Cached<K>> {
+    /// Puts an object in the place of the one with its key, which is given back. `values` are those in each index, in the
+    /// order of the indices.
+    pub(crate) fn insert(&mut self, object: Cached<K>, values: Vec<Values>) -> Option<Cached<K>> {
         debug_assert_eq!(values.len(), self.indices.len());
         let key = object.key();
         let (namespace, name) = (key.namespace.as_deref(), &*key.name);
@@ -224,7 +226,7 @@ impl<K> Indexer<K> {
             self.namespaces.remove(at, namespace);
         }
         for index in &mut self.indices {
-            index.put(at, Vec::new());
+            index.put(at, Values::new());
         }
         Some(object)
     }
@@ -234,7 +236,7 @@ impl<K> Indexer<K> {
     }
 
     /// An index of what is here; `values` says for each object, in the order of [`Self::iter`], what its values are.
-    pub(crate) fn index_of(&self, name: Arc<str>, values: impl IntoIterator<Item = Vec<Arc<str>>>) -> IndexTable {
+    pub(crate) fn index_of(&self, name: Arc<str>, values: impl IntoIterator<Item = Values>) -> IndexTable {
         let mut index = IndexTable::new(name);
         let occupied = (0..).zip(&self.slots).filter(|(_, slot)| slot.is_some());
         for ((at, _), values) in occupied.zip(values) {
@@ -294,13 +296,13 @@ impl IndexTable {
     }
 
     /// The object in this slot has these values now, and no others.
-    fn put(&mut self, slot: u32, mut values: Vec<Arc<str>>) {
+    fn put(&mut self, slot: u32, mut values: Values) {
         let at = slot as usize;
         if at >= self.values.len() {
             if values.is_empty() {
                 return;
             }
-            self.values.resize_with(at + 1, Vec::new);
+            self.values.resize_with(at + 1, Values::new);
         }
         let old = std::mem::take(&mut self.values[at]);
         if old == values {

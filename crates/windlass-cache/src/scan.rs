@@ -14,7 +14,7 @@ use std::{ops::Range, sync::LazyLock};
 
 use memchr::{memchr, memchr2, memmem::Finder};
 
-use self::cursor::{Cursor, Member};
+use self::cursor::{Cursor, Member, Spelling};
 pub(crate) use self::{
     careful::{find_carefully, rewrite},
     traits::{OwnerIn, RawTraits},
@@ -86,8 +86,10 @@ fn matters(rest: &[u8], is_kind_open: bool) -> bool {
 pub(crate) fn find(object: &[u8], path: &[&str]) -> Found {
     let mut cursor = Cursor { json: object, at: 0 };
     let mut found = None;
+    // Only with escapes is a key written in more than one way.
+    let spelling = if memchr(b'\\', object).is_some() { Spelling::Open } else { Spelling::Plain };
     for key in path {
-        match cursor.value_of(key) {
+        match cursor.value_of(key, spelling) {
             None => return Found::Unsure,
             Some(None) => return Found::Nowhere,
             Some(Some(at)) => {
@@ -97,6 +99,12 @@ pub(crate) fn find(object: &[u8], path: &[&str]) -> Found {
         }
     }
     found.map_or(Found::Unsure, Found::At)
+}
+
+/// What stands between the quotes of a text without escapes; `None` for whatever else.
+pub(crate) fn plain_text(json: &[u8]) -> Option<&str> {
+    let mut cursor = Cursor { json, at: 0 };
+    cursor.text().filter(|text| cursor.peek().is_none() && !text.bytes().any(|byte| byte < b' '))
 }
 
 // Each step gives `None` where the text ends early or is not what it should be.

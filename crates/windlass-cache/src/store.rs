@@ -191,14 +191,14 @@ impl<K> StoreWriter<K> {
         Ok(())
     }
 
-    fn values_of(&self, object: &Cached<K>) -> Values {
+    fn values_of(&self, object: &Cached<K>) -> Vec<Values> {
         self.indices.iter().map(|index| self.values_in(index, object)).collect()
     }
 
-    fn values_in(&self, index: &Index<K>, object: &Cached<K>) -> Vec<Arc<str>> {
+    fn values_in(&self, index: &Index<K>, object: &Cached<K>) -> Values {
         index.values_of(object).unwrap_or_else(|error| {
             (self.on_index_error)(index.name(), object.key(), error);
-            Vec::new()
+            Values::new()
         })
     }
 }

@@ -11,6 +11,7 @@ use std::{
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
     sync::{Notify, mpsc, watch},
+    task::yield_now,
     time::Instant,
 };
 
@@ -72,6 +73,20 @@ enum Pace {
 /// Giving other tasks another thread costs a few µs; it is worth it for what takes much longer.
 const SLOW: Duration = Duration::from_millis(1);
 
+/// So many notifications are taken from the queue at a time: the informer brings many at a time, too, and must not get
+/// ahead of a quick handler because the runtime gives both the same number of turns. A handler that took [`SLOW`] for some
+/// of them lets others have a turn.
+const TAKEN: usize = 64;
+
+/// The task's side of a handler.
+struct Handling<K> {
+    handler: Box<dyn Handler<K>>,
+    pace: Pace,
+    synced: SyncSignal,
+    backlog: Option<Arc<Backlog>>,
+    reporter: Reporter,
+}
+
 enum Message<K> {
     Notify(Notification<K>),
     /// Everything before belonged to the initial list.
@@ -82,7 +97,7 @@ impl<K: Send + Sync + 'static> NewListener<K> {
     /// The queue, and the task that empties it. The task ends when the queue is dropped or the handler is removed.
     pub(super) fn start(self, reporter: Reporter) -> (Listener<K>, impl Future<Output = ()> + Send + 'static) {
         let (queue, mut messages) = mpsc::unbounded_channel();
-        let Self { id, mut handler, resync, buffer, removed, synced, ended } = self;
+        let Self { id, handler, resync, buffer, removed, synced, ended } = self;
         let resync = resync.map(|period| {
             let period = period.max(MIN_RESYNC);
             Resync { period, next: Instant::now() + period, is_due: false }
@@ -94,29 +109,47 @@ impl<K: Send + Sync + 'static> NewListener<K> {
             }
         };
         let listener = Listener { id, queue, backlog: backlog.clone(), removed: Arc::clone(&removed), resync };
+        let mut handling = Handling { handler, pace: Pace::Unknown, synced, backlog, reporter };
         let task = async move {
             let _ended = ended;
-            let mut pace = Pace::Unknown;
-            while let Some(message) = messages.recv().await {
-                if removed.load(Ordering::Acquire) {
-                    break;
-                }
-                match message {
-                    Message::Synced => synced.fire(),
-                    Message::Notify(notification) => {
-                        let key = notification.key().clone();
-                        if let Err(panic) = pace.run(|| crate::contained(|| handler.handle(notification))) {
-                            reporter.metrics().handler_panicked();
-                            tracing::error!(%key, panic, "a handler panicked; it goes on with the next notification");
-                        }
-                        if let Some(backlog) = &backlog {
-                            backlog.eased_by_one();
-                        }
+            let mut taken = Vec::with_capacity(TAKEN);
+            while messages.recv_many(&mut taken, TAKEN).await > 0 {
+                let mut now = Instant::now();
+                let mut turn = now;
+                for message in taken.drain(..) {
+                    if now - turn >= SLOW {
+                        yield_now().await;
+                        now = Instant::now();
+                        turn = now;
                     }
+                    if removed.load(Ordering::Acquire) {
+                        return;
+                    }
+                    now = handling.deal_with(message, now);
                 }
             }
         };
         (listener, task)
+    }
+}
+
+impl<K: 'static> Handling<K> {
+    /// Takes the time when it begins; gives the time when it ends.
+    fn deal_with(&mut self, message: Message<K>, now: Instant) -> Instant {
+        let Message::Notify(notification) = message else {
+            self.synced.fire();
+            return now;
+        };
+        let key = notification.key().clone();
+        let (outcome, ended) = self.pace.run(now, || crate::contained(|| self.handler.handle(notification)));
+        if let Err(panic) = outcome {
+            self.reporter.metrics().handler_panicked();
+            tracing::error!(%key, panic, "a handler panicked; it goes on with the next notification");
+        }
+        if let Some(backlog) = &self.backlog {
+            backlog.eased_by_one();
+        }
+        ended
     }
 }
 
@@ -136,15 +169,15 @@ impl Backlog {
 }
 
 impl Pace {
-    fn run<T>(&mut self, call: impl FnOnce() -> T) -> T {
-        let begun = Instant::now();
+    fn run<T>(&mut self, begun: Instant, call: impl FnOnce() -> T) -> (T, Instant) {
         let can_move = || Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
         let result = match self {
             Self::Unknown | Self::Slow if can_move() => tokio::task::block_in_place(call),
             _ => call(),
         };
-        *self = if begun.elapsed() < SLOW { Self::Quick } else { Self::Slow };
-        result
+        let ended = Instant::now();
+        *self = if ended - begun < SLOW { Self::Quick } else { Self::Slow };
+        (result, ended)
     }
 }
 

@@ -2,8 +2,17 @@
 
 use std::ops::Range;
 
-use memchr::memchr2;
+use memchr::{memchr2, memmem};
 use windlass_api::Skipper;
+
+/// Whether each string of a text is written as itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Spelling {
+    /// There are no escapes.
+    Plain,
+    /// There may be.
+    Open,
+}
 
 pub(super) struct Cursor<'j> {
     pub(super) json: &'j [u8],
@@ -107,8 +116,8 @@ impl<'j> Cursor<'j> {
         if escaped { None } else { Some(Some(Member { key, start, comma })) }
     }
 
-    /// Where the value of a key of the object that comes next stands. Goes through all keys: the last one counts.
-    pub(super) fn value_of(&mut self, key: &str) -> Option<Option<Range<usize>>> {
+    /// Where the value of a key of the object that comes next stands. Goes on until the key cannot come a second time.
+    pub(super) fn value_of(&mut self, key: &str, spelling: Spelling) -> Option<Option<Range<usize>>> {
         let mut found = None;
         let mut first = true;
         if self.peek()? != b'{' {
@@ -119,11 +128,22 @@ impl<'j> Cursor<'j> {
             self.peek()?;
             let start = self.at;
             self.skip_value()?;
-            if member.key == key.as_bytes() && found.replace(start..self.at).is_some() {
-                return None;
+            if member.key == key.as_bytes() {
+                if found.replace(start..self.at).is_some() {
+                    return None;
+                }
+                if spelling == Spelling::Plain && !self.quotes_again(key) {
+                    return Some(found);
+                }
             }
         }
         Some(found)
+    }
+
+    /// Whether this stands between quotes anywhere in what is left.
+    fn quotes_again(&self, key: &str) -> bool {
+        let rest = &self.json[self.at..];
+        memmem::find_iter(rest, key).any(|at| rest[..at].ends_with(b"\"") && rest[at + key.len()..].starts_with(b"\""))
     }
 
     /// Passes an array, or null; `each` must pass the element it is called at.
