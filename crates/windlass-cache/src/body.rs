@@ -80,7 +80,9 @@ impl<K> Body<K> {
         let mut bytes = spare.unwrap_or_default();
         bytes.clear();
         bytes.reserve_exact(parts[0].len() + parts[1].len());
-        parts.into_iter().for_each(|part| bytes.extend_from_slice(part));
+        for part in parts {
+            bytes.extend_from_slice(part);
+        }
         Self { state: Mutex::new(State { bytes, packing: None, outcome: Outcome::Unknown }) }
     }
 
@@ -198,7 +200,7 @@ impl<K> State<K> {
 
     fn unpacked(&self, unpacker: &Unpacker) -> Result<Vec<u8>, Damaged> {
         match &self.packing {
-            None => Ok(self.bytes.to_vec()),
+            None => Ok(self.bytes.clone()),
             Some(dictionary) => unpacker.unpack(&self.bytes, dictionary),
         }
     }
