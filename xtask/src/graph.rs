@@ -37,6 +37,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("windlass-cli", &[ALL]),
     ("windlass-examples", &[ALL]),
+    ("website-operator", &["windlass"]),
     ("windlass-bench", &[ALL]),
     ("conformance", &[ALL]),
     ("xtask", &[]),

@@ -1,0 +1,73 @@
+//! The program: what it may be told, and what it runs.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use website_operator::{controller::controller, install::install, webhooks::webhooks};
+use windlass::{
+    Error,
+    api::ErrorChain,
+    config::{ManagerConfiguration, ManagerFlags},
+    prelude::*,
+    runtime::webhook::{Trustee, WebhookCertificates},
+};
+
+/// Brings websites to life
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Options {
+    #[command(flatten)]
+    manager: ManagerFlags,
+    /// Tell the cluster of websites first: their definition, and webhooks that it finds on this machine
+    #[arg(long)]
+    install: bool,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let options = Options::parse();
+    let config = options.manager.configuration_or_exit(defaults());
+    match run(&options, &config).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!(error = %ErrorChain(&error), "the operator ends");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What a file and flags change.
+fn defaults() -> ManagerConfiguration {
+    let mut defaults = ManagerConfiguration::default();
+    defaults.leader_election.id = "website.shop.example.com".into();
+    defaults.leader_election.release_on_cancel = true;
+    defaults
+}
+
+async fn run(options: &Options, config: &ManagerConfiguration) -> windlass::Result<()> {
+    config.logging.init()?;
+    let client = config.client.connect()?;
+    let namespace = client.default_namespace().to_owned();
+    if options.install {
+        install(&client, config.webhook.port).await?;
+    }
+    let mut manager = Manager::builder(client).configured(config)?.build();
+
+    let mut server = config.webhook.server(webhooks().map_err(Error::other)?);
+    let ready = server.readiness();
+    manager.readyz("webhooks", move || {
+        let ready = ready.clone();
+        async move { ready.check().await }
+    });
+    if config.webhook.certificate.path.is_none() {
+        let certificates = WebhookCertificates::in_secret(&namespace, "website-webhooks")
+            .for_service(&namespace, "website-webhooks")
+            .for_names(["127.0.0.1"])
+            .trusted_by([Trustee::mutating("website"), Trustee::validating("website")]);
+        server = server.certificate(certificates.serving());
+        manager.add(certificates);
+    }
+    manager.add(server);
+    manager.add(controller());
+    manager.run(shutdown::signal()).await
+}

@@ -1,0 +1,43 @@
+//! What the API server asks before it writes a website.
+
+use windlass::webhook::{
+    RegisterError, Webhooks,
+    admission::{Denial, Request, Validator, Warnings},
+};
+
+use crate::api::Website;
+
+/// More servers than this are a mistake.
+const MANY: i32 = 10;
+
+/// At `/mutate-shop-example-com-v1-website` and `/validate-shop-example-com-v1-website`.
+pub fn webhooks() -> Result<Webhooks, RegisterError> {
+    Webhooks::builder().mutator(default).validator(Rules).build()
+}
+
+#[allow(clippy::unnecessary_wraps, reason = "other mutators refuse")]
+fn default(website: &mut Website, _: &Request) -> Result<(), Denial> {
+    website.spec.image.get_or_insert_with(|| "nginx:1.29".into());
+    website.spec.replicas.get_or_insert(1);
+    Ok(())
+}
+
+struct Rules;
+
+impl Validator<Website> for Rules {
+    async fn create(&self, website: &Website, _: &Request) -> Result<Warnings, Denial> {
+        judge(website)
+    }
+
+    async fn update(&self, _: &Website, website: &Website, _: &Request) -> Result<Warnings, Denial> {
+        judge(website)
+    }
+}
+
+fn judge(website: &Website) -> Result<Warnings, Denial> {
+    match website.spec.replicas {
+        Some(many) if many > MANY => Err(format!("spec.replicas: {many} are too many, {MANY} are enough").into()),
+        Some(0) => Ok(["spec.replicas: with none, nobody sees the website"].into()),
+        _ => Ok(Warnings::none()),
+    }
+}
