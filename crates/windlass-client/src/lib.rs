@@ -9,7 +9,7 @@
 //!    [`Clientset`] has an accessor for each built-in resource, with the verbs that it serves.
 //!    [`Client::rest`] builds requests of any verb, part by part.
 //! 3. [`request`]: verb, resource and options become an `http::Request`, as a value; nothing is sent there.
-//! 4. `pipeline`: requests wait for their turn ([`RateLimit`]), are sent, and sent again where that is right; [`warnings`]
+//! 4. `pipeline`: requests wait for their turn ([`RateLimit`]), pass a [`Gate`] where there is one, are sent, and sent again where that is right; [`warnings`]
 //!    and [`metrics`] learn of it here.
 //! 5. `transport` and [`auth`]: the one boxed `tower` service that carries requests; credentials, TLS, connection pool.
 //!    Requests are logged here as `curl` commands without their secrets: at `debug`, under `windlass_client::curl`.
@@ -114,7 +114,7 @@ pub use logs::{LINE_LIMIT, LogSource, LogStream, Logs};
 pub use manifest::{ManifestError, read_manifests};
 pub use metrics::{ClientMetrics, TransportMetrics};
 pub use openapi::{OpenApi, OpenApiPath, OpenApiRoot};
-pub use pipeline::{OverloadBackoff, RateLimit};
+pub use pipeline::{Gate, Outgoing, OverloadBackoff, RateLimit};
 pub use port_forward::{
     CONNECTION_LIMIT, ForwardedPort, LINGER, PortForward, PortForwarder, PortPair, PortPairError, PortStream,
 };

@@ -1,8 +1,9 @@
-//! The way of a request from a verb to the transport and back, in one procedure: throttled, sent, sent again where that is
+//! The way of a request from a verb to the transport and back, in one procedure: throttled, gated, sent, sent again where that is
 //! right, bounded in time, decompressed, counted.
 //!
 //! Guarantees, each with a test:
 //! - **Throttled**: every attempt takes a token first, but for the first one of a watch.
+//! - **Gated**: where there is a [`Gate`], every attempt passes it last, and goes on only while it is open.
 //! - **Repeated only where it does no harm**: when the server asks for it by `Retry-After`, when it never saw the request, or
 //!   when the connection broke under a read. A body that cannot be sent twice is sent once.
 //! - **Bounded**: no more repetitions than the policy says; the timeout holds for all attempts together, and for the
@@ -12,11 +13,12 @@
 //! Not guaranteed: that a write which failed was not carried out.
 
 mod deadline;
+mod gate;
 mod overload;
 mod rate_limit;
 mod repeat;
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use http::{Request, Response, StatusCode, header};
 use tokio::time::Instant;
@@ -24,6 +26,7 @@ use tower::ServiceExt;
 use tower_http::decompression::Decompression;
 use windlass_api::BoxError;
 
+pub use gate::{Gate, Outgoing};
 pub use overload::OverloadBackoff;
 pub use rate_limit::RateLimit;
 
@@ -64,6 +67,8 @@ pub(crate) struct Policy {
     /// The largest object that is read from a list or a watch, in bytes.
     pub(crate) object_limit: usize,
     pub(crate) warnings: Arc<dyn WarningHandler>,
+    /// `None`: every request may be sent.
+    pub(crate) gate: Option<Arc<dyn Gate>>,
     /// `None` when nobody counts.
     pub(crate) metrics: Option<Arc<dyn ClientMetrics>>,
 }
@@ -113,6 +118,7 @@ impl Default for Policy {
             response_limit: RESPONSE_LIMIT,
             object_limit: OBJECT_LIMIT,
             warnings: Arc::new(LogWarnings),
+            gate: None,
             metrics: None,
         }
     }
@@ -180,7 +186,13 @@ impl Sending<'_> {
                 overload.wait().await;
             }
             let again = body.replay();
-            let outcome = self.attempt(attempts.number(), Request::from_parts(head.clone(), body)).await;
+            let request = Request::from_parts(head.clone(), body);
+            let gate = self.policy.gate.as_deref();
+            if let Some(gate) = gate {
+                let (method, body) = (request.method(), request.body().in_memory());
+                gate.admit(&Outgoing { operation: self.operation, method, body })?;
+            }
+            let outcome = gate::pass(gate, pin!(self.attempt(attempts.number(), request))).await;
             let (Some(repeat), Some(again)) = (attempts.judge(&outcome), again) else {
                 return attempts.conclude(outcome);
             };

@@ -3,6 +3,8 @@
 mod defaults;
 mod handle;
 mod life;
+mod moves;
+mod need;
 mod overrides;
 mod worker;
 
@@ -26,6 +28,7 @@ pub use self::{
 };
 use self::{
     handle::Additions,
+    need::Need,
     worker::{WithKeys, WithObjects},
 };
 use crate::{
@@ -106,17 +109,6 @@ struct Choices {
     sync_timeout: Option<Duration>,
     reconcile_timeout: Option<Duration>,
     order: Option<Order>,
-}
-
-/// What a controller does in processes that do not lead, if there is an election.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Need {
-    /// Nothing.
-    Lead,
-    /// It fills its caches and its queue.
-    WarmUp,
-    /// What it does in the leader's.
-    None,
 }
 
 /// Which key a worker takes next.
@@ -349,6 +341,15 @@ impl<K: Object, R> Controller<K, R> {
         self
     }
 
+    /// Reconciles in every process, each the objects of its [shard](crate::sharding), if the manager divides them; otherwise
+    /// it [warms up](Self::warm_up).
+    ///
+    /// For controllers whose reconciles touch only what belongs to their object, and write with preconditions.
+    pub fn sharded(mut self) -> Self {
+        self.leadership = Need::Shard;
+        self
+    }
+
     fn source<T: Object>(mut self, watch: Watch<T>, mapper: Option<handler::Mapper<T, K>>) -> Self {
         self.sources.push(Box::new(Informed { watch, mapper }));
         self
@@ -361,7 +362,7 @@ impl<K: Object, R> Controller<K, R> {
     fn in_group(&self) -> Group {
         match self.leadership {
             Need::Lead => Group::Controllers,
-            Need::WarmUp => Group::WarmUps,
+            Need::WarmUp | Need::Shard => Group::WarmUps,
             Need::None => Group::Others,
         }
     }

@@ -121,6 +121,21 @@ pub enum Error {
     #[error("invalid leader election")]
     Election(#[from] crate::leader_election::InvalidElection),
 
+    /// The manager cannot share its keys like this.
+    #[error("invalid sharding")]
+    Sharding(#[from] crate::sharding::InvalidSharding),
+
+    /// A manager shares its keys, and something needs to be the only one of its kind.
+    #[error("{name} would run in every replica: shard it with `.sharded()`, or hold a leader election as well")]
+    NotSharded {
+        /// What it is.
+        name: String,
+    },
+
+    /// The key of a reconcile became another replica's, or might have.
+    #[error("the reconcile was dropped: its key is another replica's, or the lease could not be renewed in time")]
+    ShardLost,
+
     /// This process led and does not any more. What needed leadership has been aborted.
     #[error("leader election lost")]
     LeadershipLost,

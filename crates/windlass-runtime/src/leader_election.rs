@@ -19,7 +19,7 @@
 
 mod elector;
 mod leadership;
-mod lease;
+pub(crate) mod lease;
 mod lock;
 mod metrics;
 
@@ -78,12 +78,12 @@ pub struct LeaderElection {
 /// Called with the identity of each leader.
 type NewLeader = Box<dyn Fn(&str) + Send + Sync>;
 
-/// The three durations of an election.
+/// The three durations of a lease.
 #[derive(Clone, Copy, Debug)]
-struct Timings {
-    lease_duration: Duration,
-    renew_deadline: Duration,
-    retry_period: Duration,
+pub(crate) struct Timings {
+    pub(crate) lease_duration: Duration,
+    pub(crate) renew_deadline: Duration,
+    pub(crate) retry_period: Duration,
 }
 
 /// What becomes of a lease that is held when its holder stops.
@@ -282,7 +282,7 @@ impl Debug for LeaderElection {
 // === impl Timings ===
 
 impl Timings {
-    fn validate(&self) -> Result<(), InvalidElection> {
+    pub(crate) fn validate(&self) -> Result<(), InvalidElection> {
         let Self { lease_duration, renew_deadline, retry_period } = *self;
         let checks = [
             (lease_duration <= renew_deadline, InvalidElection::LeaseNotLongerThanDeadline),
@@ -298,7 +298,7 @@ impl Timings {
     }
 
     /// How long one request may take: time must be left for another one.
-    fn request_timeout(&self) -> Duration {
+    pub(crate) fn request_timeout(&self) -> Duration {
         (self.renew_deadline / 2).max(Duration::from_secs(1))
     }
 }

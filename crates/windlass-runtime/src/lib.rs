@@ -11,8 +11,8 @@
 //!    what is next: an [`Action`]; after an error, a [`Retry`]. What it reads comes from the caches ([`client`]); what it
 //!    often has to do is at hand ([`upsert`], [`finalizers`], [`owners`]).
 //! 6. The [`manager`] runs controllers and what else belongs to them until the [`shutdown`]; where several processes run
-//!    the same, in the one that is elected ([`leader_election`]). What whoever runs it may choose stands in a file, or in flags
-//!    (`config`, a feature).
+//!    the same, in the one that is elected ([`leader_election`]), or in each for a part of the objects ([`sharding`]). What
+//!    whoever runs it may choose stands in a file, or in flags (`config`, a feature).
 //!
 //! What people should know of it is told by [`events`]. What happens can be counted ([`metrics`]) and watched ([`observer`]), with
 //! a browser, too ([`console`]); the kubelet asks for its [`health`]. What client-go and controller-runtime promise, and which
@@ -30,8 +30,8 @@
 //!
 //! - Not every state is seen: between two reconciles there may have been many.
 //! - Caches lag behind the server; a reconciler may read what it has itself overwritten since.
-//! - Two processes that run the same manager both act, unless they hold a [`leader_election`]. What even that does not
-//!   guarantee is said there.
+//! - Two processes that run the same manager both act, unless they hold a [`leader_election`] or share their keys by
+//!   [`sharding`]. What even these do not guarantee is said there.
 
 mod caches;
 pub mod client;
@@ -53,6 +53,7 @@ pub mod upsert;
 pub mod events;
 
 pub mod leader_election;
+pub mod sharding;
 
 #[cfg(feature = "webhook")]
 pub mod webhook;
@@ -91,4 +92,5 @@ pub use observer::{
 };
 pub use predicate::Predicate;
 pub use reconcile::{Action, Context, Reconciler, Retry};
+pub use sharding::{Shard, Sharding};
 pub use watch::Watch;

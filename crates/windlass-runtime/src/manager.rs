@@ -6,6 +6,7 @@ mod campaign;
 mod groups;
 mod reporter;
 mod runnable;
+mod sharing;
 
 use std::{
     borrow::Cow,
@@ -31,9 +32,10 @@ use self::{
     additions::{Addition, Request},
     campaign::Campaign,
     groups::Groups,
+    sharing::Sharing,
 };
 use crate::{
-    ControllerDefaults, Error, LeaderElection, ReconcileObserver, Result,
+    ControllerDefaults, Error, LeaderElection, ReconcileObserver, Result, Sharding,
     cluster::Cluster,
     console::Ledger,
     controller::Overrides,
@@ -70,6 +72,7 @@ pub struct Manager {
     overrides: Overrides,
     grace: Duration,
     election: Option<LeaderElection>,
+    sharding: Option<Sharding>,
     event_api: EventApi,
     observers: Vec<Arc<dyn ReconcileObserver>>,
     metrics: Arc<dyn ControllerMetrics>,
@@ -164,6 +167,7 @@ impl Manager {
             probes,
             grace,
             election,
+            sharding,
             event_api,
             observers,
             metrics,
@@ -176,6 +180,14 @@ impl Manager {
         let mut runnables = named.collect::<Result<Vec<_>>>()?;
         overrides.are_of(runnables.iter().map(Addition::name))?;
 
+        // Without an election it would run in every replica, on all keys.
+        if sharding.is_some()
+            && election.is_none()
+            && let Some(alone) = runnables.iter().find(|addition| addition.group().needs_leadership())
+        {
+            return Err(Error::NotSharded { name: alone.name().to_owned() });
+        }
+        let membership = sharding.map(|sharding| sharding.in_manager(&cluster)).transpose()?;
         let elector = election.map(|election| election.in_manager(&cluster)).transpose()?;
 
         // Its own set: dropped with this future, it is aborted.
@@ -183,8 +195,10 @@ impl Manager {
         let events = Writer::new(cluster.client().clone(), events, cluster.entropy().clone(), event_api);
         writer.spawn(events.run(writer_stop.handle()));
         let mut campaign = Campaign::new(elector);
+        let mut sharing = Sharing::new(membership);
         let reporter = Reporter::new(observers, metrics, ledger);
-        let mut groups = Groups::new(cluster, reporter, campaign.leadership().clone(), defaults, overrides, handle);
+        let (leadership, shard) = (campaign.leadership().clone(), sharing.shard().clone());
+        let mut groups = Groups::new(cluster, reporter, leadership, shard, defaults, overrides, handle);
         let mut shutdown = pin!(shutdown);
 
         // 1. Start. Each runnable sees to what it needs itself: controllers wait for their caches.
@@ -203,7 +217,9 @@ impl Manager {
         // 2. Run until told to stop, or until the first failure.
         //    - The others, controllers above all, when this process is elected; at once if there is no election.
         //    - What is added later, at once, or with them.
+        //    - Those that are ready on their shard, when it is theirs.
         campaign.start();
+        sharing.start();
         let leadership = campaign.leadership().clone();
         let mut elected = pin!(leadership.acquired().fuse());
         let mut leads = false;
@@ -212,6 +228,7 @@ impl Manager {
                 biased;
                 () = &mut shutdown => break None,
                 error = campaign.failure() => break Some(error),
+                error = sharing.failure() => break Some(error),
                 error = groups.failure() => break Some(error),
                 () = &mut elected => {
                     leads = true;
@@ -240,7 +257,7 @@ impl Manager {
         //    Who has lost an election may not act any more: there is no grace then.
         let grace = if matches!(first_error, Some(Error::LeadershipLost)) { Duration::ZERO } else { grace };
         let stop = async {
-            groups.stop(&mut campaign, &mut first_error).await;
+            groups.stop(&mut campaign, &mut sharing, &mut first_error).await;
             writer_stop.stop();
             writer.join_next().await
         };
@@ -248,6 +265,7 @@ impl Manager {
             writer.shutdown().await;
             let names = groups.abort().await;
             campaign.abort().await;
+            sharing.abort().await;
             tracing::error!(?names, ?grace, "aborted what was still running after the grace period");
             first_error.get_or_insert(Error::GraceExceeded { names, grace });
         }

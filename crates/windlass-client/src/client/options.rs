@@ -6,7 +6,7 @@ use super::Client;
 use crate::{
     config::Compression,
     metrics::{Both, ClientMetrics},
-    pipeline::{OverloadBackoff, Policy, RateLimit, Throttle},
+    pipeline::{Gate, OverloadBackoff, Policy, RateLimit, Throttle},
     warnings::WarningHandler,
 };
 
@@ -96,6 +96,12 @@ impl Client {
     #[must_use]
     pub fn with_warnings(self, handler: impl WarningHandler) -> Self {
         self.with(|policy| policy.warnings = Arc::new(handler))
+    }
+
+    /// The same client, which sends what a gate admits, and while it is open.
+    #[must_use]
+    pub fn with_gate(self, gate: impl Gate) -> Self {
+        self.with(|policy| policy.gate = Some(Arc::new(gate)))
     }
 
     /// The same client, whose requests are counted, also by this. Who counted them before goes on.

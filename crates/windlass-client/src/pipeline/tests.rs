@@ -423,3 +423,60 @@ async fn the_limit_of_an_answer_is_of_what_it_becomes() {
     let error = client.get::<Pod>("p").await.unwrap_err();
     assert!(error.chain().ends_with("larger than 100 bytes"), "{}", error.chain());
 }
+
+/// Admits reads, until a moment that can be put off.
+#[derive(Clone, Debug)]
+struct Until(Arc<Mutex<Option<Instant>>>);
+
+impl Gate for Until {
+    fn admit(&self, request: &Outgoing<'_>) -> Result<(), BoxError> {
+        let is_open = self.open_until().is_some_and(|until| Instant::now() < until);
+        match (is_open, request.method) {
+            (true, &Method::GET) => Ok(()),
+            (true, _) => Err(format!("{} {:?}", request.operation, request.body).into()),
+            (false, _) => Err("closed".into()),
+        }
+    }
+
+    fn open_until(&self) -> Option<Instant> {
+        *self.0.lock()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_sent_that_a_gate_does_not_admit_and_nothing_is_sent_again_when_it_has_closed() {
+    let second = Duration::from_secs(1);
+    let start = Instant::now();
+    let gate = Until(Arc::new(Mutex::new(Some(start + second * 3))));
+    let operation = Operation::request("/x");
+    let send = async |stage: &Stage, method: Method| {
+        let client = stage.client().with_gate(gate.clone());
+        let outcome = client.send(request(method), &operation, Reading::Whole).await;
+        outcome.map(|response| response.status().as_u16()).map_err(|error| error.to_string())
+    };
+    let fine = Stage::new([Act::Answer(200)]);
+    assert_eq!(send(&fine, Method::GET).await, Ok(200));
+    assert_eq!(send(&fine, Method::DELETE).await, Err("request /x None".to_owned()));
+    assert_eq!(fine.attempts(), 1);
+
+    let busy = Stage::new([Act::Later(503, "2")]);
+    assert_eq!(send(&busy, Method::GET).await, Err("closed".to_owned()));
+    assert_eq!((busy.attempts(), start.elapsed()), (2, second * 4), "not a third time");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_goes_on_while_its_gate_is_open_and_is_dropped_when_it_closes() {
+    let second = Duration::from_secs(1);
+    let start = Instant::now();
+    let gate = Until(Arc::new(Mutex::new(Some(start + second * 10))));
+    let client = Stage::new([Act::Hang]).client().with_gate(gate.clone());
+    let operation = Operation::request("/x");
+    let sending = client.send(request(Method::GET), &operation, Reading::Whole);
+    let putting_off = async {
+        tokio::time::sleep(second * 9).await;
+        *gate.0.lock() = Some(start + second * 25);
+    };
+    let (outcome, ()) = futures::join!(sending, putting_off);
+    assert!(outcome.unwrap_err().to_string().contains("may not be waited for"));
+    assert_eq!(start.elapsed(), second * 25);
+}

@@ -61,6 +61,14 @@ impl Body {
 }
 
 impl Body {
+    /// The bytes, where they are in memory.
+    pub(crate) fn in_memory(&self) -> Option<&Bytes> {
+        match &self.0 {
+            Kind::Whole(bytes) => bytes.as_ref(),
+            Kind::Stream(_) => None,
+        }
+    }
+
     /// The same bytes once more, where they are in memory.
     pub(crate) fn copy(&self) -> Option<Self> {
         match &self.0 {

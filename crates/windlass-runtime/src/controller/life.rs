@@ -12,13 +12,14 @@ use windlass_cache::{AddIndexError, HasSynced, Lister, Registration};
 use windlass_queue::WorkQueue;
 
 use super::{
-    Controller, Need, Order,
+    Controller, Order, moves,
     worker::{Work, Worker},
 };
 use crate::{
-    CachedClient, Error, Leadership, Result, Running,
+    CachedClient, Error, Result, Running,
     console::Opened,
     reconcile::{Shared, Stores},
+    sharding::ShardGate,
     source::{Started, Target},
     writes,
 };
@@ -36,6 +37,9 @@ where
     let name: Arc<str> = controller.display_name().into();
     let settings = running.overrides.over(&name, running.defaults.settle(&controller.choices, &controller.root));
     let workers = settings.concurrency.get();
+
+    let (leadership, shard) = controller.leadership.of(&name, &running)?;
+    let preparation = shard.prepare();
 
     // 1. The queue, before anything can be put into it.
     let mut queue = WorkQueue::builder().name(&*name);
@@ -71,11 +75,9 @@ where
     //    example create it again.
     let Some(registrations) = sync(started, settings.sync_timeout, &running).await? else { return Ok(()) };
 
-    // 4. The workers, when this process may act.
-    let leadership = match controller.leadership {
-        Need::None => Leadership::alone(),
-        Need::Lead | Need::WarmUp => running.leadership().clone(),
-    };
+    drop(preparation);
+
+    // 4. The workers, when this process may act. Of keys that are shared, each is asked about.
     tokio::select! {
         biased;
         () = running.stop().requested() => {}
@@ -84,7 +86,11 @@ where
         }
     }
     let root = stores.of::<K>(&controller.root).expect("the root's source is among those that were started");
-    let client = writes::told(running.cluster().client_for(&name), &running.reporter);
+    let mut client = writes::told(running.cluster().client_for(&name), &running.reporter);
+    if shard.is_shared() {
+        client = client.with_gate(ShardGate::new(shard.clone()));
+        tasks.spawn(moves::follow(shard.clone(), root.clone(), queue.clone(), Arc::clone(&name), running.clone()));
+    }
     let worker = Arc::new(Worker {
         queue: queue.clone(),
         work: Arc::new(work(root, controller.reconciler)),
@@ -100,6 +106,8 @@ where
         }),
         reporter: running.reporter.clone(),
         leadership,
+        shard,
+        root: controller.root,
     });
     for mut keys in controller.triggers {
         let (queue, running) = (queue.clone(), running.clone());

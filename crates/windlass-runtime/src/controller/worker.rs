@@ -5,17 +5,18 @@ use std::{future::Future, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use futures::FutureExt;
 use tokio::time::{Instant, timeout};
 use tracing::Instrument;
-use windlass_api::{ErrorChain, Object, ObjectRef};
+use windlass_api::{ApiResource, ErrorChain, Object, ObjectRef};
 use windlass_cache::Lister;
 use windlass_queue::{AddOptions, WorkQueue};
 
 use crate::{
-    Action, Context, Error, Leadership, Reconciler, Retry,
+    Action, Context, Error, Leadership, Reconciler, Retry, Shard,
     error::panic_message,
     layer::{Call, Failure, Layer, Reconciling},
     manager::Reporter,
     observer::{Outcome, ReconcileEvent, ReconcileFinished, ReconcileStarted},
     reconcile::Shared,
+    sharding::{Permit, Point},
     shutdown::Stop,
     writes::{self, Acting},
 };
@@ -46,6 +47,8 @@ pub(crate) struct Worker<K, W> {
     pub(crate) shared: Arc<Shared>,
     pub(crate) reporter: Reporter,
     pub(crate) leadership: Leadership,
+    pub(crate) shard: Shard,
+    pub(crate) root: ApiResource,
 }
 
 // === impl Work ===
@@ -92,13 +95,26 @@ impl<K: Object, W: Work<K>> Worker<K, W> {
             match next {
                 // The process may have slept since, and another one may act by now.
                 Some((key, _)) if !self.leadership.is_leader() => return self.queue.done(&key),
-                Some((key, priority)) => self.process(key, priority).await,
+                Some((key, priority)) => {
+                    let permit = tokio::select! {
+                        biased;
+                        () = stop.requested() => return self.queue.done(&key),
+                        permit = self.shard.begin(Point::of(&self.root, key.key())) => permit,
+                    };
+                    if let Some(permit) = permit {
+                        self.process(key, priority, &permit).await;
+                    } else {
+                        // Another's. Should it become ours, it is added again.
+                        self.queue.forget(&key);
+                        self.queue.done(&key);
+                    }
+                }
                 None => return,
             }
         }
     }
 
-    async fn process(&self, key: ObjectRef<K>, priority: i32) {
+    async fn process(&self, key: ObjectRef<K>, priority: i32, permit: &Permit) {
         let controller = &*self.shared.controller;
         let id: Arc<str> = self.shared.entropy.uuid().into();
         let cx = Context::new(Arc::clone(&self.shared), Arc::clone(&id));
@@ -113,7 +129,11 @@ impl<K: Object, W: Work<K>> Worker<K, W> {
             key: key.key().clone(),
             id: Arc::clone(&id),
         };
-        let attempt = writes::during(&self.reporter, acting, self.attempt(key.clone(), cx, &id));
+        let attempt = async {
+            let attempt = permit.guard(self.attempt(key.clone(), cx, &id)).await;
+            attempt.unwrap_or_else(|| Err(Failure { error: Error::ShardLost.into(), retry: Retry::Backoff }))
+        };
+        let attempt = writes::during(&self.reporter, acting, attempt);
         let attempt = AssertUnwindSafe(attempt);
         let result = attempt.catch_unwind().instrument(span.clone()).await;
         let duration = start.elapsed();

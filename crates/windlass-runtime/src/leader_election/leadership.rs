@@ -52,6 +52,10 @@ impl Leadership {
         Self(Source::Alone)
     }
 
+    pub(crate) const fn is_alone(&self) -> bool {
+        matches!(self.0, Source::Alone)
+    }
+
     pub(super) fn new(lease: Arc<str>, lease_duration: Duration, state: watch::Receiver<State>) -> Self {
         Self(Source::Elected { lease, lease_duration, state })
     }

@@ -52,7 +52,7 @@ pub(super) fn holder(spec: &LeaseSpec) -> &str {
 }
 
 /// What a candidate writes to take a lease, or to keep it.
-pub(super) fn claimed(old: Option<&LeaseSpec>, identity: &str, duration: Duration, now: Timestamp) -> LeaseSpec {
+pub(crate) fn claimed(old: Option<&LeaseSpec>, identity: &str, duration: Duration, now: Timestamp) -> LeaseSpec {
     let mut renewed = micro_time(now);
     let transitions = old.and_then(|old| old.lease_transitions).unwrap_or_default();
     let (acquired, transitions) = match old {

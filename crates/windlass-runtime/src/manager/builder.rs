@@ -11,7 +11,7 @@ use windlass_client::Client;
 
 use super::{Manager, ManagerHandle, Runnable};
 use crate::{
-    CacheOptions, Console, ControllerDefaults, ControllerMetrics, LeaderElection,
+    CacheOptions, Console, ControllerDefaults, ControllerMetrics, LeaderElection, Sharding,
     caches::Caches,
     cluster::{Cluster, ListWatches},
     controller::{ControllerOverride, Overrides},
@@ -35,6 +35,7 @@ pub struct ManagerBuilder {
     overrides: Overrides,
     grace: Duration,
     election: Option<LeaderElection>,
+    sharding: Option<Sharding>,
     event_api: EventApi,
     /// `None`: the registry, or nobody.
     metrics: Option<Arc<dyn ControllerMetrics>>,
@@ -57,6 +58,7 @@ impl ManagerBuilder {
             defaults: ControllerDefaults::default(),
             grace: GRACE,
             election: None,
+            sharding: None,
             event_api: EventApi::default(),
             metrics: None,
             registry: None,
@@ -110,6 +112,14 @@ impl ManagerBuilder {
     /// grace period. The program should end then, and be started again.
     pub fn leader_election(mut self, election: LeaderElection) -> Self {
         self.election = Some(election);
+        self
+    }
+
+    /// Divides the keys of controllers among the replicas of the program: see [`Sharding`]. Controllers take part that say
+    /// so, by [`Controller::sharded`](crate::Controller::sharded). What needs to be the only one of its kind also needs a
+    /// leader election, beside the sharding.
+    pub fn sharding(mut self, sharding: Sharding) -> Self {
+        self.sharding = Some(sharding);
         self
     }
 
@@ -201,6 +211,10 @@ impl ManagerBuilder {
             Some(registry) => election.counted_by(registry.clone()),
             None => election,
         });
+        let sharding = self.sharding.map(|sharding| match &registry {
+            Some(registry) => sharding.counted_by(registry.clone()),
+            None => sharding,
+        });
         let metrics = match (self.metrics, &registry) {
             (Some(metrics), _) => metrics,
             (None, Some(registry)) => Arc::new(registry.clone()),
@@ -233,6 +247,7 @@ impl ManagerBuilder {
             probes: self.probes,
             grace: self.grace,
             election,
+            sharding,
             event_api: self.event_api,
             observers: Vec::new(),
             metrics,

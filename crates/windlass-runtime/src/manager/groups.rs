@@ -11,12 +11,13 @@ use super::{
     Group, ManagerHandle, Reporter, Running,
     additions::{Addition, Ending},
     campaign::Campaign,
+    sharing::Sharing,
 };
 use windlass_api::ErrorChain;
 
 use crate::{
-    ControllerDefaults, Error, Leadership, Result, cluster::Cluster, controller::Overrides, error::panic_message,
-    shutdown::Stopper,
+    ControllerDefaults, Error, Leadership, Result, Shard, cluster::Cluster, controller::Overrides,
+    error::panic_message, shutdown::Stopper,
 };
 
 /// Owns every task of a manager; dropped, it aborts them.
@@ -24,6 +25,7 @@ pub(super) struct Groups {
     cluster: Cluster,
     reporter: Reporter,
     leadership: Leadership,
+    shard: Shard,
     defaults: Arc<ControllerDefaults>,
     overrides: Arc<Overrides>,
     manager: ManagerHandle,
@@ -51,6 +53,7 @@ impl Groups {
         cluster: Cluster,
         reporter: Reporter,
         leadership: Leadership,
+        shard: Shard,
         defaults: ControllerDefaults,
         overrides: Overrides,
         manager: ManagerHandle,
@@ -62,6 +65,7 @@ impl Groups {
             cluster,
             reporter,
             leadership,
+            shard,
             defaults,
             overrides,
             manager,
@@ -79,6 +83,7 @@ impl Groups {
             cluster: self.cluster.clone(),
             stop: stopper.handle(),
             leadership: self.leadership.clone(),
+            shard: self.shard.clone(),
             reporter: self.reporter.clone(),
             defaults: Arc::clone(&self.defaults),
             overrides: Arc::clone(&self.overrides),
@@ -100,12 +105,17 @@ impl Groups {
         }
     }
 
-    /// Stops the groups one after the other, and the campaign when nothing needs leadership any more. Failures go to
+    /// Stops the groups one after the other, and campaign and sharing when nothing acts by them any more. Failures go to
     /// `first_error`, or to the log if there is one already.
-    pub(super) async fn stop(&mut self, campaign: &mut Campaign, first_error: &mut Option<Error>) {
+    pub(super) async fn stop(
+        &mut self,
+        campaign: &mut Campaign,
+        sharing: &mut Sharing,
+        first_error: &mut Option<Error>,
+    ) {
         for group in Group::IN_START_ORDER.into_iter().rev() {
             if group == Group::Others {
-                campaign.stop().await;
+                futures::join!(campaign.stop(), sharing.stop());
             }
             self.started.values().filter(|started| started.group == group).for_each(|started| started.stopper.stop());
             while self.started.values().any(|started| started.group == group) {

@@ -11,7 +11,7 @@ use futures::{FutureExt, future::BoxFuture};
 use tokio::sync::mpsc;
 
 use super::{ManagerHandle, Reporter};
-use crate::{ControllerDefaults, Leadership, Result, cluster::Cluster, controller::Overrides, shutdown::Stop};
+use crate::{ControllerDefaults, Leadership, Result, Shard, cluster::Cluster, controller::Overrides, shutdown::Stop};
 
 /// Something that runs as long as the manager does: a [`Controller`](crate::Controller), a [`Task`], or a type of yours.
 #[diagnostic::on_unimplemented(
@@ -44,7 +44,8 @@ pub enum Group {
     Webhooks,
     /// Whatever may run in several processes at a time. The default.
     Others,
-    /// What gets ready in every process, and acts only in the leader's: see [`Running::leadership`].
+    /// What gets ready in every process, and acts only in the leader's, or on the keys of its shard: see
+    /// [`Running::leadership`] and [`Running::shard`].
     WarmUps,
     /// What runs in the leader's process only, above all controllers.
     Controllers,
@@ -56,6 +57,7 @@ pub struct Running {
     pub(super) cluster: Cluster,
     pub(super) stop: Stop,
     pub(super) leadership: Leadership,
+    pub(super) shard: Shard,
     pub(crate) reporter: Reporter,
     pub(crate) defaults: Arc<ControllerDefaults>,
     pub(crate) overrides: Arc<Overrides>,
@@ -102,6 +104,11 @@ impl Running {
     /// Tells whether this process is the leader; without an election it always is.
     pub fn leadership(&self) -> &Leadership {
         &self.leadership
+    }
+
+    /// Tells which keys are this process's; without sharding all are.
+    pub fn shard(&self) -> &Shard {
+        &self.shard
     }
 }
 

@@ -23,7 +23,7 @@ use super::{
     caches::Caches,
     depth::{self, Depth},
 };
-use crate::{Outcome, Retry, leader_election::ElectionMetrics};
+use crate::{Outcome, Retry, leader_election::ElectionMetrics, sharding::ShardMetrics};
 
 /// Of reconciles, in seconds.
 const RECONCILE_BUCKETS: &[f64] = &[
@@ -41,7 +41,8 @@ const SIZE_BUCKETS: &[f64] =
 /// Counts everything, and shows it as text. Clones are the same registry.
 ///
 /// Names and labels are those of controller-runtime and client-go: `controller_runtime_*`, `workqueue_*`,
-/// `rest_client_*`, `leader_election_*`. What those do not tell, how the caches are, is `windlass_cache_*`. Given to a manager by
+/// `rest_client_*`, `leader_election_*`. What those do not tell is `windlass_cache_*`, how the caches are, and
+/// `windlass_shard_*`, who shares the keys. Given to a manager by
 /// [`ManagerBuilder::registry`](crate::ManagerBuilder::registry), and shown by a
 /// [`MetricsServer`](super::MetricsServer).
 #[derive(Clone)]
@@ -54,6 +55,7 @@ struct Inner {
     requests: Requests,
     leading: IntGaugeVec,
     slow_paths: IntCounterVec,
+    shards: Shards,
     caches: Caches,
 }
 
@@ -89,6 +91,15 @@ struct Queue {
     waited: Histogram,
     worked: Histogram,
     retries: IntCounter,
+}
+
+/// `windlass_shard_*`, each by the name of the group.
+struct Shards {
+    members: IntGaugeVec,
+    keys: IntGaugeVec,
+    moved: IntCounterVec,
+    handovers: HistogramVec,
+    losses: IntCounterVec,
 }
 
 /// `rest_client_*`.
@@ -132,9 +143,10 @@ impl Registry {
             "Renewals of the lease of that name that had to read it first.",
             &["name"],
         );
+        let shards = Shards::new(&make);
         let caches = Caches::default();
         make.kept(Ok(caches.clone()));
-        Self(Arc::new(Inner { registry, controllers, queues, requests, leading, slow_paths, caches }))
+        Self(Arc::new(Inner { registry, controllers, queues, requests, leading, slow_paths, shards, caches }))
     }
 
     /// Shows how the caches are that are asked here, with the others.
@@ -241,6 +253,31 @@ impl ElectionMetrics for Registry {
 
     fn slow_path(&self, lease: &str) {
         self.0.slow_paths.with_label_values(&[lease]).inc();
+    }
+}
+
+impl ShardMetrics for Registry {
+    fn members(&self, group: &str, members: usize) {
+        let of = &self.0.shards;
+        of.members.with_label_values(&[group]).set(i64::try_from(members).unwrap_or(i64::MAX));
+        of.handovers.with_label_values(&[group]);
+        of.losses.with_label_values(&[group]);
+    }
+
+    fn moved(&self, group: &str, controller: &str, gained: usize, lost: usize, owned: usize) {
+        let of = &self.0.shards;
+        of.keys.with_label_values(&[group, controller]).set(i64::try_from(owned).unwrap_or(i64::MAX));
+        for (direction, keys) in [("gained", gained), ("lost", lost)] {
+            of.moved.with_label_values(&[group, controller, direction]).inc_by(keys as u64);
+        }
+    }
+
+    fn handed_over(&self, group: &str, took: Duration) {
+        self.0.shards.handovers.with_label_values(&[group]).observe(took.as_secs_f64());
+    }
+
+    fn lost(&self, group: &str) {
+        self.0.shards.losses.with_label_values(&[group]).inc();
     }
 }
 
@@ -380,6 +417,41 @@ impl QueueMetrics for Queue {
 impl Debug for Queue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Queue").field("name", &self.depth.name()).finish_non_exhaustive()
+    }
+}
+
+// === impl Shards ===
+
+impl Shards {
+    fn new(make: &Maker<'_>) -> Self {
+        Self {
+            members: make.gauges(
+                "windlass_shard_members",
+                "How many members the group has as this process sees it; 0 while it is none of them.",
+                &["group"],
+            ),
+            keys: make.gauges(
+                "windlass_shard_keys",
+                "How many objects of a controller were this process's when some moved last.",
+                &["group", "controller"],
+            ),
+            moved: make.counters(
+                "windlass_shard_keys_moved_total",
+                "Objects of a controller that became this process's, or ceased to be.",
+                &["group", "controller", "direction"],
+            ),
+            handovers: make.histograms(
+                "windlass_shard_handover_seconds",
+                "How long it takes to show a change of the group, from when it was seen to when what was begun has ended.",
+                &["group"],
+                REQUEST_BUCKETS,
+            ),
+            losses: make.counters(
+                "windlass_shard_losses_total",
+                "How often this process has lost its lease, and with it all keys.",
+                &["group"],
+            ),
+        }
     }
 }
 

@@ -1,11 +1,16 @@
 //! A server that holds leases and takes events, with a line of its own for each client.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use parking_lot::Mutex;
+use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use windlass_api::BoxError;
@@ -18,7 +23,8 @@ pub(crate) struct Leases(Arc<Mutex<State>>);
 #[derive(Default)]
 struct State {
     version: u64,
-    lease: Option<Value>,
+    /// By name.
+    leases: BTreeMap<String, Value>,
     lines: HashMap<String, Line>,
     requests: Vec<Sent>,
 }
@@ -75,8 +81,14 @@ impl Leases {
         self.0.lock().lines.insert(client.to_owned(), line);
     }
 
+    /// The lease, where there is one at most.
     pub(crate) fn lease(&self) -> Option<Value> {
-        self.0.lock().lease.clone()
+        self.all().into_iter().next()
+    }
+
+    /// All leases, by name.
+    pub(crate) fn all(&self) -> Vec<Value> {
+        self.0.lock().leases.values().cloned().collect()
     }
 
     pub(crate) fn holder(&self) -> String {
@@ -88,13 +100,13 @@ impl Leases {
         let mut state = self.0.lock();
         state.version += 1;
         let version = state.version.to_string();
-        let lease = state.lease.as_mut().expect("there is one");
+        let lease = state.leases.values_mut().next().expect("there is one");
         change(lease);
         lease["metadata"]["resourceVersion"] = json!(version);
     }
 
     pub(crate) fn remove(&self) {
-        self.0.lock().lease = None;
+        self.0.lock().leases.clear();
     }
 
     /// The requests of a client, for the lease.
@@ -114,38 +126,72 @@ impl Leases {
     fn answer(&self, client: &str, head: &http::request::Parts, body: &Bytes) -> Response<Full<Bytes>> {
         let mut state = self.0.lock();
         let body: Value = serde_json::from_slice(body).unwrap_or_default();
-        let status = if head.uri.path().contains("/leases") { state.carry_out(&head.method, &body) } else { 201 };
+        let is_lease = head.uri.path().contains("/leases");
+        let answer = if is_lease { state.carry_out(head, &body) } else { Ok(body.clone()) };
+        let status = match &answer {
+            Ok(_) => {
+                if is_lease {
+                    200
+                } else {
+                    201
+                }
+            }
+            Err(status) => *status,
+        };
         let request = format!("{} {}", head.method, head.uri.path());
-        state.requests.push(Sent {
-            client: client.to_owned(),
-            at: Instant::now(),
-            request,
-            status,
-            body: body.clone(),
-        });
-        match (status, &state.lease) {
-            (200, Some(lease)) => json_answer(200, lease),
-            (201, _) => json_answer(201, &body),
-            (status, _) => status_answer(status),
+        state.requests.push(Sent { client: client.to_owned(), at: Instant::now(), request, status, body });
+        match answer {
+            Ok(shown) => json_answer(status, &shown),
+            Err(status) => status_answer(status),
         }
     }
 }
 
 impl State {
-    fn carry_out(&mut self, method: &Method, body: &Value) -> u16 {
-        let stored = self.lease.as_ref().map(|lease| &lease["metadata"]["resourceVersion"]);
-        let status = match (method, stored) {
-            (&Method::GET, Some(_)) => return 200,
-            (&Method::POST, None) => 200,
-            (&Method::PUT, Some(version)) if *version == body["metadata"]["resourceVersion"] => 200,
-            (&Method::POST | &Method::PUT, Some(_)) => return 409,
-            _ => return 404,
+    /// What is answered, or with which status it is refused.
+    fn carry_out(&mut self, head: &http::request::Parts, body: &Value) -> Result<Value, u16> {
+        let path = head.uri.path();
+        let named = path.rsplit_once("/leases/").map(|(_, name)| name.to_owned());
+        let name = named.clone().or_else(|| body["metadata"]["name"].as_str().map(str::to_owned));
+        let stored = name.as_ref().and_then(|name| self.leases.get(name)).cloned();
+        let is_as_given = |stored: &Value, given: &Value| {
+            let holds = |field: &str| given[field].is_null() || given[field] == stored["metadata"][field];
+            holds("uid") && holds("resourceVersion")
         };
+        match (&head.method, stored) {
+            (&Method::GET, _) if named.is_none() => {
+                let query = percent_decode_str(head.uri.query().unwrap_or_default()).decode_utf8_lossy();
+                let selector = query.split('&').find_map(|part| part.strip_prefix("labelSelector="));
+                let (label, value) = selector.and_then(|one| one.split_once('=')).expect("leases are selected");
+                let is_selected = |lease: &&Value| lease["metadata"]["labels"][label] == value;
+                let items: Vec<_> = self.leases.values().filter(is_selected).collect();
+                let metadata = json!({"resourceVersion": self.version.to_string()});
+                let (kind, version) = ("LeaseList", "coordination.k8s.io/v1");
+                Ok(json!({"kind": kind, "apiVersion": version, "metadata": metadata, "items": items}))
+            }
+            (&Method::GET, Some(stored)) => Ok(stored),
+            (&Method::POST, None) => Ok(self.store(body)),
+            (&Method::PUT, Some(stored)) if is_as_given(&stored, &body["metadata"]) => Ok(self.store(body)),
+            (&Method::DELETE, Some(stored)) if is_as_given(&stored, &body["preconditions"]) => {
+                self.leases.remove(&name.expect("what is stored has a name"));
+                Ok(stored)
+            }
+            (&Method::POST | &Method::PUT | &Method::DELETE, Some(_)) => Err(409),
+            _ => Err(404),
+        }
+    }
+
+    fn store(&mut self, body: &Value) -> Value {
         self.version += 1;
         let mut lease = body.clone();
-        lease["metadata"]["resourceVersion"] = json!(self.version.to_string());
-        self.lease = Some(lease);
-        status
+        let metadata = &mut lease["metadata"];
+        if metadata["uid"].is_null() {
+            metadata["uid"] = json!(format!("uid-{}", self.version));
+        }
+        metadata["resourceVersion"] = json!(self.version.to_string());
+        let name = metadata["name"].as_str().expect("a lease has a name").to_owned();
+        self.leases.insert(name, lease.clone());
+        lease
     }
 }
 

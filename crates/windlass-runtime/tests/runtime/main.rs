@@ -18,3 +18,4 @@ mod events;
 mod helpers;
 mod managers;
 mod reads;
+mod sharding;

@@ -1,0 +1,102 @@
+//! What the client of a sharded reconciler sends: nothing after the local deadline, and no write without a precondition.
+
+use bytes::Bytes;
+use http::Method;
+use serde_json::Value;
+use thiserror::Error;
+use tokio::time::Instant;
+use windlass_api::BoxError;
+use windlass_client::{Gate, Operation, Outgoing, Verb};
+
+use super::{Shard, Writes};
+
+/// Between a sharded reconciler and the server.
+#[derive(Debug)]
+pub(crate) struct ShardGate {
+    shard: Shard,
+    writes: Writes,
+}
+
+/// Why a request of a sharded reconciler was not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+enum Refused {
+    #[error("this replica is no member of its group any more, or has not been able to renew its lease")]
+    NoMember,
+    #[error(
+        "a write of a sharded controller needs a precondition: the resourceVersion or the uid of what it changes, or a name \
+         for what it creates"
+    )]
+    Unconditional,
+}
+
+impl ShardGate {
+    pub(crate) fn new(shard: Shard) -> Self {
+        let writes = shard.writes();
+        Self { shard, writes }
+    }
+}
+
+impl Gate for ShardGate {
+    fn admit(&self, request: &Outgoing<'_>) -> Result<(), BoxError> {
+        if self.open_until().is_none_or(|until| until <= Instant::now()) {
+            return Err(Refused::NoMember.into());
+        }
+        if self.writes == Writes::Conditional && !is_conditional(request) {
+            return Err(Refused::Unconditional.into());
+        }
+        Ok(())
+    }
+
+    fn open_until(&self) -> Option<Instant> {
+        self.shard.open_until()
+    }
+}
+
+/// Whether a request changes nothing, or says what it changes. What cannot be read, or is a stream, does not.
+fn is_conditional(request: &Outgoing<'_>) -> bool {
+    let Operation { verb, subresource, .. } = request.operation;
+    if *verb == Verb::Connect {
+        return true;
+    }
+    let named = |body: &Value| ["resourceVersion", "uid"].iter().any(|field| is_text(&body["metadata"][*field]));
+    let preconditioned =
+        |options: &Value| ["resourceVersion", "uid"].iter().any(|field| is_text(&options["preconditions"][*field]));
+    let says = |what: &dyn Fn(&Value) -> bool| request.body.and_then(read).is_some_and(|body| what(&body));
+    match *request.method {
+        // A part of an object is there already: an eviction deletes, a binding binds.
+        Method::POST if subresource.is_some() => {
+            says(&|body| named(body) || preconditioned(&body["deleteOptions"]) || !is_text(&body["metadata"]["name"]))
+        }
+        Method::POST => says(&creates_by_name),
+        Method::PUT => says(&named),
+        Method::PATCH => says(&|body| named(body) || tests_version(body)),
+        Method::DELETE => says(&preconditioned),
+        // Reading.
+        _ => true,
+    }
+}
+
+fn read(body: &Bytes) -> Option<Value> {
+    serde_json::from_slice(body).ok()
+}
+
+fn is_text(value: &Value) -> bool {
+    value.as_str().is_some_and(|text| !text.is_empty())
+}
+
+/// That there is no object of that name is a precondition; what has neither name nor prefix, such as a review, is not
+/// stored.
+fn creates_by_name(body: &Value) -> bool {
+    let metadata = &body["metadata"];
+    is_text(&metadata["name"]) || !is_text(&metadata["generateName"])
+}
+
+/// A JSON patch that has the version or the uid in it.
+fn tests_version(patch: &Value) -> bool {
+    let is_test = |operation: &Value| {
+        matches!(operation["op"].as_str(), Some("test" | "replace" | "add"))
+            && matches!(operation["path"].as_str(), Some("/metadata/resourceVersion" | "/metadata/uid"))
+            && is_text(&operation["value"])
+    };
+    patch.as_array().is_some_and(|operations| operations.iter().any(is_test))
+}
