@@ -37,7 +37,7 @@ async fn walk_through(target: &Target) {
     let (observed, _registration) = Observed::start(client, &Controllers::of([BuiltIn::ReplicaSet]), |manager| {
         let informer = manager.cluster().informer::<ReplicaSet>(&Watch::all());
         let (store, updates, ns) = (informer.store(), updates.clone(), ns.clone());
-        informer.add_handler(move |notification: Notification<ReplicaSet>| {
+        let note = move |notification: Notification<ReplicaSet>| {
             let Notification::Updated { new, .. } = notification else { return };
             if new.meta().namespace().map(|namespace| &**namespace) != Some(&ns) {
                 return;
@@ -47,7 +47,8 @@ async fn walk_through(target: &Target) {
             let cached =
                 in_namespace.iter().find(|set| set.key() == new.key()).and_then(|set| replicas(&*set.get().ok()?));
             updates.lock().push(Update { replicas: new.get().ok().and_then(|set| replicas(&set)), cached });
-        })
+        };
+        informer.add_handler(move || note.clone())
     })
     .await;
 

@@ -27,6 +27,7 @@ mod quantity;
 
 #[cfg(feature = "k8s-openapi")]
 mod condition;
+mod content_hash;
 #[cfg(feature = "schema")]
 pub mod schema;
 mod semantic;
@@ -80,6 +81,7 @@ pub use quantity::{Quantity, QuantityError, QuantityFormat};
 
 #[cfg(feature = "k8s-openapi")]
 pub use condition::{Changed, ConditionStatus, Conditions, NewCondition};
+pub use content_hash::ContentHash;
 pub use semantic::Semantic;
 
 #[cfg(feature = "k8s-openapi")]

@@ -14,6 +14,11 @@ use crate::{ApiResource, Content, GroupVersionKind, ObjectRef, Scope, TypeMeta};
 ///
 /// Implemented for every type with k8s-openapi's `Metadata`, for [`DynamicObject`](crate::DynamicObject) and for
 /// [`PartialObject`](crate::PartialObject).
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not the type of a Kubernetes object",
+    note = "the built-in kinds are in `windlass::k8s`; a type of your own becomes one with `#[derive(windlass::Resource)]`",
+    note = "it also has to be `Serialize`, `Deserialize`, `Clone` and `Debug`"
+)]
 pub trait Object: Serialize + DeserializeOwned + Clone + Debug + Send + Sync + 'static {
     /// How much of an object the type holds: no more than that is asked of a server.
     const CONTENT: Content = Content::Object;
@@ -26,6 +31,11 @@ pub trait Object: Serialize + DeserializeOwned + Clone + Debug + Send + Sync + '
 }
 
 /// An object whose kind is known at compile time.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not say of which kind it is",
+    note = "a type of your own says so with `#[derive(windlass::Resource)]`",
+    note = "objects of kinds that are known only at run time are watched by `Watch::dynamic(resource)`"
+)]
 pub trait Resource: Object {
     /// Group, version, kind, plural name and scope.
     fn api_resource() -> ApiResource;
@@ -144,6 +154,7 @@ pub trait ObjectExt: Object {
 
 impl<K: Object> ObjectExt for K {}
 
+#[diagnostic::do_not_recommend]
 impl<K> Object for K
 where
     K: k8s_openapi::Metadata<Ty = ObjectMeta> + Serialize + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
@@ -157,6 +168,7 @@ where
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<K> Resource for K
 where
     K: k8s_openapi::Resource + Object,

@@ -331,6 +331,18 @@ impl Entry {
 // === impl Selection ===
 
 impl Selection {
+    /// The namespace, if there is one.
+    #[must_use]
+    pub fn namespace(&self) -> Option<&str> {
+        self.namespace.as_deref()
+    }
+
+    /// The field selector, if there is one.
+    #[must_use]
+    pub fn field_selector(&self) -> Option<&str> {
+        self.fields.as_deref()
+    }
+
     /// Only objects in this namespace.
     pub fn within(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = Some(namespace.into()).filter(|namespace| !namespace.is_empty());

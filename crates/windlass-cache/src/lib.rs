@@ -74,6 +74,7 @@ pub mod stores;
 
 mod handler;
 mod informer;
+mod informers;
 mod progress;
 mod synced;
 
@@ -99,10 +100,11 @@ pub use handler::{
 };
 pub use indexer::Index;
 pub use informer::SharedInformer;
+pub use informers::{Informers, Registrations};
 pub use ingest::ManagedFields;
 pub use lister::Lister;
 pub use metrics::CacheMetrics;
-pub use options::{Decoding, InformerOptions, InitialSync, Verification};
+pub use options::{Decoding, InformerOptions, InitialSync, Selectors, Verification};
 pub use own_writes::OwnWrites;
 pub use progress::WaitError;
 pub use reflector::{Mirror, Reflector, Sink};

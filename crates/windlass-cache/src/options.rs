@@ -36,6 +36,15 @@ pub struct InformerOptions {
     pub(crate) on_error: Option<ErrorHook>,
 }
 
+/// What an informer selects, in the string form of selectors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Selectors<'o> {
+    /// By labels.
+    pub labels: Option<&'o str>,
+    /// By fields.
+    pub fields: Option<&'o str>,
+}
+
 pub(crate) type ErrorHook = Arc<dyn Fn(&InformerError) + Send + Sync>;
 
 /// How the present state is asked for.
@@ -90,6 +99,12 @@ impl InformerOptions {
     pub fn fields(mut self, selector: impl Into<String>) -> Self {
         self.fields = Some(selector.into());
         self
+    }
+
+    /// The selectors that have been set.
+    #[must_use]
+    pub fn selectors(&self) -> Selectors<'_> {
+        Selectors { labels: self.labels.as_deref(), fields: self.fields.as_deref() }
     }
 
     /// How the present state is asked for.

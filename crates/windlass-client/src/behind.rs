@@ -2,12 +2,13 @@
 
 use bytes::Bytes;
 use http::{Method, Request, Response};
-use windlass_api::{ObjectRef, Resource, Scope};
+use windlass_api::{ObjectRef, Resource};
 
 use crate::{
     Body, Client, Error, Result,
     error::{Operation, Verb},
     request::Target,
+    verbs::Unnamed,
 };
 
 /// A part of one object that is no object itself.
@@ -48,7 +49,8 @@ impl Behind {
 
     pub(crate) fn operation(&self) -> Operation {
         let mut target = self.target.clone();
-        self.fill_namespace(&mut target);
+        // What is wrong with it is for the request to say.
+        let _ = self.client.place(&mut target, Unnamed::Default);
         target.operation(Verb::Connect)
     }
 
@@ -61,9 +63,9 @@ impl Behind {
         body: Bytes,
     ) -> Result<Request<Bytes>> {
         let mut target = self.target.clone();
-        self.fill_namespace(&mut target);
-        target
-            .connect(method, path, query, body)
+        let placed = self.client.place(&mut target, Unnamed::Default);
+        placed
+            .and_then(|()| target.connect(method, path, query, body))
             .map_err(|source| Error::Request { operation: Box::new(target.operation(Verb::Connect)), source })
     }
 
@@ -80,12 +82,6 @@ impl Behind {
         match self.client.execute(request, &operation).await {
             Ok(response) => Ok(Answer { response, operation }),
             Err(error) => Err(Error::new(operation, error)),
-        }
-    }
-
-    fn fill_namespace(&self, target: &mut Target) {
-        if target.namespace.is_none() && target.resource.scope == Scope::Namespaced {
-            target.namespace = Some(self.client.default_namespace().to_owned());
         }
     }
 }

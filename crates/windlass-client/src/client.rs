@@ -8,18 +8,22 @@ use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use serde::de::DeserializeOwned;
 use tower::Service;
-use windlass_api::{BoxError, ListWatchError, ObjectRef, Patch, Resource, k8s_openapi::api::autoscaling::v1::Scale};
+use windlass_api::{
+    BoxError, DryRun, FieldValidation, ListWatchError, ObjectRef, Patch, Resource, Scope, WriteOptions,
+    k8s_openapi::api::autoscaling::v1::Scale,
+};
 
 use crate::{
     Config, ConfigError, Error, Result,
     config::Compression,
     error::Operation,
     pipeline::{Policy, Reading, Sending, Throttle},
+    request::{RequestError, Target},
     resources::Resources,
     response,
     transport::{self, Body, Transport, Upgraded},
     user_agent,
-    verbs::{Apply, Create, Delete, DeleteCollection, Get, GetOpt, List, PatchOne, Update, Watch},
+    verbs::{Apply, Create, Delete, DeleteCollection, Get, GetOpt, List, PatchOne, Unnamed, Update, Watch},
 };
 
 /// A client of one API server. Cheap to clone; clones share the connections.
@@ -35,8 +39,19 @@ use crate::{
 pub struct Client {
     shared: Arc<Shared>,
     policy: Arc<Policy>,
+    usual: Usual,
+}
+
+/// What calls say where they do not say otherwise.
+#[derive(Clone, Debug, Default)]
+struct Usual {
     /// In whose name fields are written; `None` leaves it to the server, which takes the user agent.
     field_owner: Option<Arc<str>>,
+    dry_run: DryRun,
+    /// `None` leaves it to the server, which warns.
+    field_validation: Option<FieldValidation>,
+    /// The one namespace that calls may be about.
+    confined_to: Option<Arc<str>>,
 }
 
 #[derive(Debug)]
@@ -83,26 +98,87 @@ impl Client {
         let user_agent = HeaderValue::from_str(user_agent)
             .map_err(|_| ConfigError::UserAgent { user_agent: user_agent.to_owned() })?;
         let shared = Arc::new(Shared { transport, default_namespace, user_agent });
-        Ok(Self { shared, policy: Arc::new(policy), field_owner: None })
+        Ok(Self { shared, policy: Arc::new(policy), usual: Usual::default() })
     }
 
     /// The same client, its writes in the name of `owner` unless they say otherwise.
     #[must_use]
     pub fn with_field_owner(mut self, owner: impl Into<Arc<str>>) -> Self {
-        self.field_owner = Some(owner.into());
+        self.usual.field_owner = Some(owner.into());
         self
+    }
+
+    /// The same client, whose writes do everything but the storing, whatever they say. Reads are as ever; so are
+    /// [requests](Self::request) as they are, and what is done within containers.
+    #[must_use]
+    pub fn with_dry_run(mut self) -> Self {
+        self.usual.dry_run = DryRun::All;
+        self
+    }
+
+    /// The same client, for whose writes a server does this with fields that the kind does not have, unless they say
+    /// otherwise.
+    #[must_use]
+    pub fn with_field_validation(mut self, validation: FieldValidation) -> Self {
+        self.usual.field_validation = Some(validation);
+        self
+    }
+
+    /// The same client, for one namespace only: calls on namespaced kinds that name no namespace are about this one, lists
+    /// and watches too, and those that name another are refused before they are sent. Kinds without namespaces are not
+    /// concerned, nor are [requests](Self::request) as they are. It guards against mistakes, not against malice.
+    #[must_use]
+    pub fn confined_to(mut self, namespace: impl Into<Arc<str>>) -> Self {
+        self.usual.confined_to = Some(namespace.into());
+        self
+    }
+
+    /// The namespace that the client is [confined to](Self::confined_to), if it is.
+    #[must_use]
+    pub fn confinement(&self) -> Option<&str> {
+        self.usual.confined_to.as_deref()
     }
 
     /// In whose name fields are written.
     #[must_use]
     pub fn field_owner(&self) -> Option<&str> {
-        self.field_owner.as_deref()
+        self.usual.field_owner.as_deref()
     }
 
     /// The namespace of calls that name none.
     #[must_use]
     pub fn default_namespace(&self) -> &str {
-        &self.shared.default_namespace
+        self.confinement().unwrap_or(&self.shared.default_namespace)
+    }
+
+    /// What a write says, unless its call says otherwise.
+    pub(crate) fn write_options(&self) -> WriteOptions {
+        let Usual { field_owner, dry_run, field_validation, .. } = &self.usual;
+        let field_manager = field_owner.as_deref().map(str::to_owned);
+        WriteOptions { field_manager, dry_run: *dry_run, field_validation: *field_validation }
+    }
+
+    /// What a deletion says, whatever its call says.
+    pub(crate) fn dry_run(&self) -> DryRun {
+        self.usual.dry_run
+    }
+
+    /// Gives a target the namespace that a call means which names none, and refuses those that the client is not for.
+    pub(crate) fn place(&self, target: &mut Target, unnamed: Unnamed) -> Result<(), RequestError> {
+        if target.resource.scope == Scope::Cluster {
+            return Ok(());
+        }
+        match (&target.namespace, self.confinement()) {
+            (Some(namespace), Some(own)) if namespace != own => {
+                Err(RequestError::Confined { namespace: namespace.clone(), own: own.to_owned() })
+            }
+            (None, None) if unnamed == Unnamed::All => Ok(()),
+            (Some(_), _) => Ok(()),
+            (None, _) => {
+                target.namespace = Some(self.default_namespace().to_owned());
+                Ok(())
+            }
+        }
     }
 
     // === the verbs ===

@@ -12,6 +12,7 @@ use crate::{
     list_stream::ListStream,
     request::{RequestError, Target},
     transport::Body,
+    verbs::Unnamed,
     watch_stream::RawWatchStream,
 };
 
@@ -53,9 +54,12 @@ impl ResourceListWatch {
     async fn open(
         &self,
         verb: Verb,
-        request: Result<http::Request<bytes::Bytes>, RequestError>,
+        build: impl FnOnce(&Target) -> Result<http::Request<bytes::Bytes>, RequestError>,
     ) -> Result<Body, ListWatchError> {
-        let operation: Operation = self.target.operation(verb);
+        let mut target = self.target.clone();
+        let placed = self.client.place(&mut target, Unnamed::All);
+        let operation: Operation = target.operation(verb);
+        let request = placed.and_then(|()| build(&target));
         // A request that cannot be made will not get through later, either; there is no better class for it.
         let request = request.map_err(|error| ListWatchError::Transport(error.into()))?;
         Ok(self.client.execute(request, &operation).await?.into_body())
@@ -65,14 +69,16 @@ impl ResourceListWatch {
 impl ListWatch for ResourceListWatch {
     fn list(&self, options: ListOptions) -> BoxFuture<'_, Result<Stream<ListItem>, ListWatchError>> {
         Box::pin(async move {
-            let body = self.open(Verb::List, self.target.list(&options, self.content_for(options.content))).await?;
+            let content = self.content_for(options.content);
+            let body = self.open(Verb::List, |target| target.list(&options, content)).await?;
             Ok(ListStream::new(body, self.client.object_limit()).boxed())
         })
     }
 
     fn watch(&self, options: WatchOptions) -> BoxFuture<'_, Result<Stream<RawEvent>, ListWatchError>> {
         Box::pin(async move {
-            let body = self.open(Verb::Watch, self.target.watch(&options, self.content_for(options.content))).await?;
+            let content = self.content_for(options.content);
+            let body = self.open(Verb::Watch, |target| target.watch(&options, content)).await?;
             Ok(RawWatchStream::new(body, self.client.object_limit()).boxed())
         })
     }

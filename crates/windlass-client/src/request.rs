@@ -62,6 +62,14 @@ pub enum RequestError {
         /// The namespace.
         namespace: String,
     },
+    /// The client is for another namespace.
+    #[error("the client is confined to the namespace {own:?}, and {namespace:?} is given")]
+    Confined {
+        /// The namespace.
+        namespace: String,
+        /// The client's.
+        own: String,
+    },
     /// The verb needs a name.
     #[error("no name is given")]
     NoName,

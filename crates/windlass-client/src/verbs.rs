@@ -16,7 +16,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use http::{Request, Response};
 use serde::de::DeserializeOwned;
-use windlass_api::{Object, Scope};
+use windlass_api::Object;
 
 pub use delete::{Delete, DeleteCollection, Deletion};
 pub use pages::{Items, Paged};
@@ -46,7 +46,7 @@ struct Call<K> {
 
 /// What becomes of a namespaced resource when no namespace is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unnamed {
+pub(crate) enum Unnamed {
     /// It is that of the client.
     Default,
     /// All are meant.
@@ -86,14 +86,9 @@ impl<K: Object> Call<K> {
         unnamed: Unnamed,
         build: impl FnOnce(&Self) -> Result<Request<Bytes>, BuildError>,
     ) -> Result<Sent<K>> {
-        if self.target.namespace.is_none()
-            && self.target.resource.scope == Scope::Namespaced
-            && unnamed == Unnamed::Default
-        {
-            self.target.namespace = Some(self.client.default_namespace().to_owned());
-        }
+        let placed = self.client.place(&mut self.target, unnamed);
         let operation = self.operation(verb);
-        let request = match build(&self) {
+        let request = match placed.map_err(BuildError::Request).and_then(|()| build(&self)) {
             Ok(request) => request,
             Err(BuildError::Request(source)) => {
                 return Err(Error::Request { operation: Box::new(operation), source });

@@ -9,6 +9,7 @@
 //! # What is not
 //!
 //! - A read need not show what was just written; [`CachedClient::live`] does, and a reconcile follows each change.
+//! - A namespace that the manager's caches are not of is refused, see [`CacheOptions`](crate::CacheOptions); the live client has it.
 //! - A kind that the server does not have is waited for, as long as whoever asks has patience.
 
 use std::{
@@ -24,7 +25,7 @@ use windlass_api::{
     ApiResource, FieldSelector, LabelSelector, Object, ObjectRef, PartialObject, Resource, Scope, Status,
 };
 use windlass_cache::{Cached, Lister};
-use windlass_client::{Client, Error, Operation, Verb};
+use windlass_client::{Client, Error, Operation, Verb, request::RequestError};
 
 use crate::{Cluster, Watch};
 
@@ -77,6 +78,27 @@ impl CachedClient {
     #[must_use]
     pub const fn live(&self) -> &Client {
         &self.live
+    }
+
+    /// The cluster, whose caches are read.
+    #[must_use]
+    pub const fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// The same client, its live one changed: to one that is [confined](Client::confined_to) to a namespace, as reads from
+    /// the caches are then, or whose writes are [dry runs](Client::with_dry_run).
+    ///
+    /// ```
+    /// # use windlass_runtime::Context;
+    /// # fn example(cx: &Context) {
+    /// let of_team = cx.client().clone().with(|live| live.confined_to("team"));
+    /// # let _ = of_team;
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn with(self, change: impl FnOnce(Client) -> Client) -> Self {
+        Self { live: change(self.live), ..self }
     }
 
     /// The cached objects of a type.
@@ -157,10 +179,26 @@ impl<K: Object> CachedKind<K> {
 
     /// What is in the cache, once all is.
     async fn lister(&self, operation: &Operation) -> Result<Lister<K>, Error> {
-        let informer = self.client.cluster.informer(&self.watch);
+        let resource = &self.watch.resource;
+        if let (Some(namespace), Some(own)) = (&operation.namespace, self.client.live.confinement())
+            && namespace != own
+            && resource.scope == Scope::Namespaced
+        {
+            let (namespace, own) = (namespace.clone(), own.to_owned());
+            let source = RequestError::Confined { namespace, own };
+            return Err(Error::Request { operation: Box::new(operation.clone()), source });
+        }
+        if let Some(namespace) = operation.namespace.as_deref().filter(|namespace| !namespace.is_empty())
+            && !self.client.cluster.holds(resource, namespace)
+        {
+            // Nothing found would look like nothing there.
+            let why = format!("the cache of {} is not of namespace {namespace}", resource.group_resource());
+            return Err(refused(operation, Status::bad_request(why)));
+        }
+        let informers = self.client.cluster.informer(&self.watch);
         let stopped = |stopped| Error::Transport { operation: Box::new(operation.clone()), source: Box::new(stopped) };
-        informer.has_synced().await.map_err(stopped)?;
-        Ok(informer.store())
+        informers.has_synced().await.map_err(stopped)?;
+        Ok(informers.store())
     }
 
     fn operation(&self, verb: Verb, namespace: Option<&str>, name: Option<&str>) -> Operation {
@@ -216,8 +254,19 @@ impl<K: Object> CachedList<K> {
 
     /// The objects as they are cached: their metadata costs nothing.
     pub async fn cached(self) -> Result<Vec<Cached<K>>, Error> {
-        let operation = self.operation();
-        self.select(&operation).await
+        let list = self.confined();
+        let operation = list.operation();
+        list.select(&operation).await
+    }
+
+    /// What names no namespace is about the one that the client is confined to.
+    fn confined(mut self) -> Self {
+        if self.kind.watch.resource.scope == Scope::Namespaced
+            && self.namespace.as_deref().unwrap_or_default().is_empty()
+        {
+            self.namespace = self.kind.client.live.confinement().map(str::to_owned);
+        }
+        self
     }
 
     fn operation(&self) -> Operation {
@@ -277,8 +326,9 @@ impl<K: Object> IntoFuture for CachedList<K> {
 
     fn into_future(self) -> Self::IntoFuture {
         async move {
-            let operation = self.operation();
-            let found = self.select(&operation).await?;
+            let list = self.confined();
+            let operation = list.operation();
+            let found = list.select(&operation).await?;
             found.iter().map(|cached| decoded(cached, &operation)).collect()
         }
         .boxed()

@@ -6,13 +6,13 @@ use std::{
 };
 
 use futures::FutureExt;
-use windlass_api::{ApiResource, Clock, Entropy, ListWatch, Object, Resource};
-use windlass_cache::{Index, InformerFactory, InformerStatus, SharedInformer};
+use windlass_api::{ApiResource, Clock, Entropy, ListWatch, Object, Resource, Scope};
+use windlass_cache::{Index, InformerFactory, InformerOptions, InformerStatus, Informers, Selection};
 use windlass_client::Client;
 
 use crate::{
     CacheOptions, CachedClient, Error, Result, Watch,
-    caches::Caches,
+    caches::{Caches, Share},
     events::{Outlet, Recorder},
 };
 
@@ -26,13 +26,37 @@ pub(crate) type ListWatches = Arc<dyn Fn(&ApiResource, Option<&str>) -> Arc<dyn 
 #[derive(Clone)]
 pub struct Cluster {
     client: Client,
-    /// Of the kinds that are not in `chosen`.
-    informers: InformerFactory,
-    /// Of the kinds whose caches are kept otherwise.
-    chosen: Arc<[(ApiResource, InformerFactory)]>,
+    caches: Arc<Kept>,
     clock: Clock,
     entropy: Entropy,
     events: Outlet,
+}
+
+/// The caches of all kinds.
+struct Kept {
+    /// Of the kinds that are not in `chosen`.
+    usual: OfKind,
+    /// Of the kinds whose caches are kept otherwise.
+    chosen: Vec<(ApiResource, OfKind)>,
+}
+
+/// How the caches of a kind are kept.
+struct OfKind {
+    /// Of a namespaced kind, those that hold together all that is wanted of it. At least one.
+    parts: Vec<Part>,
+    /// Of a kind without namespaces, and of a watch in a namespace that no part is for.
+    whole: InformerFactory,
+}
+
+/// A part of a kind, with an informer for each type and each selection.
+struct Part {
+    /// `None`: of all, or of those that are not in `except`.
+    namespace: Option<String>,
+    /// Which namespaces are other parts', as a field selector.
+    except: Option<String>,
+    /// The field selector of the part's options.
+    fields: Option<String>,
+    informers: InformerFactory,
 }
 
 impl Cluster {
@@ -50,14 +74,19 @@ impl Cluster {
                 Arc::new(client.list_watch(resource, namespace)) as Arc<dyn ListWatch>
             })
         });
-        let factory = |CacheOptions { namespace, informer }: CacheOptions| {
+        let factory = |options: InformerOptions| {
             let list_watches = Arc::clone(&list_watches);
             let list_watch = move |resource: &ApiResource, namespace: Option<&str>| list_watches(resource, namespace);
-            InformerFactory::new(list_watch, informer.entropy(entropy.clone())).within(namespace.unwrap_or_default())
+            InformerFactory::new(list_watch, options.entropy(entropy.clone()))
         };
-        let informers = factory(caches.usual);
-        let chosen = caches.chosen.into_iter().map(|(resource, options)| (resource, factory(options))).collect();
-        Self { client, informers, chosen, clock, entropy, events }
+        let of_kind = |options: &CacheOptions| OfKind {
+            parts: options.shares(&caches.usual).into_iter().map(|share| Part::new(share, factory)).collect(),
+            whole: factory(options.whole(&caches.usual).informer),
+        };
+        let usual = of_kind(&caches.usual);
+        let chosen = caches.chosen.iter().map(|(resource, options)| (resource.clone(), of_kind(options))).collect();
+        let caches = Arc::new(Kept { usual, chosen });
+        Self { client, caches, clock, entropy, events }
     }
 
     /// The client.
@@ -81,25 +110,38 @@ impl Cluster {
         self.events.recorder(component)
     }
 
-    /// The informer of a watch (its predicate does not matter here), started if this is the first to ask. It may not be
-    /// synced yet, and never will be after the manager has stopped.
+    /// The informers of a watch (its predicate does not matter here), started if this is the first to ask: one, or one for
+    /// each of the namespaces that the manager's caches are of. They may not be synced yet, and never will be after the
+    /// manager has stopped.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
-    pub fn informer<T: Object>(&self, watch: &Watch<T>) -> SharedInformer<T> {
-        let informers = self.factory_of(&watch.resource);
-        let informer = informers.for_resource(watch.resource.clone(), watch.selection.clone());
-        informers.start();
-        informer
+    pub fn informer<T: Object>(&self, watch: &Watch<T>) -> Informers<T> {
+        let mut parts = self.caches.parts_of(watch).into_iter().map(|(factory, selection)| {
+            let informer = factory.for_resource(watch.resource.clone(), selection);
+            factory.start();
+            informer
+        });
+        let first = parts.next().expect("a kind has one part at least");
+        Informers::new(first, parts)
     }
 
-    /// Ends the informer of a watch and waits until it has, and its memory is free once nobody reads it any more: for kinds
-    /// that a program has found at run time and is done with. Says whether there was one.
+    /// Whether the caches of a kind are to hold what is in a namespace.
+    pub(crate) fn holds(&self, resource: &ApiResource, namespace: &str) -> bool {
+        resource.scope == Scope::Cluster || self.caches.of(resource).part_with(namespace).is_some()
+    }
+
+    /// Ends the informers of a watch and waits until they have; their memory is free once nobody reads them any more: for
+    /// kinds that a program has found at run time and is done with. Says whether there was one.
     ///
     /// Controllers that still watch it, or hold its store, see no further change; whoever asks for it anew, as reads of a
     /// [`CachedClient`] do, gets a new one. controller-runtime's `RemoveInformer`.
     pub async fn forget<T: Object>(&self, watch: &Watch<T>) -> bool {
-        self.factory_of(&watch.resource).remove::<T>(watch.resource.clone(), watch.selection.clone()).await
+        let mut found = false;
+        for (factory, selection) in self.caches.parts_of(watch) {
+            found |= factory.remove::<T>(watch.resource.clone(), selection).await;
+        }
+        found
     }
 
     /// The client that reads from the caches.
@@ -127,19 +169,10 @@ impl Cluster {
         added.map_err(|source| Error::Index { resource: Box::new(K::api_resource()), source })
     }
 
-    fn factory_of(&self, resource: &ApiResource) -> &InformerFactory {
-        let chosen = self.chosen.iter().find(|(of, _)| of == resource);
-        chosen.map_or(&self.informers, |(_, informers)| informers)
-    }
-
     /// Asks how each cache is, without keeping the caches alive.
     pub(crate) fn cache_statuses(&self) -> impl Fn() -> Vec<InformerStatus> + Send + Sync + 'static {
-        let observers: Vec<_> = self.factories().map(InformerFactory::observer).collect();
+        let observers: Vec<_> = self.caches.factories().map(InformerFactory::observer).collect();
         move || observers.iter().flat_map(|statuses| statuses()).collect()
-    }
-
-    fn factories(&self) -> impl Iterator<Item = &InformerFactory> {
-        std::iter::once(&self.informers).chain(self.chosen.iter().map(|(_, informers)| informers))
     }
 
     /// The client as a controller uses it: it writes in the controller's name, unless the program has chosen one.
@@ -152,7 +185,7 @@ impl Cluster {
 
     /// Stops all informers and waits until they have ended.
     pub(crate) async fn stop(&self) {
-        for informers in self.factories() {
+        for informers in self.caches.factories() {
             informers.shutdown().await;
         }
     }
@@ -160,7 +193,7 @@ impl Cluster {
     /// Ends all informers without waiting.
     pub(crate) fn abort(&self) {
         // The first poll takes the tasks; dropped, they are aborted.
-        for informers in self.factories() {
+        for informers in self.caches.factories() {
             let _ = informers.shutdown().now_or_never();
         }
     }
@@ -168,6 +201,77 @@ impl Cluster {
 
 impl Debug for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cluster").field("informers", &self.informers).finish_non_exhaustive()
+        f.debug_struct("Cluster").field("caches", &self.caches).finish_non_exhaustive()
+    }
+}
+
+// === impl Kept ===
+
+impl Kept {
+    fn of(&self, resource: &ApiResource) -> &OfKind {
+        let chosen = self.chosen.iter().find(|(of, _)| of == resource);
+        chosen.map_or(&self.usual, |(_, chosen)| chosen)
+    }
+
+    /// Whose informers a watch is of, and what each of them selects. At least one.
+    fn parts_of<T>(&self, watch: &Watch<T>) -> Vec<(&InformerFactory, Selection)> {
+        let (of_kind, selection) = (self.of(&watch.resource), &watch.selection);
+        if watch.resource.scope == Scope::Cluster {
+            return vec![(&of_kind.whole, selection.clone())];
+        }
+        match selection.namespace() {
+            Some(namespace) => {
+                let part = of_kind.part_with(namespace);
+                vec![(part.map_or(&of_kind.whole, |part| &part.informers), selection.clone())]
+            }
+            None => of_kind.parts.iter().map(|part| (&part.informers, part.selection(selection))).collect(),
+        }
+    }
+
+    fn factories(&self) -> impl Iterator<Item = &InformerFactory> {
+        let of_kinds = std::iter::once(&self.usual).chain(self.chosen.iter().map(|(_, of_kind)| of_kind));
+        of_kinds.flat_map(|of_kind| {
+            let parts = of_kind.parts.iter().map(|part| &part.informers);
+            parts.chain(std::iter::once(&of_kind.whole))
+        })
+    }
+}
+
+impl Debug for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.factories()).finish()
+    }
+}
+
+// === impl OfKind ===
+
+impl OfKind {
+    /// The part that holds what is in a namespace.
+    fn part_with(&self, namespace: &str) -> Option<&Part> {
+        let named = self.parts.iter().find(|part| part.namespace.as_deref() == Some(namespace));
+        named.or_else(|| self.parts.iter().find(|part| part.namespace.is_none()))
+    }
+}
+
+// === impl Part ===
+
+impl Part {
+    fn new(share: Share, factory: impl Fn(InformerOptions) -> InformerFactory) -> Self {
+        let Share { namespace, except, informer } = share;
+        let except = except.iter().map(|namespace| format!("metadata.namespace!={namespace}"));
+        let except = except.reduce(|all, one| format!("{all},{one}"));
+        let fields = informer.selectors().fields.map(str::to_owned);
+        Self { namespace, except, fields, informers: factory(informer) }
+    }
+
+    /// What a watch of all namespaces selects in this part.
+    fn selection(&self, wanted: &Selection) -> Selection {
+        let selection = wanted.clone();
+        if let Some(namespace) = &self.namespace {
+            return selection.within(namespace);
+        }
+        let Some(except) = &self.except else { return selection };
+        let fields = wanted.field_selector().or(self.fields.as_deref()).filter(|fields| !fields.is_empty());
+        selection.fields(fields.map_or_else(|| except.clone(), |fields| format!("{fields},{except}")))
     }
 }

@@ -18,19 +18,34 @@ use crate::{CachedClient, events::Recorder};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Action {
     requeue_after: Option<Duration>,
+    /// `None`: that which the key had.
+    priority: Option<i32>,
 }
 
 impl Action {
     /// Nothing, until something changes.
     #[must_use]
     pub const fn await_change() -> Self {
-        Self { requeue_after: None }
+        Self { requeue_after: None, priority: None }
     }
 
     /// Another reconcile after `delay`, or earlier if something changes; at once if it is zero.
     #[must_use]
     pub const fn requeue_after(delay: Duration) -> Self {
-        Self { requeue_after: Some(delay) }
+        Self { requeue_after: Some(delay), priority: None }
+    }
+
+    /// The same, the key coming back with this priority in place of that which it had. It counts for controllers that take
+    /// keys [by priority](crate::Controller::by_priority); higher ones are taken first.
+    #[must_use]
+    pub const fn at_priority(self, priority: i32) -> Self {
+        Self { priority: Some(priority), ..self }
+    }
+
+    /// The priority given to [`Action::at_priority`].
+    #[must_use]
+    pub const fn priority(&self) -> Option<i32> {
+        self.priority
     }
 
     /// The delay given to [`Action::requeue_after`].
@@ -58,7 +73,7 @@ pub enum Retry {
 /// to be cleaned up then needs a finalizer, or [`Controller::reconcile_keys`](crate::Controller::reconcile_keys).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a reconciler for `{K}`",
-    note = "give the controller one with `.reconcile(..)`: an `async fn(Arc<{K}>, Context) -> Result<Action, E>`, or a type implementing `Reconciler<{K}>`"
+    note = "give the controller one with `.reconcile(..)`: an `async fn(Arc<{K}>, Context) -> Result<Action, E>`, where `E` is a `std::error::Error`, such as `windlass::Error`; or a type implementing `Reconciler<{K}>`"
 )]
 pub trait Reconciler<K: Object>: Send + Sync + 'static {
     /// Why it can fail.

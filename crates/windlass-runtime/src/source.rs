@@ -4,7 +4,7 @@ use std::{collections::HashSet, sync::Arc};
 
 use futures::{FutureExt, future::BoxFuture};
 use windlass_api::{ApiResource, Object, ObjectKey, ObjectRef};
-use windlass_cache::{AddIndexError, Cached, HasSynced, InitialList, Notification, Registration};
+use windlass_cache::{AddIndexError, Cached, InitialList, Notification, Registrations, Stopped};
 use windlass_queue::{AddOptions, DEFAULT_PRIORITY, LOW_PRIORITY, WorkQueue};
 
 use crate::{
@@ -37,9 +37,9 @@ pub(crate) struct Started {
     /// Adds the indices of the watch.
     pub(crate) indexed: BoxFuture<'static, Result<(), AddIndexError>>,
     /// Ready when the initial list is in the store, and its keys in the queue.
-    pub(crate) synced: HasSynced,
+    pub(crate) synced: BoxFuture<'static, Result<(), Stopped>>,
     /// `None`: only the store is wanted.
-    pub(crate) registration: Option<Registration>,
+    pub(crate) registrations: Option<Arc<Registrations>>,
 }
 
 /// The informer of a watch.
@@ -49,7 +49,7 @@ pub(crate) struct Informed<T: Object, K> {
     pub(crate) mapper: Option<Mapper<T, K>>,
 }
 
-/// Turns notifications into keys. Runs in the informer's task for this handler.
+/// Turns notifications into keys. Runs in an informer's task for this handler; of several informers, at the same time.
 struct Enqueue<T: Object, K> {
     controller: Arc<str>,
     resource: ApiResource,
@@ -66,9 +66,9 @@ impl<T: Object, K: Object> Source<K> for Informed<T, K> {
         let Self { mut watch, mapper } = *self;
         let indices = std::mem::take(&mut watch.indices);
         let resource = watch.resource.clone();
-        let informer = target.cluster.informer(&watch);
-        stores.insert(resource.clone(), informer.store());
-        let handle = informer.clone();
+        let informers = target.cluster.informer(&watch);
+        stores.insert(resource.clone(), informers.store());
+        let handle = informers.clone();
         let indexed = async move {
             for index in indices {
                 handle.add_index(index).await?;
@@ -77,18 +77,24 @@ impl<T: Object, K: Object> Source<K> for Informed<T, K> {
         }
         .boxed();
         let Some(mapper) = mapper else {
-            return Started { resource, indexed, synced: informer.has_synced(), registration: None };
+            let synced = async move { informers.has_synced().await }.boxed();
+            return Started { resource, indexed, synced, registrations: None };
         };
-        let enqueue = Enqueue {
+        let enqueue = Arc::new(Enqueue {
             controller: Arc::clone(&target.controller),
             resource: resource.clone(),
             predicate: watch.predicate,
             mapper,
             queue: target.queue.clone(),
             reporter: target.reporter.clone(),
-        };
-        let registration = informer.add_handler(move |notification| enqueue.handle(&notification));
-        Started { resource, indexed, synced: registration.has_synced(), registration: Some(registration) }
+        });
+        let registrations = Arc::new(informers.add_handler(|| {
+            let enqueue = Arc::clone(&enqueue);
+            move |notification: Notification<T>| enqueue.handle(&notification)
+        }));
+        let dealt_with = Arc::clone(&registrations);
+        let synced = async move { dealt_with.has_synced().await }.boxed();
+        Started { resource, indexed, synced, registrations: Some(registrations) }
     }
 }
 

@@ -4,8 +4,8 @@ use futures::{StreamExt, TryStreamExt};
 use http::Response;
 use serde_json::{Value, json};
 use windlass_api::{
-    ApiResource, Content, DynamicObject, FieldValidation, GroupVersionKind, ListItem, ListOptions, ListWatch,
-    ObjectExt as _, Propagation, RawEvent, VersionMatch, WatchOptions,
+    ApiResource, Content, DeleteOptions, DynamicObject, FieldValidation, GroupVersionKind, ListItem, ListOptions,
+    ListWatch, ObjectExt as _, Propagation, RawEvent, VersionMatch, WatchOptions,
     k8s_openapi::{
         api::{
             apps::v1::Deployment,
@@ -196,6 +196,70 @@ async fn writes_are_in_the_name_of_the_field_owner() {
             "PATCH /api/v1/namespaces/home/pods/p?fieldManager=windlass&force=true"
         ]
     );
+}
+
+#[tokio::test]
+async fn c_13_33_a_client_says_of_all_its_writes_what_the_calls_leave_open() {
+    let fake = Fake::json(POD);
+    let client = fake.client().with_dry_run().with_field_validation(FieldValidation::Strict);
+    client.create(&pod(None, "p")).await.unwrap();
+    client.update(&pod(None, "p")).field_validation(FieldValidation::Warn).await.unwrap();
+    client.patch::<Pod>("p", Patch::Merge(json!({}))).await.unwrap();
+    client.apply(&pod(None, "p")).field_manager("me").await.unwrap();
+    client.get::<Pod>("p").await.unwrap();
+    let (dry, one) = ("dryRun=All&fieldValidation", "/api/v1/namespaces/home/pods/p");
+    assert_eq!(
+        fake.seen(),
+        [
+            format!("POST /api/v1/namespaces/home/pods?{dry}=Strict"),
+            format!("PUT {one}?{dry}=Warn"),
+            format!("PATCH {one}?{dry}=Strict"),
+            format!("PATCH {one}?dryRun=All&fieldManager=me&fieldValidation=Strict"),
+            format!("GET {one}"),
+        ]
+    );
+    // A deletion says it in its body, whatever options it is given.
+    client.delete::<Pod>("p").options(DeleteOptions::default()).await.unwrap();
+    assert_eq!(body(&fake)["dryRun"], json!(["All"]));
+    client.delete_collection::<Pod>().await.unwrap();
+    assert_eq!(body(&fake)["dryRun"], json!(["All"]));
+    let _ = client.resources::<Pod>().evict("p").await;
+    assert_eq!(body(&fake)["deleteOptions"]["dryRun"], json!(["All"]));
+    assert!(fake.seen().last().unwrap().ends_with("/pods/p/eviction?dryRun=All"));
+}
+
+#[tokio::test]
+async fn c_13_33_a_client_for_one_namespace_sends_nothing_about_another() {
+    let fake = Fake::json(POD);
+    let client = fake.client().confined_to("team");
+    client.get::<Pod>("p").await.unwrap();
+    client.get::<Pod>(ObjectRef::new("p").within("team")).await.unwrap();
+    client.create(&pod(None, "p")).await.unwrap();
+    let _ = client.get::<Namespace>("other").await;
+    let _ = client.list::<Pod>().await;
+    let _ = client.list_watch(&Pod::api_resource(), None).list(ListOptions::default()).await;
+    let pods = "/api/v1/namespaces/team/pods";
+    let expected = [
+        format!("GET {pods}/p"),
+        format!("GET {pods}/p"),
+        format!("POST {pods}"),
+        "GET /api/v1/namespaces/other".to_owned(),
+        format!("GET {pods}"),
+        format!("GET {pods}"),
+    ];
+    assert_eq!(fake.seen(), expected);
+
+    let error = client.create(&pod(Some("home"), "p")).await.unwrap_err();
+    assert_eq!(
+        error.chain(),
+        r#"create pods "home/p": not a valid request: the client is confined to the namespace "team", and "home" is given"#
+    );
+    assert!(client.list::<Pod>().within("home").await.is_err());
+    assert!(client.delete::<Pod>("p").within("home").await.is_err());
+    assert!(client.logs(ObjectRef::new("p").within("home")).await.is_err());
+    let elsewhere = client.list_watch(&Pod::api_resource(), Some("home"));
+    assert!(elsewhere.watch(WatchOptions::default()).await.is_err());
+    assert_eq!(fake.seen().len(), expected.len(), "nothing was sent");
 }
 
 #[tokio::test]

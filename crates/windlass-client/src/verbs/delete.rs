@@ -91,7 +91,7 @@ impl<K: Object> Delete<K> {
     }
 
     async fn send(self) -> Result<Deletion<K>> {
-        let options = self.options;
+        let options = said(&self.call, self.options);
         let sent = self.call.send(Verb::Delete, Unnamed::Default, |call| Ok(call.target.delete(&options)?)).await?;
         let limit = sent.call.client.response_limit();
         let answer = match response::collect(sent.response.into_body(), limit).await {
@@ -130,12 +130,20 @@ impl<K: Object> DeleteCollection<K> {
     }
 
     async fn send(self) -> Result<()> {
-        let (options, which) = (self.options, self.which);
+        let (options, which) = (said(&self.call, self.options), self.which);
         let sent = self.call.send(Verb::DeleteCollection, Unnamed::Default, |call| {
             Ok(call.target.delete_collection(&options, &which)?)
         });
         // The answer lists what was deleted. It may be large, and nobody asked.
         sent.await.map(drop)
+    }
+}
+
+/// The options, and what the client says of all its writes.
+fn said<K: Object>(call: &Call<K>, options: DeleteOptions) -> DeleteOptions {
+    match call.client.dry_run() {
+        DryRun::All => DeleteOptions { dry_run: DryRun::All, ..options },
+        DryRun::No => options,
     }
 }
 

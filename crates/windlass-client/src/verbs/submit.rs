@@ -32,7 +32,9 @@ pub struct Evict {
 
 impl Submit {
     pub(crate) fn new(resources: &Resources<PartialObject>, target: Target, body: Value) -> Self {
-        Self { call: Call::new(resources, target), body, options: WriteOptions::default() }
+        let call = Call::new(resources, target);
+        let options = WriteOptions { dry_run: call.client.dry_run(), ..WriteOptions::default() };
+        Self { call, body, options }
     }
 
     /// Everything but the deed.
@@ -60,7 +62,9 @@ impl Evict {
     pub(crate) fn new(resources: &Resources<PartialObject>, target: Target) -> Self {
         // What is posted names what it is posted to.
         let body = json!({ "apiVersion": "policy/v1", "kind": "Eviction", "metadata": { "name": target.name } });
-        Self { submit: Submit::new(resources, target, body), options: DeleteOptions::default() }
+        let submit = Submit::new(resources, target, body);
+        let options = DeleteOptions { dry_run: submit.options.dry_run, ..DeleteOptions::default() };
+        Self { submit, options }
     }
 
     /// In this namespace, whatever was named before.

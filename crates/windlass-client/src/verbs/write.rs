@@ -7,7 +7,7 @@ use serde_json::Value;
 use windlass_api::{DryRun, FieldValidation, Object, Patch, PatchOptions, WriteOptions};
 
 use super::{Call, Unnamed, into_future, within};
-use crate::{Client, Result, error::Verb, request::Target, resources::Resources};
+use crate::{Result, error::Verb, request::Target, resources::Resources};
 
 /// Who owns the fields of an apply when neither the call nor the client names an owner: the server demands one.
 const DEFAULT_OWNER: &str = "windlass";
@@ -90,7 +90,7 @@ impl<K: Object> Create<K> {
         let metadata = object.metadata();
         call.subject = metadata.name.clone().or_else(|| metadata.generate_name.clone());
         let object = (resources.codec.encode)(&resources.resource, object);
-        Self { object, options: write_options_of(&call.client), call }
+        Self { object, options: call.client.write_options(), call }
     }
 
     async fn send(self) -> Result<K> {
@@ -104,7 +104,7 @@ impl<K: Object> Update<K> {
     pub(crate) fn new(resources: &Resources<K>, target: Target, object: &K) -> Self {
         let call = Call::new(resources, target);
         let object = (resources.codec.encode)(&resources.resource, object);
-        Self { object, options: write_options_of(&call.client), call }
+        Self { object, options: call.client.write_options(), call }
     }
 
     /// A part of the object, `status`; the server takes that part and ignores the rest.
@@ -123,7 +123,7 @@ impl<K: Object> Update<K> {
 impl<K: Object> PatchOne<K> {
     pub(crate) fn new(resources: &Resources<K>, target: Target, patch: Patch) -> Self {
         let call = Call::new(resources, target);
-        let options = PatchOptions { write: write_options_of(&call.client), force: None };
+        let options = PatchOptions { write: call.client.write_options(), force: None };
         Self { call, patch, options }
     }
 
@@ -158,7 +158,7 @@ impl<K: Object> PatchOne<K> {
 impl<K: Object> Apply<K> {
     pub(crate) fn new(resources: &Resources<K>, target: Target, object: &K) -> Self {
         let call = Call::new(resources, target);
-        let options = PatchOptions { write: write_options_of(&call.client), force: None };
+        let options = PatchOptions { write: call.client.write_options(), force: None };
         let object = applied(resources, object);
         Self { call, object, options }
     }
@@ -198,8 +198,4 @@ fn applied<K: Object>(resources: &Resources<K>, object: &K) -> serde_json::Resul
         (resources.codec.encode)(&resources.resource, object)?
     };
     serde_json::from_slice(&bytes)
-}
-
-fn write_options_of(client: &Client) -> WriteOptions {
-    WriteOptions { field_manager: client.field_owner().map(str::to_owned), ..WriteOptions::default() }
 }

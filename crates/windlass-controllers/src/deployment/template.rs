@@ -4,13 +4,10 @@ use k8s_openapi::api::{
     apps::v1::{Deployment, ReplicaSet},
     core::v1::PodTemplateSpec,
 };
-use windlass_api::ObjectExt;
+use windlass_api::{ContentHash, ObjectExt};
 
 /// The label that keeps the pods of a deployment's replica sets apart.
 pub(super) const HASH_LABEL: &str = "pod-template-hash";
-
-/// The letters of hashes: no vowels, so no words.
-const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// The replica set whose template is the deployment's; of several, the oldest.
 pub(super) fn find_new<'s>(deployment: &Deployment, sets: &'s [ReplicaSet]) -> Option<&'s ReplicaSet> {
@@ -40,14 +37,8 @@ fn without_hash(template: &PodTemplateSpec) -> PodTemplateSpec {
 
 /// A short name for a template. `collisions` counts earlier templates of the deployment that happened to have the same.
 pub(super) fn hash(template: &PodTemplateSpec, collisions: i32) -> String {
-    let encoded = serde_json::to_vec(&without_hash(template)).unwrap_or_default();
-    let salt = if collisions > 0 { collisions.to_string() } else { String::new() };
-    // FNV-1a: no secret is kept here, and the same template must have the same name after a restart.
-    let fnv = encoded
-        .iter()
-        .chain(salt.as_bytes())
-        .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
-    fnv.to_string().bytes().map(|digit| char::from(ALPHABET[usize::from(digit) % ALPHABET.len()])).collect()
+    let hash = ContentHash::of(&without_hash(template));
+    hash.map(|hash| hash.salted(u32::try_from(collisions).unwrap_or_default()).short()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -73,6 +64,6 @@ mod tests {
     fn a_collision_gives_another_name() {
         let template = template(&[]);
         assert_ne!(hash(&template, 0), hash(&template, 1));
-        assert!(hash(&template, 0).bytes().all(|byte| ALPHABET.contains(&byte)));
+        assert!(windlass_api::validation::label_value(&hash(&template, 0)).is_empty());
     }
 }

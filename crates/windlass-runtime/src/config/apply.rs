@@ -78,14 +78,17 @@ impl Certificate {
 
 impl Cache {
     /// What is not chosen here stays.
-    fn over(&self, CacheOptions { namespace, mut informer }: CacheOptions) -> CacheOptions {
+    fn over(&self, mut options: CacheOptions) -> CacheOptions {
         if let Some(budget) = self.memory_budget {
-            informer = informer.budget(budget);
+            options = options.changed(|informer| informer.budget(budget));
         }
         if let Some(period) = self.resync {
-            informer = informer.resync(period);
+            options = options.changed(|informer| informer.resync(period));
         }
-        CacheOptions { namespace: self.namespace.clone().or(namespace), informer }
+        match &self.namespace {
+            Some(namespace) => options.only_within(namespace),
+            None => options,
+        }
     }
 }
 
@@ -182,13 +185,21 @@ mod tests {
     #[test]
     fn caches_are_changed_only_where_something_is_said() {
         let program = || CacheOptions::within("program").informer(InformerOptions::default().budget(7).labels("app=a"));
-        let shown = |options: CacheOptions| (options.namespace, format!("{:?}", options.informer));
+        let shown = |options: CacheOptions| format!("{options:?}");
         assert_eq!(shown(Cache::default().over(program())), shown(program()));
 
         let said =
             Cache { namespace: Some("file".into()), resync: Some(Duration::from_secs(9)), memory_budget: Some(5) };
         let expected = InformerOptions::default().labels("app=a").budget(5).resync(Duration::from_secs(9));
-        assert_eq!(shown(said.over(program())), shown(CacheOptions::within("file").informer(expected)));
+        let expected = CacheOptions::within("file").informer(expected);
+        assert_eq!(shown(said.over(program())), shown(expected.clone()));
+        let of_several = program().namespace("file", InformerOptions::default());
+        let own = InformerOptions::default().budget(5).resync(Duration::from_secs(9));
+        assert_eq!(
+            shown(said.over(of_several)),
+            shown(expected.namespace("file", own)),
+            "what a namespace has of its own"
+        );
     }
 
     #[test]

@@ -178,7 +178,7 @@ impl<K: Object> Additions<K> {
 
 /// The life of a watch that was added.
 async fn watch(started: Started, mut reply: oneshot::Sender<Result<Watching>>, limit: Duration, running: Running) {
-    let Started { resource, indexed, synced, registration } = started;
+    let Started { resource, indexed, synced, registrations } = started;
     let ready = timeout(limit, life::ready(&resource, indexed, synced));
     let synced = tokio::select! {
         biased;
@@ -201,8 +201,8 @@ async fn watch(started: Started, mut reply: oneshot::Sender<Result<Watching>>, l
             let _ = reply.send(Err(error));
         }
     }
-    if let Some(registration) = registration {
-        registration.shut_down().await;
+    if let Some(registrations) = registrations {
+        registrations.shut_down().await;
     }
     // Told last: dropped, it has been told as well.
     drop(removed);

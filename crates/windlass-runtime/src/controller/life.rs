@@ -8,7 +8,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 use windlass_api::{ApiResource, Object};
-use windlass_cache::{AddIndexError, HasSynced, Lister, Registration};
+use windlass_cache::{AddIndexError, Lister, Registrations, Stopped};
 use windlass_queue::WorkQueue;
 
 use super::{
@@ -148,12 +148,12 @@ where
 }
 
 /// Waits for all sources; `None` if stopping is asked for meanwhile.
-async fn sync(started: Vec<Started>, timeout: Duration, running: &Running) -> Result<Option<Vec<Registration>>> {
+async fn sync(started: Vec<Started>, timeout: Duration, running: &Running) -> Result<Option<Vec<Arc<Registrations>>>> {
     let deadline = Instant::now() + timeout;
-    let mut registrations = Vec::with_capacity(started.len());
+    let mut all = Vec::with_capacity(started.len());
     for source in started {
-        let Started { resource, indexed, synced, registration } = source;
-        registrations.extend(registration);
+        let Started { resource, indexed, synced, registrations } = source;
+        all.extend(registrations);
         let synced = tokio::select! {
             biased;
             () = running.stop().requested() => return Ok(None),
@@ -164,14 +164,14 @@ async fn sync(started: Vec<Started>, timeout: Duration, running: &Running) -> Re
             Err(_elapsed) => return Err(Error::SyncTimeout { resource: Box::new(resource), timeout }),
         }
     }
-    Ok(Some(registrations))
+    Ok(Some(all))
 }
 
 /// Resolves when a source has its indices, and its initial list is in the queue.
 pub(super) async fn ready(
     resource: &ApiResource,
     indexed: BoxFuture<'static, Result<(), AddIndexError>>,
-    synced: HasSynced,
+    synced: BoxFuture<'static, Result<(), Stopped>>,
 ) -> Result<()> {
     indexed.await.map_err(|source| Error::Index { resource: Box::new(resource.clone()), source })?;
     synced.await.map_err(|_stopped| Error::CacheStopped { resource: Box::new(resource.clone()) })

@@ -160,7 +160,7 @@ impl<K: Object, W: Work<K>> Worker<K, W> {
         timeout(limit, attempt).await.map_err(late)?
     }
 
-    /// Decides when the key comes back; it keeps its priority.
+    /// Decides when the key comes back; it keeps its priority unless the action has another.
     fn conclude(
         &self,
         key: &ObjectRef<K>,
@@ -172,7 +172,8 @@ impl<K: Object, W: Work<K>> Worker<K, W> {
             Ok(Ok(Some(action))) => {
                 self.queue.forget(key);
                 if let Some(delay) = action.delay() {
-                    self.queue.add_with(key.clone(), again.after(delay));
+                    let priority = action.priority().unwrap_or(priority);
+                    self.queue.add_with(key.clone(), again.priority(priority).after(delay));
                 }
                 tracing::debug!(requeue_after = ?action.delay(), "reconciled");
                 Outcome::Done(action)

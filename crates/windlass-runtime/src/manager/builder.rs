@@ -181,8 +181,8 @@ impl ManagerBuilder {
         self
     }
 
-    /// How the caches of one kind are kept, in place of what holds for the others: typed, dynamic or of metadata. What is
-    /// not selected here is there for nobody in the manager.
+    /// How the caches of one kind are kept, typed, dynamic or of metadata. What is not said here, of namespaces or of the
+    /// informer, holds as for the others; what is not selected is there for nobody in the manager.
     pub fn cache_of(mut self, resource: ApiResource, options: impl Into<CacheOptions>) -> Self {
         self.caches.chosen.retain(|(chosen, _)| *chosen != resource);
         self.caches.chosen.push((resource, options.into()));

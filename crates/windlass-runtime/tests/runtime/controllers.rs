@@ -736,3 +736,35 @@ async fn by_priority_what_changes_comes_before_what_was_listed() {
     allowed.add_permits(1);
     run.stop().await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_key_comes_back_with_the_priority_that_its_action_gives_it() {
+    let (fake, seen, allowed) = (Fake::new(), Seen::default(), Arc::new(Semaphore::new(0)));
+    for name in ["a", "b", "c"] {
+        fake.put(&config(name));
+    }
+    let mut manager = fake.manager().build();
+    let (observed, gate) = (seen.clone(), allowed.clone());
+    manager.add(controller().by_priority().reconcile(move |object: Arc<ConfigMap>, _: Context| {
+        let first = !observed.names().iter().any(|name| name == object.name());
+        observed.push(object.name());
+        let gate = gate.clone();
+        async move {
+            gate.acquire().await.expect("it is never closed").forget();
+            let again = match object.name() {
+                "a" if first => Action::requeue_after(MS).at_priority(10),
+                "b" if first => Action::requeue_after(MS).at_priority(-1000),
+                _ => Action::await_change(),
+            };
+            Ok::<_, Error>(again)
+        }
+    }));
+    let run = Run::start(manager);
+    for _ in 1..=5 {
+        sleep(MS * 100).await; // longer than the delay of what comes back
+        allowed.add_permits(1);
+    }
+    sleep(MS * 100).await;
+    assert_eq!(seen.names(), ["a", "b", "a", "c", "b"]);
+    run.stop().await.unwrap();
+}

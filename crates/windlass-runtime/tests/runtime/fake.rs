@@ -49,9 +49,12 @@ struct State {
     /// By plural and `namespace/name`.
     objects: BTreeMap<(String, String), Value>,
     log: Vec<(u64, String, RawEvent)>,
-    watchers: Vec<(String, mpsc::UnboundedSender<RawEvent>)>,
+    /// By plural and namespace.
+    watchers: Vec<((String, Option<String>), mpsc::UnboundedSender<RawEvent>)>,
     /// What was asked to be watched: plural, namespace, label selector.
     opened: Vec<(String, Option<String>, Option<String>)>,
+    /// By which field selectors, at the same places.
+    fields: Vec<Option<String>>,
 }
 
 #[derive(Debug)]
@@ -125,6 +128,11 @@ impl Fake {
         self.0.state.lock().opened.clone()
     }
 
+    /// The field selectors of the watches opened so far.
+    pub(crate) fn fields(&self) -> Vec<Option<String>> {
+        self.0.state.lock().fields.clone()
+    }
+
     /// The watches that are open now.
     pub(crate) fn open(&self) -> usize {
         let mut state = self.0.state.lock();
@@ -137,15 +145,18 @@ impl State {
     fn publish(&mut self, plural: &str, event_type: EventType, value: &Value) {
         let event = raw(event_type, value);
         self.log.push((self.version, plural.to_owned(), event.clone()));
-        self.watchers.retain(|(watched, watcher)| watched != plural || watcher.send(event.clone()).is_ok());
+        let is_of = |(of, namespace): &(String, Option<String>)| of == plural && is_within(value, namespace.as_deref());
+        self.watchers.retain(|(watched, watcher)| !is_of(watched) || watcher.send(event.clone()).is_ok());
     }
 
     fn of(&self, plural: &str, namespace: Option<&str>) -> Vec<Value> {
         let all = self.objects.iter().filter(|((of, _), _)| of == plural).map(|(_, value)| value);
-        all.filter(|value| namespace.is_none_or(|namespace| value["metadata"]["namespace"] == namespace))
-            .cloned()
-            .collect()
+        all.filter(|value| is_within(value, namespace)).cloned().collect()
     }
+}
+
+fn is_within(value: &Value, namespace: Option<&str>) -> bool {
+    namespace.is_none_or(|namespace| value["metadata"]["namespace"] == namespace)
 }
 
 impl FakeResource {
@@ -180,6 +191,7 @@ impl ListWatch for FakeResource {
             self.answer().await;
             let mut state = self.fake.0.state.lock();
             state.opened.push((self.plural.clone(), self.namespace.clone(), options.labels));
+            state.fields.push(options.fields);
             let mut first = Vec::new();
             if options.initial_events == InitialEvents::Send {
                 let objects = state.of(&self.plural, self.namespace.as_deref());
@@ -195,7 +207,7 @@ impl ListWatch for FakeResource {
                 first.extend(missed.map(|(_, _, event)| event.clone()));
             }
             let (sender, receiver) = mpsc::unbounded_channel();
-            state.watchers.push((self.plural.clone(), sender));
+            state.watchers.push(((self.plural.clone(), self.namespace.clone()), sender));
             let live = stream::unfold(receiver, |mut receiver| async { Some((receiver.recv().await?, receiver)) });
             Ok(stream::iter(first).chain(live).map(Ok).boxed())
         }

@@ -6,10 +6,15 @@ use parking_lot::Mutex;
 use tokio::time::{sleep, timeout};
 use windlass_api::{
     DynamicObject, ObjectExt as _, ObjectRef, PartialObject, Resource as _,
-    k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap},
+    k8s_openapi::api::{
+        apps::v1::Deployment,
+        core::v1::{ConfigMap, Node, Secret},
+    },
 };
 use windlass_cache::{Index, InformerOptions, Transform};
-use windlass_runtime::{Action, CacheOptions, CachedClient, Context, Controller, Error, Manager, ManagerBuilder};
+use windlass_runtime::{
+    Action, CacheOptions, CachedClient, Context, Controller, Error, Manager, ManagerBuilder, Watch,
+};
 
 use crate::fake::{Fake, Run, config, deployment, eventually};
 
@@ -164,5 +169,116 @@ async fn a_reconciler_reads_from_the_cache_and_asks_the_server_when_it_wants_to(
     assert_eq!(*seen.lock(), ["a true false false"]);
     sleep(Duration::from_secs(1)).await;
     assert_eq!(fake.opened().len(), 1, "the controller's watch is the client's");
+    run.stop().await.unwrap();
+}
+
+fn elsewhere(namespace: &str, name: &str) -> ConfigMap {
+    let mut object = painted(name, "blue");
+    object.metadata.namespace = Some(namespace.into());
+    object
+}
+
+#[tokio::test(start_paused = true)]
+async fn c_13_30_several_namespaces_have_an_informer_each_and_are_read_watched_and_indexed_as_one() {
+    let fake = Fake::new();
+    for namespace in ["a", "b", "c"] {
+        fake.put(&elsewhere(namespace, "x"));
+    }
+    let node: Node = serde_json::from_value(serde_json::json!({"metadata": {"name": "n"}})).unwrap();
+    fake.put(&node);
+    let mut manager = fake.manager().caches(CacheOptions::within_each(["a", "b"])).build();
+    manager.cluster().index(Index::<ConfigMap>::on_path("data.colour", ["data", "colour"])).await.unwrap();
+    let (client, cluster) = (manager.cluster().cached_client(), manager.cluster().clone());
+    let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+    let noted = seen.clone();
+    manager.add(Controller::<ConfigMap>::new().reconcile(move |object: Arc<ConfigMap>, cx: Context| {
+        noted.lock().push(format!("{} of {}", object.object_ref(), cx.store::<ConfigMap>().len()));
+        async { Ok::<_, Error>(Action::await_change()) }
+    }));
+    let run = Run::start(manager);
+    eventually("both", || seen.lock().len() == 2).await;
+    seen.lock().sort();
+    assert_eq!(*seen.lock(), ["a/x of 2", "b/x of 2"]);
+    fake.put(&elsewhere("b", "y"));
+    eventually("what came", || seen.lock().last().unwrap() == "b/y of 3").await;
+    fake.delete(&elsewhere("a", "x"));
+    fake.put(&elsewhere("c", "y"));
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(seen.lock().len(), 3, "nobody looks at the third namespace");
+
+    let list = || client.list::<ConfigMap>();
+    assert_eq!(names(&list().await.unwrap()), ["x", "y"]);
+    assert_eq!(names(&list().within("b").fields("data.colour=blue,metadata.name=y").await.unwrap()), ["y"]);
+    assert!(list().within("a").await.unwrap().is_empty());
+    assert_eq!(client.get::<ConfigMap>(ObjectRef::new("x").within("b")).await.unwrap().name(), "x");
+    let error = client.get::<ConfigMap>(ObjectRef::new("x").within("c")).await.unwrap_err();
+    let expected =
+        r#"get configmaps "c/x": the server answered 400 BadRequest: the cache of configmaps is not of namespace c"#;
+    assert_eq!(error.chain(), expected);
+    assert!(list().within("c").await.unwrap_err().is_bad_request());
+    assert_eq!(names(&client.list::<Node>().await.unwrap()), ["n"], "nodes are in no namespace");
+    // A watch of one of the namespaces shares its cache; one that names another has its own.
+    cluster.informer(&Watch::<ConfigMap>::within("a")).has_synced().await.unwrap();
+    assert_eq!(fake.opened().len(), 3);
+    let third = cluster.informer(&Watch::<ConfigMap>::within("c"));
+    third.has_synced().await.unwrap();
+    assert_eq!(third.store().len(), 2);
+
+    assert!(cluster.forget(&Watch::<ConfigMap>::all()).await);
+    assert_eq!(fake.open(), 2, "that of the nodes, and of the third namespace");
+    run.stop().await.unwrap();
+    assert_eq!(fake.open(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn c_13_30_a_namespace_has_options_of_its_own_and_the_others_are_watched_without_it() {
+    let fake = Fake::new();
+    let labels = |labels: &str| InformerOptions::default().labels(labels);
+    let usual = CacheOptions::new().namespace("a", labels("tier=a")).others(labels("tier=b").fields("spec.x=1"));
+    let (run, client) = running(fake.manager().caches(usual).cache_of(Secret::api_resource(), labels("kind=secret")));
+    client.list::<ConfigMap>().await.unwrap();
+    client.list::<Secret>().await.unwrap();
+    let cluster = client.cluster().clone();
+    let narrow = Watch::<ConfigMap>::all().fields("metadata.name=m");
+    cluster.informer(&narrow).has_synced().await.unwrap();
+    client.list::<ConfigMap>().within("elsewhere").await.unwrap();
+    let mut opened: Vec<_> = fake
+        .opened()
+        .into_iter()
+        .zip(fake.fields())
+        .map(|((plural, namespace, labels), fields)| {
+            let or = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+            format!("{plural} {} {} {}", or(namespace), or(labels), or(fields))
+        })
+        .collect();
+    opened.sort();
+    let expected = [
+        "configmaps - tier=b metadata.name=m,metadata.namespace!=a",
+        "configmaps - tier=b spec.x=1,metadata.namespace!=a",
+        "configmaps a tier=a -",
+        "configmaps a tier=a metadata.name=m",
+        "secrets - kind=secret metadata.namespace!=a",
+        "secrets a kind=secret -",
+    ];
+    assert_eq!(opened, expected);
+    run.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn c_13_33_a_client_for_one_namespace_reads_no_other() {
+    let fake = Fake::new();
+    for namespace in ["a", "b"] {
+        fake.put(&elsewhere(namespace, "x"));
+    }
+    let (run, client) = running(fake.manager());
+    let of_a = client.with(|live| live.confined_to("a"));
+    assert_eq!(of_a.get::<ConfigMap>("x").await.unwrap().namespace(), Some("a"));
+    assert_eq!(of_a.list::<ConfigMap>().await.unwrap().len(), 1);
+    assert_eq!(of_a.list::<ConfigMap>().within("a").cached().await.unwrap().len(), 1);
+    let expected = r#"the client is confined to the namespace "a", and "b" is given"#;
+    let error = of_a.get::<ConfigMap>(ObjectRef::new("x").within("b")).await.unwrap_err();
+    assert!(error.chain().ends_with(expected), "{}", error.chain());
+    assert!(of_a.list::<ConfigMap>().within("b").await.unwrap_err().chain().ends_with(expected));
+    assert!(of_a.create(&elsewhere("b", "y")).await.unwrap_err().chain().ends_with(expected), "writes neither");
     run.stop().await.unwrap();
 }

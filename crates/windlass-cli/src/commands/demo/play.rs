@@ -12,7 +12,7 @@ use tokio::{
     time::{Instant, sleep, timeout_at},
 };
 use windlass_api::{Object, ObjectExt, Patch};
-use windlass_cache::{Lister, Notification, Registration};
+use windlass_cache::{Lister, Notification, Registrations};
 use windlass_client::Client;
 use windlass_runtime::{Manager, Watch};
 
@@ -40,7 +40,7 @@ pub(super) struct Play {
     deployments: Lister<Deployment>,
     changed: watch::Receiver<u64>,
     /// Handlers are told of changes as long as these live.
-    _registrations: [Registration; 3],
+    _registrations: [Registrations; 3],
 }
 
 impl Play {
@@ -51,14 +51,16 @@ impl Play {
         let deployments = manager.cluster().informer::<Deployment>(&Watch::all());
         let panel = story.clone();
         let (of_pods, of_sets, of_deployments) = (sender.clone(), sender.clone(), sender);
+        let show_pod = move |notification: Notification<Pod>| {
+            panel.pod(&notification);
+            of_pods.send_modify(|changes| *changes += 1);
+        };
+        let count_set = move |_: Notification<ReplicaSet>| of_sets.send_modify(|changes| *changes += 1);
+        let count_deployment = move |_: Notification<Deployment>| of_deployments.send_modify(|changes| *changes += 1);
         let registrations = [
-            pods.add_handler(move |notification: Notification<Pod>| {
-                panel.pod(&notification);
-                of_pods.send_modify(|changes| *changes += 1);
-            }),
-            sets.add_handler(move |_: Notification<ReplicaSet>| of_sets.send_modify(|changes| *changes += 1)),
-            deployments
-                .add_handler(move |_: Notification<Deployment>| of_deployments.send_modify(|changes| *changes += 1)),
+            pods.add_handler(|| show_pod.clone()),
+            sets.add_handler(|| count_set.clone()),
+            deployments.add_handler(|| count_deployment.clone()),
         ];
         Self {
             client,

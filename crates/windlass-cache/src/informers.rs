@@ -1,0 +1,189 @@
+//! Several informers of one resource, as if they were one.
+
+use std::{fmt, sync::Arc};
+
+use windlass_api::{ApiResource, Object};
+
+use crate::{
+    error::AddIndexError,
+    handler::{Handler, Registration},
+    indexer::Index,
+    informer::SharedInformer,
+    lister::Lister,
+    synced::Stopped,
+};
+
+/// The informers that hold together what is wanted of a resource: usually one, or one for each of several namespaces.
+/// Clones are handles on the same.
+///
+/// # What is guaranteed
+///
+/// - What is promised of each informer; of any one object, because it is in one of them.
+///
+/// # What is not
+///
+/// - An order between the changes of objects in different informers, or one version that all of them have reached.
+pub struct Informers<K> {
+    /// At least one. No object is in two of them.
+    parts: Arc<[SharedInformer<K>]>,
+}
+
+/// A handler that was added to each of several informers. Dropping this does not remove it.
+#[must_use = "a handler can be removed, and waited for, by its registrations alone"]
+#[derive(Debug)]
+pub struct Registrations(Vec<Registration>);
+
+// === impl Informers ===
+
+impl<K: Object> Informers<K> {
+    /// The informer, and those that hold other objects of the same resource. None of them starts by this.
+    pub fn new(first: SharedInformer<K>, others: impl IntoIterator<Item = SharedInformer<K>>) -> Self {
+        Self { parts: std::iter::once(first).chain(others).collect() }
+    }
+
+    /// Each of them.
+    pub fn each(&self) -> impl Iterator<Item = &SharedInformer<K>> {
+        self.parts.iter()
+    }
+
+    /// Reads what all of them hold.
+    #[must_use]
+    pub fn store(&self) -> Lister<K> {
+        let [first, others @ ..] = &*self.parts else { unreachable!("there is one at least") };
+        first.store().and(others.iter().map(SharedInformer::store))
+    }
+
+    /// Adds what `handler` makes to each of them. Handlers of different informers are called at the same time.
+    pub fn add_handler<H: Handler<K>>(&self, mut handler: impl FnMut() -> H) -> Registrations {
+        Registrations(self.each().map(|informer| informer.add_handler(handler())).collect())
+    }
+
+    /// Adds an index to each of them. If one fails, those before it have the index.
+    pub async fn add_index(&self, index: Index<K>) -> Result<(), AddIndexError> {
+        for informer in self.each() {
+            informer.add_index(index.clone()).await?;
+        }
+        Ok(())
+    }
+
+    /// Resolves when each of them holds its first list. Fails if one stops before.
+    pub async fn has_synced(&self) -> Result<(), Stopped> {
+        for informer in self.each() {
+            informer.has_synced().await?;
+        }
+        Ok(())
+    }
+
+    /// What the objects are.
+    #[must_use]
+    pub fn resource(&self) -> &ApiResource {
+        self.parts[0].resource()
+    }
+}
+
+impl<K> Clone for Informers<K> {
+    fn clone(&self) -> Self {
+        Self { parts: Arc::clone(&self.parts) }
+    }
+}
+
+impl<K> fmt::Debug for Informers<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&*self.parts).finish()
+    }
+}
+
+// === impl Registrations ===
+
+impl Registrations {
+    /// Resolves when the handlers have dealt with the initial lists. Fails if an informer stops before.
+    pub async fn has_synced(&self) -> Result<(), Stopped> {
+        for registration in &self.0 {
+            registration.has_synced().await?;
+        }
+        Ok(())
+    }
+
+    /// Removes the handlers and waits until the notifications that are under way have been dealt with.
+    pub async fn shut_down(&self) {
+        // First all, so that none begins another while one is waited for.
+        self.0.iter().for_each(Registration::remove);
+        for registration in &self.0 {
+            registration.shut_down().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use parking_lot::Mutex;
+    use serde_json::json;
+    use windlass_api::{LabelSelector, ObjectRef};
+
+    use super::*;
+    use crate::{
+        InformerOptions, Notification,
+        testing::{FakeListWatch, soon},
+    };
+
+    /// Two informers of a namespace each, over servers of their own.
+    fn two() -> (Informers<ConfigMap>, [FakeListWatch; 2]) {
+        let servers = [FakeListWatch::new(), FakeListWatch::new()];
+        let [first, second] = servers.clone().map(|server| {
+            let options = InformerOptions::default();
+            SharedInformer::<ConfigMap>::new(Arc::new(server), options)
+        });
+        (Informers::new(first, [second]), servers)
+    }
+
+    fn map(namespace: &str, name: &str, colour: &str) -> serde_json::Value {
+        json!({"metadata": {"name": name, "namespace": namespace, "labels": {"colour": colour}}})
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn several_informers_are_read_indexed_and_handled_as_one() {
+        let (informers, [first, second]) = two();
+        first.apply(&map("a", "x", "blue"));
+        second.apply(&map("b", "x", "red"));
+        second.apply(&map("b", "y", "blue"));
+        let by_colour = || Index::on_meta("colour", |meta| meta.label("colour").map(str::to_owned));
+        informers.add_index(by_colour()).await.unwrap();
+        assert!(informers.add_index(by_colour()).await.is_err());
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let registrations = informers.add_handler(|| {
+            let told = Arc::clone(&told);
+            move |notification: Notification<ConfigMap>| told.lock().push(notification.key().to_string())
+        });
+        let runs: Vec<_> =
+            informers.each().cloned().map(|informer| tokio::spawn(informer.run(std::future::pending()))).collect();
+        soon(informers.has_synced()).await.unwrap();
+        soon(registrations.has_synced()).await.unwrap();
+        told.lock().sort();
+        assert_eq!(*told.lock(), ["a/x", "b/x", "b/y"]);
+
+        let store = informers.store();
+        let keys = |objects: Vec<crate::Cached<ConfigMap>>| {
+            let mut keys: Vec<_> = objects.iter().map(|object| object.key().to_string()).collect();
+            keys.sort();
+            keys
+        };
+        assert_eq!((store.len(), store.within("b").len(), store.within("c").is_empty()), (3, 2, true));
+        assert_eq!(keys(store.list()), ["a/x", "b/x", "b/y"]);
+        assert_eq!(keys(store.select(&"colour=blue".parse::<LabelSelector>().unwrap())), ["a/x", "b/y"]);
+        assert_eq!(keys(store.by_index("colour", "blue").unwrap()), ["a/x", "b/y"]);
+        assert_eq!(keys(store.within("b").by_index("colour", "blue").unwrap()), ["b/y"]);
+        assert_eq!(store.index_values("colour").unwrap(), [Arc::from("blue"), Arc::from("red")]);
+        assert!(store.by_index("size", "1").is_err());
+        assert!(store.get(&ObjectRef::new("y").within("b")).is_some());
+        assert!(store.get(&ObjectRef::new("y").within("a")).is_none());
+        assert_eq!(store.version().as_u64(), Some(2), "what both have reached: the servers begin at 1");
+
+        soon(registrations.shut_down()).await;
+        first.apply(&map("a", "z", "red"));
+        second.apply(&map("b", "z", "red"));
+        soon(informers.each().next().unwrap().wait_until(|news| &*news.key().name == "z")).await.unwrap();
+        assert_eq!(told.lock().len(), 3, "nobody is told any more");
+        runs.iter().for_each(tokio::task::JoinHandle::abort);
+    }
+}
