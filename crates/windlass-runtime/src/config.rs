@@ -50,7 +50,7 @@ pub use self::flags::ManagerFlags;
 pub use self::{
     error::ConfigurationError,
     logging::{LogFormat, LogLevel, Logging},
-    parts::{Access, Cache, Certificate, Connection, Controllers, Election, Health, Metrics, Webhook},
+    parts::{Access, Cache, Certificate, Connection, ConsoleAddress, Controllers, Election, Health, Metrics, Webhook},
 };
 
 /// Everything about a manager that whoever runs the program may want to choose.
@@ -80,6 +80,9 @@ pub struct ManagerConfiguration {
     /// Where probes are answered.
     #[serde(default)]
     pub health: Health,
+    /// Where a browser is shown what goes on.
+    #[serde(default)]
+    pub console: ConsoleAddress,
     /// Whether one of several processes is to lead, and how it is found.
     #[serde(default)]
     pub leader_election: Election,
@@ -129,6 +132,7 @@ impl Default for ManagerConfiguration {
             kind: Kind::default(),
             metrics: Metrics::default(),
             health: Health::default(),
+            console: ConsoleAddress::default(),
             leader_election: Election::default(),
             webhook: Webhook::default(),
             graceful_shutdown_timeout: grace(),

@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl ManagerBuilder {
-    /// Chooses what a configuration says: metrics and probes, leader election, caches, controllers, the grace period. How the
+    /// Chooses what a configuration says: metrics, probes and the console, leader election, caches, controllers, the grace period. How the
     /// cluster is reached, where webhooks answer and what is logged is for [`Connection::connect`], [`Webhook::server`] and
     /// [`Logging::init`]:
     ///
@@ -44,6 +44,9 @@ impl ManagerBuilder {
         }
         if !rules::is_off(&metrics.bind_address) {
             self = self.metrics_server(move |registry| metrics.server(registry));
+        }
+        if !rules::is_off(&config.console.bind_address) {
+            self = self.console(config.console.bind_address.clone());
         }
         if config.leader_election.enabled {
             self = self.leader_election(LeaderElection::from(&config.leader_election));

@@ -65,6 +65,10 @@ pub struct ManagerFlags {
     #[arg(long, value_name = "ADDRESS")]
     pub health_probe_bind_address: Option<String>,
 
+    /// Where a browser is shown what goes on: a port of this machine, host:port, or 0 for nowhere
+    #[arg(long, value_name = "ADDRESS")]
+    pub console: Option<String>,
+
     /// Act only while elected among the processes that run this program
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub leader_elect: Option<bool>,
@@ -156,6 +160,7 @@ impl ManagerFlags {
             metrics.certificate.name = metrics_cert_name;
             metrics.certificate.key = metrics_cert_key;
             health.bind_address = health_probe_bind_address;
+            console.bind_address = console;
             leader_election.enabled = leader_elect;
             leader_election.id = leader_election_id;
             leader_election.namespace = leader_election_namespace;

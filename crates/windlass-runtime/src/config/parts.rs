@@ -56,6 +56,15 @@ pub struct Health {
     pub bind_address: String,
 }
 
+/// `console`: where a [`Console`](crate::Console) is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct ConsoleAddress {
+    /// A port of this machine's loopback, or `host:port`; `0` is nowhere, and the default.
+    pub bind_address: String,
+}
+
 /// `leaderElection`: see [`LeaderElection`](crate::LeaderElection), whose methods say what the durations are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -171,6 +180,12 @@ impl Default for Certificate {
 impl Default for Health {
     fn default() -> Self {
         Self { bind_address: ":8081".into() }
+    }
+}
+
+impl Default for ConsoleAddress {
+    fn default() -> Self {
+        Self { bind_address: "0".into() }
     }
 }
 

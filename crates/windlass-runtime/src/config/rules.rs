@@ -16,6 +16,7 @@ impl ManagerConfiguration {
         let rules = [
             address("metrics.bindAddress", &self.metrics.bind_address),
             address("health.bindAddress", &self.health.bind_address),
+            console_address(&self.console.bind_address),
             self.addresses_differ(),
             self.tokens_are_safe(),
             self.leader_election.holds(),
@@ -93,6 +94,14 @@ fn address(field: &str, address: &str) -> Result<(), Broken> {
     let bare_ipv6 = address.matches(':').count() > 1 && address.parse::<SocketAddr>().is_err();
     broken_if(!is_off(address) && (!port || bare_ipv6), field, || {
         format!("{address:?} is no address: host:port, :port for every address of the machine, or 0 for none")
+    })
+}
+
+/// Here a port alone is one of this machine.
+fn console_address(bound: &str) -> Result<(), Broken> {
+    let wrong = bound.parse::<u16>().is_err() && address("", bound).is_err();
+    broken_if(wrong, "console.bindAddress", || {
+        format!("{bound:?} is no address: a port of this machine, host:port, or 0 for none")
     })
 }
 

@@ -20,6 +20,8 @@ metrics:
     key: metrics.key
 health:
   bindAddress: 127.0.0.1:8082
+console:
+  bindAddress: 127.0.0.1:9090
 leaderElection:
   enabled: true
   id: painter.example.com
@@ -183,6 +185,10 @@ fn what_makes_no_sense_is_named_by_its_field() {
             "health.bindAddress: \":8081\" is the address of the metrics, too".into(),
         ),
         (
+            "console: {bindAddress: \"localhost\"}\n",
+            "console.bindAddress: \"localhost\" is no address: a port of this machine, host:port, or 0 for none".into(),
+        ),
+        (
             "metrics: {secure: false, access: authorized}\n",
             "metrics.access: tokens would be sent in plain text: metrics.secure is false".into(),
         ),
@@ -219,6 +225,8 @@ fn what_makes_no_sense_is_named_by_its_field() {
         "metrics: {bindAddress: 0}\nhealth: {bindAddress: 0}\n",
         "metrics: {bindAddress: \"127.0.0.1:0\"}\nhealth: {bindAddress: \"127.0.0.1:0\"}\n",
         "health: {bindAddress: \"[::1]:8081\"}\n",
+        "console: {bindAddress: 9090}\n",
+        "console: {bindAddress: \":9090\"}\n",
         "health: {bindAddress: \"localhost:8081\"}\n",
     ] {
         assert!(read(fine).is_ok(), "{fine}");
@@ -292,6 +300,7 @@ mod flags {
             "--metrics-cert-name=metrics.crt",
             "--metrics-cert-key=metrics.key",
             "--health-probe-bind-address=127.0.0.1:8082",
+            "--console=127.0.0.1:9090",
             "--leader-elect",
             "--leader-election-id=painter.example.com",
             "--leader-election-namespace=painters",
