@@ -15,6 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"windlass.dev/bench/client-go/figures"
 )
 
 // settling is how long all clients wait before their memory is looked at.
@@ -72,36 +74,36 @@ func run(server, kubeconfig, resource, mediaType string, updates int64) error {
 	}
 
 	debug.FreeOSMemory()
-	before, cpuBefore, started := memory("VmRSS:"), cpu(), time.Now()
+	before, cpuBefore, started := figures.Memory("VmRSS:"), figures.CPU(), time.Now()
 	go informer.Run(context.Background().Done())
 	// cache.WaitForCacheSync looks only every 100 ms.
 	for !registration.HasSynced() {
 		time.Sleep(time.Millisecond)
 	}
-	took, used, peak := time.Since(started), cpu()-cpuBefore, memory("VmHWM:")
+	took, used, peak := time.Since(started), figures.CPU()-cpuBefore, figures.Memory("VmHWM:")
 	time.Sleep(settling)
 	objects := int64(len(informer.GetStore().ListKeys()))
 	collect()
-	after := memory("VmRSS:")
-	report(map[string]any{
+	after := figures.Memory("VmRSS:")
+	figures.Print(map[string]any{
 		"bench": "informer", "objects": objects, "sync_seconds": took.Seconds(), "cpu_seconds": used,
 		"rss_bytes": after, "rss_bytes_per_object": (after - before) / max(objects, 1), "peak_rss_bytes": peak,
 	})
 	if updates > 0 {
-		cpuBefore, already := cpu(), seen.Load()
+		cpuBefore, already := figures.CPU(), seen.Load()
 		for seen.Load() == already {
 			time.Sleep(time.Millisecond)
 		}
 		started := time.Now()
 		<-done
-		took, used := time.Since(started).Seconds(), cpu()-cpuBefore
+		took, used := time.Since(started).Seconds(), figures.CPU()-cpuBefore
 		time.Sleep(settling)
-		untrimmed := memory("VmRSS:")
+		untrimmed := figures.Memory("VmRSS:")
 		collect()
 		events := float64(updates - already)
-		report(map[string]any{
+		figures.Print(map[string]any{
 			"bench": "updates", "events": events, "seconds": took, "cpu_us_per_event": used * 1e6 / events,
-			"events_per_second": events / took, "rss_bytes": memory("VmRSS:"), "untrimmed_rss_bytes": untrimmed,
+			"events_per_second": events / took, "rss_bytes": figures.Memory("VmRSS:"), "untrimmed_rss_bytes": untrimmed,
 		})
 	}
 	return nil

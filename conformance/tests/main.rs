@@ -9,5 +9,6 @@ mod errors;
 mod events;
 mod informers;
 mod loops;
+mod shutdown;
 mod webhooks;
 mod wire;

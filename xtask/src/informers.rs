@@ -3,21 +3,20 @@
 //! Each client follows the same replayed list and watch, in a process of its own, with a server of its own; the clients take
 //! turns, round by round, so that a machine that is busy is busy for all of them.
 
+mod columns;
 mod contender;
 mod part;
 mod plot;
 mod replay;
-mod table;
 
 use std::{fs, path::Path};
 
-use self::{
-    contender::Programs,
-    part::PARTS,
-    replay::Replay,
-    table::{Figures, Table},
+use self::{contender::Programs, part::PARTS, replay::Replay};
+use crate::{
+    Result,
+    table::{Contending as _, Table},
+    upstream::root,
 };
-use crate::{Result, upstream::root};
 
 /// What is measured, and how often.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
@@ -38,7 +37,7 @@ pub(crate) fn run(bench: &Path, options: &Options) -> Result {
     let chosen = |name: &str| options.only.is_empty() || options.only.iter().any(|only| only == name);
     let (mut tables, mut failures) = (Vec::new(), Vec::new());
     for part in PARTS.iter().filter(|part| chosen(part.name)) {
-        let mut table = Table::new(part);
+        let mut table = Table::new(part.heading, part.columns, part.contenders);
         for round in 1..=options.rounds.min(part.rounds) {
             for (line, contender) in part.contenders.iter().enumerate() {
                 eprintln!("{}, round {round}: {}", part.heading, contender.name());

@@ -11,7 +11,7 @@ use crate::{
     Result,
     cargo::cargo,
     embedded::Embedded,
-    fuzz, informers, queues,
+    fuzz, informers, queues, reconciles,
     upstream::{Profile, Upstream, root},
 };
 
@@ -24,6 +24,8 @@ pub(crate) enum Part {
     BenchQueue,
     /// Informers beside those of client-go and kube-rs, in many ways (needs Go)
     BenchInformer(informers::Options),
+    /// A controller of 10,000 custom resources beside those of controller-runtime and kube-rs (needs Go)
+    BenchReconcile(reconciles::Options),
     /// The fuzz targets, one after the other (needs cargo-fuzz and a C++ compiler)
     Fuzz {
         /// How many seconds each runs
@@ -41,6 +43,10 @@ pub(crate) fn run(part: &Part) -> Result {
         Part::BenchInformer(options) => {
             release_build(&["windlass-bench"])?;
             informers::run(&bench_program(), options)
+        }
+        Part::BenchReconcile(options) => {
+            release_build(&["windlass-cli", "windlass-bench"])?;
+            reconciles::run(&bench_program(), options)
         }
         Part::Fuzz { seconds, target } => fuzz::run(target.as_deref(), *seconds),
     }

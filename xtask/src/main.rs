@@ -28,6 +28,8 @@ mod kubectl;
 mod labs;
 mod long;
 mod peers;
+mod reconciles;
+mod table;
 
 use conformance::Against;
 

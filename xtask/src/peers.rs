@@ -1,8 +1,21 @@
-//! What the measurements beside client-go have in common.
+//! What the measurements beside the peers have in common: building them, running them, reading what they print.
 
-use std::{path::PathBuf, process::Command};
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    process::{Child, Command, Output, Stdio},
+    time::{Duration, Instant},
+};
 
-use crate::{Result, upstream::root};
+use serde_json::Value;
+
+use crate::{Result, cargo::cargo, upstream::root};
+
+/// What one run printed, each figure with the name of its line: `updates.rss_bytes`.
+pub(crate) type Figures = BTreeMap<String, f64>;
+
+/// A run that takes longer hangs.
+const LONGEST: Duration = Duration::from_mins(5);
 
 /// Builds a program of the Go module `bench/client-go`.
 pub(crate) fn client_go(package: &str, name: &str) -> Result<PathBuf> {
@@ -15,6 +28,55 @@ pub(crate) fn client_go(package: &str, name: &str) -> Result<PathBuf> {
     } else {
         Err(format!("{package} of bench/client-go does not build ({status})").into())
     }
+}
+
+/// Builds the programs of `bench/kube-rs`, and tells where that of a name is.
+pub(crate) fn kube_rs(name: &str) -> Result<PathBuf> {
+    let target = root().join("target/bench-kube-rs");
+    let mut build = cargo();
+    build.args(["build", "--release", "--locked", "--manifest-path"]).arg(root().join("bench/kube-rs/Cargo.toml"));
+    let status = build.arg("--target-dir").arg(&target).status()?;
+    if !status.success() {
+        return Err(format!("bench/kube-rs does not build ({status})").into());
+    }
+    Ok(target.join("release").join(name))
+}
+
+/// Runs a program to its end, and reads its figures.
+pub(crate) fn run(command: &mut Command) -> Result<Figures> {
+    let started = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+    let output = finish(started.map_err(|error| format!("starting {command:?}: {error}"))?)?;
+    if !output.status.success() {
+        return Err(format!("{command:?} failed ({})", output.status).into());
+    }
+    let mut figures = Figures::new();
+    for line in String::from_utf8(output.stdout)?.lines() {
+        read(line, &mut figures)?;
+    }
+    Ok(figures)
+}
+
+/// Adds the figures of a line.
+pub(crate) fn read(line: &str, figures: &mut Figures) -> Result {
+    let line: Value = serde_json::from_str(line).map_err(|error| format!("{error}: {line}"))?;
+    let bench = line["bench"].as_str().unwrap_or_default();
+    let numbers = line.as_object().into_iter().flatten().filter_map(|(name, value)| Some((name, value.as_f64()?)));
+    figures.extend(numbers.map(|(name, value)| (format!("{bench}.{name}"), value)));
+    Ok(())
+}
+
+/// Waits for the end, but not for ever. What is written is little, and fits into the pipe.
+fn finish(mut process: Child) -> Result<Output> {
+    let started = Instant::now();
+    while process.try_wait()?.is_none() {
+        if started.elapsed() > LONGEST {
+            process.kill()?;
+            process.wait()?;
+            return Err(format!("did not end within {} s", LONGEST.as_secs()).into());
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(process.wait_with_output()?)
 }
 
 /// `None` without figures.

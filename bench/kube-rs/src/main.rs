@@ -1,7 +1,7 @@
 //! The peer of `windlass-bench informer`: a reflector with its store, the key of every object made, the same figures in the
 //! same lines.
 
-use std::{fmt::Debug, fs, hash::Hash, hint::black_box, time::Duration};
+use std::{fmt::Debug, hash::Hash, hint::black_box, time::Duration};
 
 use futures::{StreamExt, pin_mut};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
@@ -11,14 +11,13 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
     runtime::{WatchStreamExt, reflector, reflector::ObjectRef, watcher},
 };
+use kube_rs_peer::{Outcome, cpu, keep_little, memory, trim};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::time::Instant;
 
 /// How long all clients wait before their memory is looked at.
 const SETTLING: Duration = Duration::from_millis(200);
-
-type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 // One thread: what waits for the network all the time needs no second one, and is spared waking it.
 #[tokio::main(flavor = "current_thread")]
@@ -109,36 +108,4 @@ where
         );
     }
     Ok(())
-}
-
-fn cpu() -> Outcome<f64> {
-    let mut nanoseconds = 0;
-    for task in fs::read_dir("/proc/self/task")? {
-        let Ok(text) = fs::read_to_string(task?.path().join("schedstat")) else { continue };
-        nanoseconds += text.split_whitespace().next().unwrap_or("0").parse::<u64>()?;
-    }
-    Ok(nanoseconds as f64 / 1e9)
-}
-
-fn memory(field: &str) -> Outcome<u64> {
-    let status = fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix(field)).ok_or_else(|| format!("no {field}"))?;
-    Ok(line.split_whitespace().next().unwrap_or_default().parse::<u64>()? * 1024)
-}
-
-fn trim() {
-    // SAFETY: takes no pointer, and may be called at any time from any thread.
-    unsafe {
-        libc::malloc_trim(0);
-    }
-}
-
-/// As the others do: see `keep_little` of windlass-bench.
-fn keep_little() {
-    // SAFETY: takes no pointer, and may be called at any time from any thread.
-    unsafe {
-        libc::mallopt(libc::M_ARENA_MAX, 1);
-        libc::mallopt(libc::M_MMAP_THRESHOLD, 128 << 10);
-        libc::mallopt(libc::M_TRIM_THRESHOLD, 128 << 10);
-    }
 }

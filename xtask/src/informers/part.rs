@@ -1,9 +1,7 @@
 //! The parts of the measurement: what is replayed, who follows it, and what of it is told.
 
-use super::{
-    contender::Contender,
-    table::{self, Column},
-};
+use super::{columns, contender::Contender};
+use crate::table::Column;
 
 /// A table.
 #[derive(Debug)]
@@ -43,7 +41,7 @@ const PODS: Part = Part {
     ours: &[],
     updates: 50_000,
     contenders: ALL,
-    columns: table::ALL,
+    columns: columns::ALL,
     rounds: usize::MAX,
 };
 
@@ -55,7 +53,7 @@ pub(super) const PARTS: &[Part] = &[
         heading: "Uniform pods, each changed five times",
         replay: &["--workload", "uniform", "--over", "10000"],
         contenders: EXCEPT_JSON,
-        columns: table::UPDATES,
+        columns: columns::UPDATES,
         ..PODS
     },
     Part {
@@ -63,7 +61,7 @@ pub(super) const PARTS: &[Part] = &[
         heading: "Uniform pods, every event decoded",
         ours: &["--handler", "decode"],
         updates: 20_000,
-        columns: table::UPDATES,
+        columns: columns::UPDATES,
         ..PODS
     },
     Part {
@@ -71,7 +69,7 @@ pub(super) const PARTS: &[Part] = &[
         heading: "Uniform pods, 1,000 events a second",
         replay: &["--workload", "uniform", "--rate", "1000"],
         updates: 8_000,
-        columns: table::UPDATES,
+        columns: columns::UPDATES,
         ..PODS
     },
     Part {
@@ -110,7 +108,7 @@ pub(super) const PARTS: &[Part] = &[
         heading: "Reads of 10,000 uniform pods",
         ours: &["--reads", "throughout"],
         contenders: OURS,
-        columns: table::READS,
+        columns: columns::READS,
         ..PODS
     },
     Part {
@@ -131,7 +129,7 @@ pub(super) const PARTS: &[Part] = &[
         ours: &["--reads", "after"],
         updates: 2_000_000,
         contenders: &[Contender::Compressed],
-        columns: table::MILLION,
+        columns: columns::MILLION,
         rounds: 1,
         ..PODS
     },

@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 
 use super::{
+    columns::{CPU, PER_OBJECT},
     contender::Contender,
-    table::{CPU, Column, PER_OBJECT, Table},
 };
+use crate::table::{Column, Contending as _, Table};
 
 /// Left of the bars are the names.
 const NAMES: f64 = 190.0;
@@ -16,14 +17,14 @@ const WIDTH: f64 = NAMES + BARS + 90.0;
 /// The parts that show a column, one below the other, on one scale.
 struct Panel<'a> {
     column: &'a Column,
-    tables: Vec<&'a Table>,
+    tables: Vec<&'a Table<Contender>>,
 }
 
 /// Memory and processor time of the parts that have them.
-pub(super) fn draw(tables: &[Table]) -> String {
+pub(super) fn draw(tables: &[Table<Contender>]) -> String {
     let panels = [&PER_OBJECT, &CPU].map(|column| {
-        let shows = |table: &&Table| {
-            table.part.contenders.len() > 2 && table.part.columns.iter().any(|shown| shown.figure == column.figure)
+        let shows = |table: &&Table<Contender>| {
+            table.contenders.len() > 2 && table.columns.iter().any(|shown| shown.figure == column.figure)
         };
         Panel { column, tables: tables.iter().filter(shows).collect() }
     });
@@ -43,22 +44,21 @@ pub(super) fn draw(tables: &[Table]) -> String {
 
 impl Panel<'_> {
     fn height(&self) -> f64 {
-        let lines: usize = self.tables.iter().map(|table| table.part.contenders.len() + 2).sum();
+        let lines: usize = self.tables.iter().map(|table| table.contenders.len() + 2).sum();
         #[expect(clippy::cast_precision_loss, reason = "tens")]
         let lines = (lines + 2) as f64;
         lines * LINE
     }
 
     fn draw(&self, svg: &mut String, top: f64) {
-        let lines =
-            self.tables.iter().flat_map(|table| (0..table.part.contenders.len()).map(move |line| (table, line)));
+        let lines = self.tables.iter().flat_map(|table| (0..table.contenders.len()).map(move |line| (table, line)));
         let most = lines.filter_map(|(table, line)| table.median(line, self.column)).fold(f64::MIN_POSITIVE, f64::max);
         let mut y = top + 1.5 * LINE;
         text(svg, 8.0, y, "font-size=\"14\" font-weight=\"bold\"", self.column.heading);
         for table in &self.tables {
             y += 1.5 * LINE;
-            text(svg, 8.0, y, "font-weight=\"bold\"", table.part.heading);
-            for (line, contender) in table.part.contenders.iter().enumerate() {
+            text(svg, 8.0, y, "font-weight=\"bold\"", table.heading);
+            for (line, contender) in table.contenders.iter().enumerate() {
                 y += LINE;
                 text(svg, 16.0, y, "", contender.name());
                 let Some(figure) = table.median(line, self.column) else { continue };
@@ -100,7 +100,8 @@ mod tests {
 
     #[test]
     fn the_longest_bar_fills_the_plot_and_the_others_are_in_proportion() {
-        let mut table = Table::new(&PARTS[0]);
+        let part = &PARTS[0];
+        let mut table = Table::new(part.heading, part.columns, part.contenders);
         let round = |cpu: f64| [("updates.cpu_us_per_event".to_owned(), cpu)].into();
         table.note(0, round(5.0));
         table.note(2, round(100.0));

@@ -1,4 +1,5 @@
-package main
+// Package figures tells what a process has used, and prints figures a line of JSON each.
+package figures
 
 import (
 	"encoding/json"
@@ -9,7 +10,8 @@ import (
 	"syscall"
 )
 
-func report(line map[string]any) {
+// Print prints a line.
+func Print(line map[string]any) {
 	text, err := json.Marshal(line)
 	if err != nil {
 		panic(err)
@@ -17,8 +19,8 @@ func report(line map[string]any) {
 	fmt.Println(string(text))
 }
 
-// cpu tells the processor time that was used, in seconds.
-func cpu() float64 {
+// CPU tells the processor time that was used, in seconds.
+func CPU() float64 {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
 		panic(err)
@@ -27,8 +29,8 @@ func cpu() float64 {
 	return seconds(usage.Utime) + seconds(usage.Stime)
 }
 
-// memory tells a field of the process's status, in bytes.
-func memory(field string) int64 {
+// Memory tells a field of the process's status, in bytes.
+func Memory(field string) int64 {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
 		panic(err)

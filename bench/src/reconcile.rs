@@ -1,0 +1,138 @@
+//! A controller of custom resources: what a reconcile costs that writes a child and a status.
+//!
+//! The peers in `bench/controller-runtime` and `bench/kube-rs` do the same, and print the same lines.
+
+mod count;
+mod populate;
+mod widget;
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use clap::Args;
+use k8s_openapi::api::core::v1::ConfigMap;
+use serde_json::json;
+use tokio::time::Instant;
+use windlass_api::{BoxError, Changed, ConditionStatus, Conditions as _, NewCondition, ObjectExt as _};
+use windlass_client::{Client, Config};
+use windlass_runtime::{
+    Action, Context, Controller, LeaderElection, Manager, Result, Watch, metrics::Registry, predicate, shutdown,
+};
+
+pub(crate) use self::populate::{Options as PopulateOptions, run as populate};
+use self::{
+    count::Count,
+    widget::{Widget, settings_of},
+};
+use crate::process;
+
+/// The flags of `windlass-bench reconcile`.
+#[derive(Args, Debug)]
+pub(crate) struct Options {
+    /// A server with the objects that `windlass-bench populate` makes
+    #[arg(long, value_name = "PATH")]
+    kubeconfig: PathBuf,
+    /// How many objects there are
+    #[arg(long, default_value_t = 10_000)]
+    objects: usize,
+    /// How many are reconciled at a time
+    #[arg(long, default_value_t = 8)]
+    concurrency: usize,
+    /// Hold an election, say when so many reconciles have ended, and go on until SIGTERM, in place of measuring
+    #[arg(long, value_name = "RECONCILES")]
+    stop_after: Option<u64>,
+}
+
+/// How long no reconcile may have begun for the work to be done.
+const QUIET: Duration = Duration::from_secs(1);
+
+const READY: &str = "Ready";
+
+pub(crate) async fn run(options: Options) -> Result<(), BoxError> {
+    let client = Client::new(Config::from_file(&options.kubeconfig)?)?.without_rate_limit();
+    let count = Arc::new(Count::default());
+    let mut manager = Manager::builder(client).registry(&Registry::new());
+    if options.stop_after.is_some() {
+        manager = manager.leader_election(LeaderElection::new("bench").namespace("default").release_on_stop());
+    }
+    let mut manager = manager.build();
+    let counted = Arc::clone(&count);
+    manager.add(
+        Controller::watching(Watch::<Widget>::all().filter(predicate::generation_changed()))
+            .owns::<ConfigMap>()
+            .concurrency(options.concurrency)
+            .reconcile(move |widget, cx| {
+                let count = Arc::clone(&counted);
+                async move { count.around(reconcile(widget, cx)).await }
+            }),
+    );
+
+    let (cpu_before, started) = (process::cpu_seconds()?, Instant::now());
+    let measured = async {
+        match options.stop_after {
+            Some(reconciles) => {
+                count.ended(reconciles).await;
+                println!("{}", json!({"bench": "reconciling", "reconciles": count.all()}));
+                shutdown::signal().await;
+            }
+            None => {
+                count.ready(options.objects).await;
+                let seconds = started.elapsed().as_secs_f64();
+                count.quiet(QUIET).await;
+                if let Err(error) = report(&count, seconds, cpu_before) {
+                    eprintln!("windlass-bench: {error}");
+                }
+            }
+        }
+    };
+    manager.run(measured).await?;
+    if options.stop_after.is_some() {
+        println!("{}", json!({"bench": "stopped", "begun": count.begun(), "ended": count.all()}));
+    }
+    Ok(())
+}
+
+/// Whether it has written the status, for [`Count`].
+type Wrote = bool;
+
+/// Makes the child as it should be, and says so in the status.
+async fn reconcile(widget: Arc<Widget>, cx: Context) -> Result<(Action, Wrote)> {
+    let wanted = settings_of(&widget);
+    match cx.client().get_opt::<ConfigMap>(wanted.object_ref()).await? {
+        None => drop(cx.client().create(&wanted).await?),
+        Some(found) if found.data != wanted.data => {
+            let changed = ConfigMap { data: wanted.data, ..ConfigMap::clone(&found) };
+            cx.client().update(&changed).await?;
+        }
+        Some(_) => {}
+    }
+    let generation = widget.metadata.generation.unwrap_or_default();
+    let mut status = widget.status.clone().unwrap_or_default();
+    let ready = NewCondition::new(READY, ConditionStatus::True, "Configured").observed(generation);
+    let changed = status.conditions.set(ready, cx.clock());
+    if changed == Changed::No && status.observed_generation == Some(generation) {
+        return Ok((Action::await_change(), false));
+    }
+    status.observed_generation = Some(generation);
+    cx.client().update_status(&Widget { status: Some(status), ..Widget::clone(&widget) }).await?;
+    Ok((Action::await_change(), true))
+}
+
+fn report(count: &Count, seconds: f64, cpu_before: f64) -> Result<(), BoxError> {
+    let cpu = process::cpu_seconds()? - cpu_before;
+    let (untrimmed, peak) = (process::rss()?, process::peak_rss()?);
+    process::trim_allocator();
+    let latency = count.latency();
+    #[expect(clippy::cast_precision_loss, reason = "figures for people")]
+    let (reconciles, objects) = (count.all() as f64, latency.objects as f64);
+    println!(
+        "{}",
+        json!({
+            "bench": "reconcile", "objects": latency.objects, "reconciles": count.all(), "failed": count.failed(), "seconds": seconds,
+            "objects_per_second": objects / seconds, "reconciles_per_second": reconciles / seconds,
+            "p50_ms": latency.median_ms, "p99_ms": latency.p99_ms,
+            "cpu_us_per_reconcile": cpu * 1e6 / reconciles, "cpu_us_per_object": cpu * 1e6 / objects,
+            "untrimmed_rss_bytes": untrimmed, "rss_bytes": process::rss()?, "peak_rss_bytes": peak,
+        })
+    );
+    Ok(())
+}

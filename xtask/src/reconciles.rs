@@ -1,0 +1,171 @@
+//! Controllers side by side: `cargo xtask long bench-reconcile`.
+//!
+//! Each run is a process of its own, with a `windlass up` of its own that has the objects already; the controllers take turns,
+//! round by round, so that a machine that is busy is busy for all of them.
+
+use std::{
+    io::{BufRead as _, BufReader, Lines},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdout, Command, Stdio},
+    time::Instant,
+};
+
+use crate::{
+    Result,
+    embedded::Embedded,
+    peers::{self, Figures},
+    table::{Column, Contending, Table, figure},
+    upstream::root,
+};
+
+/// How often, and with how much.
+#[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
+pub(crate) struct Options {
+    /// How often each controller has its turn; the figures are medians
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// How many objects there are
+    #[arg(long, default_value_t = 10_000)]
+    objects: usize,
+}
+
+/// A controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Contender {
+    Windlass,
+    ControllerRuntime,
+    KubeRs,
+}
+
+const MEASURED: &[Contender] = &[Contender::Windlass, Contender::ControllerRuntime, Contender::KubeRs];
+/// Those that hold elections.
+const STOPPED: &[Contender] = &[Contender::Windlass, Contender::ControllerRuntime];
+
+const COLUMNS: &[Column] = &[
+    figure("reconcile.seconds", "until all are ready, s", 1.0, 2),
+    figure("reconcile.reconciles_per_second", "reconciles/s", 1.0, 0),
+    figure("reconcile.p50_ms", "half took at most, ms", 1.0, 1),
+    figure("reconcile.p99_ms", "99 % took at most, ms", 1.0, 1),
+    figure("reconcile.cpu_us_per_reconcile", "CPU per reconcile, µs", 1.0, 0),
+    figure("reconcile.cpu_us_per_object", "CPU per object, µs", 1.0, 0),
+    figure("reconcile.reconciles", "reconciles", 1.0, 0),
+    figure("reconcile.failed", "of which failed", 1.0, 0),
+    figure("reconcile.untrimmed_rss_bytes", "RSS, MB", 1e-6, 0),
+    figure("reconcile.rss_bytes", "trimmed, MB", 1e-6, 0),
+    figure("reconcile.peak_rss_bytes", "peak, MB", 1e-6, 0),
+];
+
+/// What a controller that is told to stop has to do first.
+const BUSY: &[&str] = &["--concurrency", "256", "--stop-after", "2000"];
+
+const STOPPING: &[Column] = &[
+    figure("stop.milliseconds", "from SIGTERM to the end, ms", 1.0, 1),
+    figure("stopped.begun", "reconciles begun", 1.0, 0),
+    figure("stopped.ended", "and ended", 1.0, 0),
+];
+
+/// What is run.
+struct Programs {
+    windlass: PathBuf,
+    bench: PathBuf,
+    controller_runtime: PathBuf,
+    kube_rs: PathBuf,
+}
+
+/// Builds the peers, runs all, prints the tables. `bench` is the built `windlass-bench`, and `windlass` is built as well.
+pub(crate) fn run(bench: &Path, options: &Options) -> Result {
+    let programs = Programs {
+        windlass: root().join("target/release/windlass"),
+        bench: bench.to_path_buf(),
+        controller_runtime: peers::client_go("./controller", "bench-controller-runtime")?,
+        kube_rs: peers::kube_rs("kube-rs-controller")?,
+    };
+    let mut measured = Table::new("Reconciles", COLUMNS, MEASURED);
+    let mut stopped = Table::new("Stopped among them", STOPPING, STOPPED);
+    for round in 1..=options.rounds {
+        eprintln!("round {round} of {}", options.rounds);
+        for (line, contender) in MEASURED.iter().enumerate() {
+            let server = programs.serve(options.objects)?;
+            measured.note(line, peers::run(&mut contender.command(&programs, &server, options.objects))?);
+        }
+        for (line, contender) in STOPPED.iter().enumerate() {
+            let server = programs.serve(options.objects)?;
+            stopped.note(line, stop(contender.command(&programs, &server, options.objects).args(BUSY))?);
+        }
+    }
+    println!("{measured}\n{stopped}");
+    Ok(())
+}
+
+/// Waits until a controller is busy, tells it to stop, and waits for its end.
+fn stop(command: &mut Command) -> Result<Figures> {
+    let mut process = Stopped(command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?);
+    let mut lines = BufReader::new(process.0.stdout.take().ok_or("a controller without output")?).lines();
+    let mut figures = Figures::new();
+    peers::read(&next(&mut lines)?, &mut figures)?;
+    let told = Instant::now();
+    Command::new("kill").args(["-TERM", &process.0.id().to_string()]).status()?;
+    let status = process.0.wait()?;
+    figures.insert("stop.milliseconds".to_owned(), told.elapsed().as_secs_f64() * 1e3);
+    if !status.success() {
+        return Err(format!("{command:?} did not stop well ({status})").into());
+    }
+    peers::read(&next(&mut lines)?, &mut figures)?;
+    Ok(figures)
+}
+
+fn next(lines: &mut Lines<BufReader<ChildStdout>>) -> Result<String> {
+    Ok(lines.next().ok_or("a controller ended early")??)
+}
+
+/// Ends with us, whatever happens.
+struct Stopped(Child);
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        // It has ended, or there is nobody left to tell.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+// === impl Programs ===
+
+impl Programs {
+    /// A server with objects that nobody has reconciled.
+    fn serve(&self, objects: usize) -> Result<Embedded> {
+        let server = Embedded::start(&self.windlass, &["--controllers=none"])?;
+        let mut populate = Command::new(&self.bench);
+        populate.arg("populate").arg("--kubeconfig").arg(server.kubeconfig()).args(["--objects", &objects.to_string()]);
+        peers::run(&mut populate)?;
+        Ok(server)
+    }
+}
+
+// === impl Contender ===
+
+impl Contending for Contender {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Windlass => "windlass",
+            Self::ControllerRuntime => "controller-runtime",
+            Self::KubeRs => "kube-rs",
+        }
+    }
+}
+
+impl Contender {
+    fn command(self, programs: &Programs, server: &Embedded, objects: usize) -> Command {
+        let mut command = match self {
+            Self::Windlass => {
+                let mut command = Command::new(&programs.bench);
+                command.arg("reconcile");
+                command
+            }
+            Self::ControllerRuntime => Command::new(&programs.controller_runtime),
+            Self::KubeRs => Command::new(&programs.kube_rs),
+        };
+        command.arg("--kubeconfig").arg(server.kubeconfig()).args(["--objects", &objects.to_string()]);
+        command
+    }
+}
