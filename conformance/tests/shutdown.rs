@@ -30,7 +30,7 @@ use windlass_runtime::{
     metrics::{MetricsServer, Registry},
     webhook::WebhookCertificates,
 };
-use windlass_webhook::{Request, Server, Webhooks};
+use windlass_webhook::{Server, Webhooks, admission::Request};
 
 /// How many objects there are, and how many of them are reconciled at a time.
 const OBJECTS: usize = 1500;

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -72,16 +72,16 @@ func (r *reconciler) reconcile(ctx context.Context, request ctrl.Request) (bool,
 }
 
 func main() {
-	kubeconfig := flag.String("kubeconfig", "", "a server with the objects that `windlass-bench populate` makes")
+	// --kubeconfig, a server with the objects that `windlass-bench populate` makes, is controller-runtime's own flag.
 	objects := flag.Int("objects", 10_000, "how many objects there are")
 	concurrency := flag.Int("concurrency", 8, "how many are reconciled at a time")
+	inOrder := flag.Bool("in-order", false, "take keys in the order in which they came, and not by priority")
 	stopAfter := flag.Int64("stop-after", 0, "hold an election, say when so many `reconciles` have ended, and go on until SIGTERM")
 	flag.Parse()
 
 	ctrl.SetLogger(logr.Discard())
-	config, err := clientcmd.BuildConfigFromFlags("", *kubeconfig)
+	config, err := ctrl.GetConfig() // which limits no rate
 	must(err)
-	config.QPS = -1
 	manager, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                        scheme(),
 		Metrics:                       server.Options{BindAddress: "0"}, // counted, but not served
@@ -95,7 +95,7 @@ func main() {
 	must(ctrl.NewControllerManagedBy(manager).
 		For(&Widget{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Owns(&corev1.ConfigMap{}).
-		WithOptions(controller.Options{MaxConcurrentReconciles: *concurrency}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: *concurrency, UsePriorityQueue: ptr.To(!*inOrder)}).
 		Complete(&reconciler{Client: manager.GetClient(), count: count}))
 
 	cpuBefore, started := figures.CPU(), time.Now()

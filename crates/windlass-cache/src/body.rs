@@ -34,8 +34,10 @@ struct State<K> {
 /// What came of decoding it.
 #[derive(Debug)]
 enum Outcome<K> {
-    /// Nobody has asked, or it was given up.
+    /// Nobody has asked.
     Unknown,
+    /// It was decoded, and given up.
+    Forgotten,
     Object(Arc<K>),
     /// It was asked for again since this was last cleared.
     Touched(Arc<K>),
@@ -52,8 +54,18 @@ pub(crate) struct Held {
 /// What came of asking for a decoded object.
 pub(crate) struct Asked<K> {
     pub(crate) outcome: Decoded<K>,
-    /// Whether it was decoded now.
-    pub(crate) is_new: bool,
+    pub(crate) effort: Effort,
+}
+
+/// What it took to have a decoded object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effort {
+    /// It was there.
+    None,
+    /// It was decoded, for the first time.
+    First,
+    /// It was decoded once more.
+    Again,
 }
 
 /// What came of compressing a body.
@@ -113,7 +125,7 @@ impl<K> Body<K> {
 
     #[cfg(test)]
     pub(crate) fn has_decoded(&self) -> bool {
-        !matches!(self.state.lock().outcome, Outcome::Unknown)
+        !matches!(self.state.lock().outcome, Outcome::Unknown | Outcome::Forgotten)
     }
 
     /// What is held of it.
@@ -133,8 +145,9 @@ impl<K> Body<K> {
     {
         let mut state = self.state.lock();
         if let Some(outcome) = state.outcome.touch() {
-            return Asked { outcome, is_new: false };
+            return Asked { outcome, effort: Effort::None };
         }
+        let effort = if matches!(state.outcome, Outcome::Forgotten) { Effort::Again } else { Effort::First };
         let result = match &state.packing {
             None => decoding::decode(&state.bytes),
             Some(_) => state.unpacked(unpacker).map_err(Misfit::from).and_then(|bytes| decoding::decode::<K>(&bytes)),
@@ -150,20 +163,20 @@ impl<K> Body<K> {
             Ok(object) => Outcome::Object(Arc::clone(object)),
             Err(error) => Outcome::Error(Arc::clone(error)),
         };
-        Asked { outcome, is_new: true }
+        Asked { outcome, effort }
     }
 
     /// Gives up the decoded object, unless it was used since the last time.
     pub(crate) fn cool(&self) -> Cooled<K> {
         let mut state = self.state.lock();
-        match std::mem::replace(&mut state.outcome, Outcome::Unknown) {
+        match std::mem::replace(&mut state.outcome, Outcome::Forgotten) {
             Outcome::Touched(object) => {
                 state.outcome = Outcome::Object(object);
                 Cooled::Touched
             }
             Outcome::Object(object) => Cooled::Given(Some(Ok(object))),
             Outcome::Error(error) => Cooled::Given(Some(Err(error))),
-            Outcome::Unknown => Cooled::Given(None),
+            Outcome::Unknown | Outcome::Forgotten => Cooled::Given(None),
         }
     }
 
@@ -209,8 +222,11 @@ impl<K> State<K> {
 impl<K> Outcome<K> {
     /// What is known, if anything.
     fn touch(&mut self) -> Option<Decoded<K>> {
+        if matches!(self, Self::Unknown | Self::Forgotten) {
+            return None;
+        }
         let known = match std::mem::replace(self, Self::Unknown) {
-            Self::Unknown => return None,
+            Self::Unknown | Self::Forgotten => return None,
             Self::Object(object) | Self::Touched(object) => {
                 *self = Self::Touched(Arc::clone(&object));
                 Ok(object)

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use windlass_api::{ApiResource, DynamicObject, Meta, Object, ObjectKey, ObjectRef, PartialObject, TypeMeta};
 
 use crate::{
-    body::Body,
+    body::{Body, Effort},
     decoding::{self, Misfit},
     error::DecodeError,
     memory::Memory,
@@ -128,7 +128,7 @@ impl<K> Cached<K> {
 }
 
 impl<K: Object> Cached<K> {
-    /// The decoded object, shared by all who ask while it is kept: those used last are, see
+    /// The decoded object, shared by all who ask while it is kept: those are that are used again and again, see
     /// [`InformerOptions::budget`](crate::InformerOptions::budget).
     ///
     /// Dynamic objects that came without `kind` and `apiVersion`, as list items do, have them.
@@ -145,8 +145,8 @@ impl<K: Object> Cached<K> {
     pub fn get(&self) -> Result<Arc<K>, DecodeError> {
         let memory = &self.entry.memory;
         let asked = self.entry.body.decode(&memory.unpacker, |object| name_type(object, &memory.resource));
-        if asked.is_new && asked.outcome.is_ok() {
-            memory.decoded(&self.entry);
+        if asked.effort != Effort::None && asked.outcome.is_ok() {
+            memory.decoded(&self.entry, asked.effort);
         }
         asked.outcome.map_err(|misfit| self.undecodable(Misfit::clone(&misfit)))
     }

@@ -203,6 +203,26 @@ mod tests {
     }
 
     #[test]
+    fn what_was_asked_for_once_makes_room_for_what_is_asked_for_again() {
+        // Decoded ones have room for 640, and those of one use for 20 of that.
+        let mut ingest = within(4 * 640 * 6 * pod(100).len());
+        let objects: Vec<_> = (100..300).map(|number| ingest.read(pod(number).as_bytes()).unwrap()).collect();
+        let kept = || (0..200).filter(|at| objects[*at].entry().body.has_decoded()).collect::<Vec<_>>();
+        for object in &objects[..100] {
+            object.get().unwrap();
+        }
+        assert_eq!(kept(), (80..100).collect::<Vec<_>>());
+        for object in &objects[..50] {
+            object.get().unwrap();
+        }
+        objects[90].get().unwrap();
+        for object in &objects[100..] {
+            object.get().unwrap();
+        }
+        assert_eq!(kept(), (0..50).chain([90]).chain(180..200).collect::<Vec<_>>());
+    }
+
+    #[test]
     fn decoded_early_an_object_stays_decoded_whatever_the_budget() {
         let options = InformerOptions::default().budget(0).decoding(Decoding::Early);
         let memory =

@@ -3,6 +3,10 @@
 //! A body is held as it came while the budget has room for it, else compressed. An object that was decoded stays decoded
 //! while it is among those used last that fit into a quarter of the budget. What is decoded counts six times its encoding.
 //!
+//! Most states are asked for once: by the reconcile that they lead to. So what was decoded for the first time gets a small
+//! part of that room, and is given up when others come, unless it was asked for again meanwhile. What has to be decoded a
+//! second time is kept with those.
+//!
 //! Whatever the budget, the [`FLOOR`] objects decoded last stay decoded: several handlers that decode the same event one
 //! after the other decode it once.
 
@@ -19,7 +23,7 @@ use parking_lot::Mutex;
 use windlass_api::ApiResource;
 
 use crate::{
-    body::{Body, Cooled, Held, Repacked},
+    body::{Body, Cooled, Decoded, Effort, Held, Repacked},
     cached::{Cached, Entry},
     metrics::CacheMetrics,
     options::{Decoding, InformerOptions},
@@ -32,6 +36,9 @@ const DECODED: usize = 6;
 
 /// What part of the budget decoded objects may take.
 const HOT_SHARE: usize = 4;
+
+/// What part of that those may take that were asked for once.
+const FRESH_SHARE: usize = 32;
 
 /// So many decoded objects are kept, whatever they cost.
 const FLOOR: usize = 16;
@@ -56,15 +63,23 @@ pub(crate) struct Memory<K> {
     hot: AtomicUsize,
     /// Buffers of bodies that have been compressed, for those that will be: the allocator would take longer.
     spares: Mutex<Vec<Vec<u8>>>,
-    /// The entries with decoded objects, in the order in which they were last looked at; some are gone.
     order: Mutex<Order<K>>,
 }
 
+/// The entries with decoded objects, in the order in which they were last looked at; some are gone.
 struct Order<K> {
+    /// Decoded for the first time, as far as known asked for once; with what they count.
+    fresh: VecDeque<(Weak<Entry<K>>, usize)>,
+    /// What those count, gone ones included.
+    fresh_size: usize,
+    /// The others.
     entries: VecDeque<Weak<Entry<K>>>,
-    /// The length at which those are taken out that are gone.
+    /// The length at which those of `entries` are taken out that are gone.
     sweep_at: usize,
 }
+
+/// What is given up, and the entry that had it.
+type Given<K> = (Option<Decoded<K>>, Arc<Entry<K>>);
 
 impl<K> Memory<K> {
     pub(crate) fn new(resource: Arc<ApiResource>, options: &InformerOptions, early: fn(&Cached<K>)) -> Self {
@@ -78,7 +93,7 @@ impl<K> Memory<K> {
             packed: AtomicUsize::new(0),
             hot: AtomicUsize::new(0),
             spares: Mutex::new(Vec::new()),
-            order: Mutex::new(Order { entries: VecDeque::new(), sweep_at: 8 * FLOOR }),
+            order: Mutex::new(Order::default()),
         }
     }
 
@@ -127,29 +142,28 @@ impl<K> Memory<K> {
     }
 
     /// The object of this entry has been decoded. Gives up others that are too many.
-    pub(crate) fn decoded(&self, entry: &Arc<Entry<K>>) {
+    pub(crate) fn decoded(&self, entry: &Arc<Entry<K>>, effort: Effort) {
         if self.decode_early.is_some() {
             return;
         }
         let limit = self.budget / HOT_SHARE;
-        self.hot.fetch_add(DECODED * entry.body.len(), Ordering::Relaxed);
+        let size = DECODED * entry.body.len();
+        self.hot.fetch_add(size, Ordering::Relaxed);
         let mut given = Vec::new();
         let mut order = self.order.lock();
-        order.entries.push_back(Arc::downgrade(entry));
+        match effort {
+            Effort::Again => order.entries.push_back(Arc::downgrade(entry)),
+            Effort::First | Effort::None => order.push_fresh(entry, size),
+        }
+        while order.fresh_size > limit / FRESH_SHARE && order.fresh.len() > FLOOR {
+            let Some(oldest) = order.pop_fresh() else { break };
+            self.cool(oldest, &mut order, &mut given);
+        }
         let mut looks = 2 * order.entries.len();
         while self.hot.load(Ordering::Relaxed) > limit && order.entries.len() > FLOOR && looks > 0 {
             looks -= 1;
             let Some(oldest) = order.entries.pop_front() else { break };
-            let Some(entry) = oldest.upgrade() else { continue };
-            match entry.body.cool() {
-                Cooled::Touched => order.entries.push_back(oldest),
-                Cooled::Given(object) => {
-                    if matches!(object, Some(Ok(_))) {
-                        self.hot.fetch_sub(DECODED * entry.body.len(), Ordering::Relaxed);
-                    }
-                    given.push((object, entry));
-                }
-            }
+            self.cool(oldest, &mut order, &mut given);
         }
         if order.entries.len() >= order.sweep_at {
             order.entries.retain(|entry| entry.strong_count() > 0);
@@ -157,6 +171,20 @@ impl<K> Memory<K> {
         }
         drop(order);
         drop(given); // … without the lock: dropping an object may be user code.
+    }
+
+    /// Keeps what was asked for again, and gives up what was not.
+    fn cool(&self, oldest: Weak<Entry<K>>, order: &mut Order<K>, given: &mut Vec<Given<K>>) {
+        let Some(entry) = oldest.upgrade() else { return };
+        match entry.body.cool() {
+            Cooled::Touched => order.entries.push_back(oldest),
+            Cooled::Given(object) => {
+                if matches!(object, Some(Ok(_))) {
+                    self.hot.fetch_sub(DECODED * entry.body.len(), Ordering::Relaxed);
+                }
+                given.push((object, entry));
+            }
+        }
     }
 
     #[cfg(test)]
@@ -170,6 +198,25 @@ impl<K> Memory<K> {
         if self.decode_early.is_none() {
             self.hot.fetch_sub(decoded.map_or(0, |bytes| DECODED * bytes), Ordering::Relaxed);
         }
+    }
+}
+
+impl<K> Order<K> {
+    fn push_fresh(&mut self, entry: &Arc<Entry<K>>, size: usize) {
+        self.fresh.push_back((Arc::downgrade(entry), size));
+        self.fresh_size += size;
+    }
+
+    fn pop_fresh(&mut self) -> Option<Weak<Entry<K>>> {
+        let (entry, size) = self.fresh.pop_front()?;
+        self.fresh_size -= size;
+        Some(entry)
+    }
+}
+
+impl<K> Default for Order<K> {
+    fn default() -> Self {
+        Self { fresh: VecDeque::new(), fresh_size: 0, entries: VecDeque::new(), sweep_at: 8 * FLOOR }
     }
 }
 

@@ -71,7 +71,7 @@ pub enum Verification {
 /// When objects are decoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Decoding {
-    /// When somebody asks for them; those used last are kept.
+    /// When somebody asks for them; those used last are kept, if they are used more than once.
     #[default]
     OnUse,
     /// When they come; all are kept, whatever the budget. Costs five times the memory, and lets no reader wait.
@@ -153,7 +153,8 @@ impl InformerOptions {
     /// How many bytes of bodies are held uncompressed, 512 MiB by default; beyond, they are compressed.
     ///
     /// Of this, a quarter may be taken by the objects that were decoded last, each counted at six times its encoding: they
-    /// need not be decoded again. With 0 every body is compressed.
+    /// need not be decoded again. A small part of that is for those that were asked for once so far: what is asked for again
+    /// while it is there, or must be decoded a second time, stays with the others. With 0 every body is compressed.
     pub fn budget(mut self, bytes: usize) -> Self {
         self.budget = bytes;
         self

@@ -35,8 +35,12 @@ use tokio::{sync::Notify, time::Instant};
 /// How long no reconcile may have ended for the work to be done.
 const QUIET: Duration = Duration::from_secs(1);
 
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+// What the derive of kube writes, without the schema.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Widget {
+    api_version: String,
+    kind: String,
     metadata: ObjectMeta,
     spec: Spec,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -56,7 +60,6 @@ struct Status {
     conditions: Vec<Condition>,
 }
 
-// What the derive of kube writes, without the schema.
 impl k8s_openapi::Resource for Widget {
     const API_VERSION: &'static str = "bench.windlass.dev/v1";
     const GROUP: &'static str = "bench.windlass.dev";

@@ -132,9 +132,11 @@ impl Groups {
         }
     }
 
-    /// Ends everything that is left, and returns its names.
+    /// Ends everything that is left, and returns the names of what had been told to stop. The rest was only waiting for that.
     pub(super) async fn abort(&mut self) -> Vec<String> {
-        let mut names: Vec<_> = self.started.drain().map(|(_, started)| started.name).collect();
+        let late = self.started.drain().map(|(_, started)| started);
+        let late = late.filter(|started| started.stopper.handle().is_requested());
+        let mut names: Vec<_> = late.map(|started| started.name).collect();
         names.sort_unstable();
         self.tasks.shutdown().await;
         self.cluster.stop().await;
