@@ -68,19 +68,16 @@ pub(crate) async fn run(options: Options) -> Result<(), BoxError> {
 
     let (cpu_before, started) = (process::cpu_seconds()?, Instant::now());
     let measured = async {
-        match options.stop_after {
-            Some(reconciles) => {
-                count.ended(reconciles).await;
-                println!("{}", json!({"bench": "reconciling", "reconciles": count.all()}));
-                shutdown::signal().await;
-            }
-            None => {
-                count.ready(options.objects).await;
-                let seconds = started.elapsed().as_secs_f64();
-                count.quiet(QUIET).await;
-                if let Err(error) = report(&count, seconds, cpu_before) {
-                    eprintln!("windlass-bench: {error}");
-                }
+        if let Some(reconciles) = options.stop_after {
+            count.ended(reconciles).await;
+            println!("{}", json!({"bench": "reconciling", "reconciles": count.all()}));
+            shutdown::signal().await;
+        } else {
+            count.ready(options.objects).await;
+            let seconds = started.elapsed().as_secs_f64();
+            count.quiet(QUIET).await;
+            if let Err(error) = report(&count, seconds, cpu_before) {
+                eprintln!("windlass-bench: {error}");
             }
         }
     };

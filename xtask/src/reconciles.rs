@@ -33,13 +33,16 @@ pub(crate) struct Options {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Contender {
     Windlass,
+    /// As it is by default: what has changed goes before what was listed.
     ControllerRuntime,
+    /// With its queue in the order of ours.
+    ControllerRuntimeInOrder,
     KubeRs,
 }
 
-const MEASURED: &[Contender] = &[Contender::Windlass, Contender::ControllerRuntime, Contender::KubeRs];
-/// Those that hold elections.
-const STOPPED: &[Contender] = &[Contender::Windlass, Contender::ControllerRuntime];
+const MEASURED: &[Contender] =
+    &[Contender::Windlass, Contender::ControllerRuntime, Contender::ControllerRuntimeInOrder, Contender::KubeRs];
+const STOPPED: &[Contender] = &[Contender::Windlass];
 
 const COLUMNS: &[Column] = &[
     figure("reconcile.seconds", "until all are ready, s", 1.0, 2),
@@ -149,6 +152,7 @@ impl Contending for Contender {
         match self {
             Self::Windlass => "windlass",
             Self::ControllerRuntime => "controller-runtime",
+            Self::ControllerRuntimeInOrder => "controller-runtime, in order",
             Self::KubeRs => "kube-rs",
         }
     }
@@ -163,6 +167,11 @@ impl Contender {
                 command
             }
             Self::ControllerRuntime => Command::new(&programs.controller_runtime),
+            Self::ControllerRuntimeInOrder => {
+                let mut command = Command::new(&programs.controller_runtime);
+                command.arg("--in-order");
+                command
+            }
             Self::KubeRs => Command::new(&programs.kube_rs),
         };
         command.arg("--kubeconfig").arg(server.kubeconfig()).args(["--objects", &objects.to_string()]);

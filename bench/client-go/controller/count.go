@@ -9,7 +9,7 @@ import (
 
 // count is what the reconciles of a run came to: as in windlass-bench.
 type count struct {
-	begun, ended, failed atomic.Int64
+	ended, failed atomic.Int64
 
 	lock sync.Mutex
 	// took is how long each took that wrote a status.
@@ -18,7 +18,6 @@ type count struct {
 
 // around counts one reconcile, which says whether it has written the status.
 func (c *count) around(reconcile func() (bool, error)) error {
-	c.begun.Add(1)
 	start := time.Now()
 	wrote, err := reconcile()
 	if err != nil {

@@ -76,19 +76,14 @@ func main() {
 	objects := flag.Int("objects", 10_000, "how many objects there are")
 	concurrency := flag.Int("concurrency", 8, "how many are reconciled at a time")
 	inOrder := flag.Bool("in-order", false, "take keys in the order in which they came, and not by priority")
-	stopAfter := flag.Int64("stop-after", 0, "hold an election, say when so many `reconciles` have ended, and go on until SIGTERM")
 	flag.Parse()
 
 	ctrl.SetLogger(logr.Discard())
 	config, err := ctrl.GetConfig() // which limits no rate
 	must(err)
 	manager, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme:                        scheme(),
-		Metrics:                       server.Options{BindAddress: "0"}, // counted, but not served
-		LeaderElection:                *stopAfter > 0,
-		LeaderElectionID:              "bench",
-		LeaderElectionNamespace:       "default",
-		LeaderElectionReleaseOnCancel: true,
+		Scheme:  scheme(),
+		Metrics: server.Options{BindAddress: "0"}, // counted, but not served
 	})
 	must(err)
 	count := &count{}
@@ -99,17 +94,6 @@ func main() {
 		Complete(&reconciler{Client: manager.GetClient(), count: count}))
 
 	cpuBefore, started := figures.CPU(), time.Now()
-	if *stopAfter > 0 {
-		go func() {
-			for count.ended.Load() < *stopAfter {
-				time.Sleep(time.Millisecond)
-			}
-			figures.Print(map[string]any{"bench": "reconciling", "reconciles": count.ended.Load()})
-		}()
-		must(manager.Start(ctrl.SetupSignalHandler()))
-		figures.Print(map[string]any{"bench": "stopped", "begun": count.begun.Load(), "ended": count.ended.Load()})
-		return
-	}
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		for count.ready() < *objects {
