@@ -1,13 +1,7 @@
 //! Managers that are stopped while they have more to do than they can: on each server, in a program with all that a program
 //! has.
 
-use std::{
-    collections::BTreeSet,
-    net::SocketAddr,
-    sync::Arc,
-    thread::JoinHandle,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, thread::JoinHandle, time::Duration};
 
 use conformance::{PATIENCE, Target, eventually, on_each_target, unique};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -22,6 +16,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
     runtime::{Builder, Handle},
     sync::{oneshot, watch},
+    time::Instant,
 };
 use windlass_api::{ObjectBuilder as _, ObjectExt as _, ObjectRef, Patch};
 use windlass_client::{Client, Closing, Config};
