@@ -46,7 +46,8 @@ impl DeferredRestMapper {
 
     /// The mapper of what is known now.
     pub async fn mapper(&self) -> Result<Arc<RestMapper>> {
-        let from = self.discovery.get().await?;
+        // Boxed, as it is mostly there already: no caller needs room for what asking a server takes.
+        let from = Box::pin(self.discovery.get()).await?;
         let mut made = self.made.lock();
         if let Some(made) = made.as_ref().filter(|made| Arc::ptr_eq(&made.from, &from)) {
             return Ok(Arc::clone(&made.mapper));
