@@ -1,16 +1,15 @@
 //! Leader election against each server: managers that compete, and leaders that are killed, held up and cut off.
 
-use std::{sync::mpsc as blocking, thread::JoinHandle, time::Duration};
+use std::{sync::mpsc as blocking, time::Duration};
 
 use conformance::{PATIENCE, Target, on_each_target, unique};
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::oneshot,
     time::{Instant, sleep},
 };
-use windlass_client::Config;
 use windlass_runtime::{Error, LeaderElection, Leadership, Manager, Running, Task};
 
-use crate::wire::Wire;
+use crate::process::{Order, Process};
 
 const LEASE: Duration = Duration::from_secs(4);
 const DEADLINE: Duration = Duration::from_secs(3);
@@ -18,30 +17,14 @@ const RETRY: Duration = Duration::from_secs(1);
 /// For the requests of a takeover, on a machine that does other things as well.
 const SLACK: Duration = Duration::from_secs(1);
 
-/// A process with a manager: a thread and a runtime of its own, so that all of it can be stopped.
+/// A candidate.
 struct Replica {
-    name: String,
+    process: Process,
     leadership: Leadership,
-    orders: mpsc::UnboundedSender<Order>,
-    wire: Wire,
-    thread: Option<JoinHandle<Option<windlass_runtime::Result<()>>>>,
-}
-
-#[derive(Debug)]
-enum Order {
-    /// Ends as processes end that are killed.
-    Die,
-    /// Does nothing until the sender is dropped.
-    Freeze(blocking::Receiver<()>),
-    /// Ends as programs should.
-    Stop,
 }
 
 impl Replica {
     async fn start(target: &Target, name: &str, lease: &str) -> Self {
-        let wire = Wire::to(&target.config).await;
-        let mut config = target.config.clone();
-        config.server = wire.uri();
         let election = LeaderElection::new(lease)
             .namespace("default")
             .identity(name)
@@ -49,54 +32,18 @@ impl Replica {
             .renew_deadline(DEADLINE)
             .retry_period(RETRY)
             .release_on_stop();
-        let (orders, obeying) = mpsc::unbounded_channel();
         let (tell, told) = oneshot::channel();
-        let thread = std::thread::spawn(move || live(config, election, obeying, tell));
-        let leadership = told.await.expect("the manager starts");
-        Self { name: name.to_owned(), leadership, orders, wire, thread: Some(thread) }
+        let make = |client| {
+            let mut manager = Manager::builder(client).leader_election(election).build();
+            manager.add(Task::new("teller", async |running: Running| {
+                drop(tell.send(running.leadership().clone()));
+                Ok(())
+            }));
+            manager
+        };
+        let process = Process::start(target, name, make).await;
+        Self { process, leadership: told.await.expect("the manager starts") }
     }
-
-    fn order(&self, order: Order) {
-        self.orders.send(order).expect("it lives");
-    }
-
-    /// Waits for the end; `None` if it was killed.
-    async fn end(&mut self) -> Option<windlass_runtime::Result<()>> {
-        let thread = self.thread.take().expect("it ends once");
-        let ended = tokio::task::spawn_blocking(|| thread.join().expect("it does not panic"));
-        tokio::time::timeout(PATIENCE, ended).await.expect("it ends").expect("it does not panic")
-    }
-}
-
-/// The life of a replica.
-fn live(
-    config: Config,
-    election: LeaderElection,
-    mut orders: mpsc::UnboundedReceiver<Order>,
-    tell: oneshot::Sender<Leadership>,
-) -> Option<windlass_runtime::Result<()>> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be made");
-    runtime.block_on(async {
-        let client = windlass_client::Client::new(config).expect("the configuration of a target is sound");
-        let mut manager = Manager::builder(client).leader_election(election).build();
-        manager.add(Task::new("teller", async |running: Running| {
-            drop(tell.send(running.leadership().clone()));
-            Ok(())
-        }));
-        let (stop, stopped) = oneshot::channel::<()>();
-        let mut stop = Some(stop);
-        let mut running = Box::pin(manager.run(async { drop(stopped.await) }));
-        loop {
-            tokio::select! {
-                result = &mut running => return Some(result),
-                order = orders.recv() => match order {
-                    Some(Order::Freeze(until)) => drop(until.recv()),
-                    Some(Order::Stop) => drop(stop.take()),
-                    Some(Order::Die) | None => return None,
-                }
-            }
-        }
-    })
 }
 
 async fn replicas(target: &Target, number: usize) -> Vec<Replica> {
@@ -116,10 +63,10 @@ async fn next_leader(replicas: &[Replica], former: Option<&str>) -> (usize, Dura
         let leading: Vec<_> = replicas.iter().filter(|replica| replica.leadership.is_leader()).collect();
         // Who was looked at first may have ceased meanwhile, if this thread had to wait for so long.
         if looked.elapsed() + DEADLINE < LEASE {
-            let names: Vec<_> = leading.iter().map(|replica| &replica.name).collect();
+            let names: Vec<_> = leading.iter().map(|replica| &replica.process.name).collect();
             assert!(leading.len() <= 1, "{names:?} lead at once");
         }
-        let new = |replica: &Replica| replica.leadership.is_leader() && Some(&*replica.name) != former;
+        let new = |replica: &Replica| replica.leadership.is_leader() && Some(&*replica.process.name) != former;
         if let Some(at) = replicas.iter().position(new) {
             return (at, start.elapsed());
         }
@@ -130,17 +77,14 @@ async fn next_leader(replicas: &[Replica], former: Option<&str>) -> (usize, Dura
 
 /// As `next_leader`, after something has happened to the leader.
 async fn failover(replicas: &[Replica], former: usize) -> usize {
-    let (next, took) = next_leader(replicas, Some(&replicas[former].name)).await;
+    let (next, took) = next_leader(replicas, Some(&replicas[former].process.name)).await;
     assert!(took <= LEASE + RETRY + SLACK, "the takeover took {took:?}");
     next
 }
 
 async fn stop(replicas: Vec<Replica>) {
     for mut replica in replicas {
-        if replica.thread.is_some() {
-            replica.order(Order::Stop);
-            replica.end().await.expect("it was not killed").expect("it ends well");
-        }
+        replica.process.stop().await;
     }
 }
 
@@ -149,10 +93,10 @@ async fn a_killed_leader_is_followed_within_the_lease_duration_and_a_retry_perio
     on_each_target(|target| async {
         let mut replicas = replicas(&target, 2).await;
         let (first, _) = next_leader(&replicas, None).await;
-        replicas[first].order(Order::Die);
+        replicas[first].process.order(Order::Die);
         let second = failover(&replicas, first).await;
         assert_ne!(first, second);
-        assert!(replicas[first].end().await.is_none());
+        assert!(replicas[first].process.end().await.is_none());
         stop(replicas).await;
         target
     })
@@ -165,10 +109,10 @@ async fn a_leader_that_was_held_up_does_not_lead_when_it_goes_on() {
         let mut replicas = replicas(&target, 3).await;
         let (first, _) = next_leader(&replicas, None).await;
         let (thaw, frozen) = blocking::channel();
-        replicas[first].order(Order::Freeze(frozen));
+        replicas[first].process.order(Order::Freeze(frozen));
         failover(&replicas, first).await;
         drop(thaw);
-        let error = replicas[first].end().await.expect("it ends by itself").unwrap_err();
+        let error = replicas[first].process.end().await.expect("it ends by itself").unwrap_err();
         assert!(matches!(error, Error::LeadershipLost), "{error:?}");
         stop(replicas).await;
         target
@@ -181,9 +125,9 @@ async fn a_leader_that_is_cut_off_gives_up_before_another_takes_over() {
     on_each_target(|target| async {
         let mut replicas = replicas(&target, 3).await;
         let (first, _) = next_leader(&replicas, None).await;
-        replicas[first].wire.go_down().await;
+        replicas[first].process.wire.go_down().await;
         failover(&replicas, first).await;
-        let error = replicas[first].end().await.expect("it ends by itself").unwrap_err();
+        let error = replicas[first].process.end().await.expect("it ends by itself").unwrap_err();
         assert!(matches!(error, Error::LeadershipLost), "{error:?}");
         stop(replicas).await;
         target
@@ -196,10 +140,10 @@ async fn a_leader_that_stops_hands_over_at_once() {
     on_each_target(|target| async {
         let mut replicas = replicas(&target, 2).await;
         let (first, _) = next_leader(&replicas, None).await;
-        replicas[first].order(Order::Stop);
-        let (_, took) = next_leader(&replicas, Some(&replicas[first].name)).await;
+        replicas[first].process.order(Order::Stop);
+        let (_, took) = next_leader(&replicas, Some(&replicas[first].process.name)).await;
         assert!(took <= RETRY + SLACK, "{took:?}");
-        replicas[first].end().await.expect("it was not killed").expect("it ends well");
+        replicas[first].process.end().await.expect("it was not killed").expect("it ends well");
         stop(replicas).await;
         target
     })

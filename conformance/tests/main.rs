@@ -9,6 +9,8 @@ mod errors;
 mod events;
 mod informers;
 mod loops;
+mod process;
+mod sharding;
 mod shutdown;
 mod webhooks;
 mod wire;

@@ -1,0 +1,89 @@
+//! Something like a process: a manager in a thread and a runtime of its own, so that all of it can be stopped.
+
+use std::{sync::mpsc as blocking, thread::JoinHandle};
+
+use conformance::{PATIENCE, Target};
+use tokio::sync::{mpsc, oneshot};
+use windlass_client::{Client, Config};
+use windlass_runtime::{Manager, Result};
+
+use crate::wire::Wire;
+
+/// A process with a manager, and its line to the server.
+pub(crate) struct Process {
+    pub(crate) name: String,
+    pub(crate) wire: Wire,
+    orders: mpsc::UnboundedSender<Order>,
+    /// `None` once it has ended, with what the manager said; with nothing if it was killed.
+    thread: Option<JoinHandle<Option<Result<()>>>>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Order {
+    /// Ends as processes end that are killed.
+    Die,
+    /// Does nothing until the sender is dropped.
+    Freeze(blocking::Receiver<()>),
+    /// Ends as programs should.
+    Stop,
+}
+
+impl Process {
+    /// Starts a process that runs the manager that is made with its client.
+    pub(crate) async fn start(
+        target: &Target,
+        name: &str,
+        make: impl FnOnce(Client) -> Manager + Send + 'static,
+    ) -> Self {
+        let wire = Wire::to(&target.config).await;
+        let mut config = target.config.clone();
+        config.server = wire.uri();
+        let (orders, obeying) = mpsc::unbounded_channel();
+        let thread = std::thread::spawn(move || live(config, make, obeying));
+        Self { name: name.to_owned(), wire, orders, thread: Some(thread) }
+    }
+
+    pub(crate) fn order(&self, order: Order) {
+        self.orders.send(order).expect("it lives");
+    }
+
+    /// Waits for the end; `None` if it was killed.
+    pub(crate) async fn end(&mut self) -> Option<Result<()>> {
+        let thread = self.thread.take().expect("it ends once");
+        let ended = tokio::task::spawn_blocking(|| thread.join().expect("it does not panic"));
+        tokio::time::timeout(PATIENCE, ended).await.expect("it ends").expect("it does not panic")
+    }
+
+    /// Stops it as programs are stopped, unless it has ended.
+    pub(crate) async fn stop(&mut self) {
+        if self.thread.is_some() {
+            self.order(Order::Stop);
+            self.end().await.expect("it was not killed").expect("it ends well");
+        }
+    }
+}
+
+/// The life of a process.
+fn live(
+    config: Config,
+    make: impl FnOnce(Client) -> Manager,
+    mut orders: mpsc::UnboundedReceiver<Order>,
+) -> Option<Result<()>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be made");
+    runtime.block_on(async {
+        let manager = make(Client::new(config).expect("the configuration of a target is sound"));
+        let (stop, stopped) = oneshot::channel::<()>();
+        let mut stop = Some(stop);
+        let mut running = Box::pin(manager.run(async { drop(stopped.await) }));
+        loop {
+            tokio::select! {
+                result = &mut running => return Some(result),
+                order = orders.recv() => match order {
+                    Some(Order::Freeze(until)) => drop(until.recv()),
+                    Some(Order::Stop) => drop(stop.take()),
+                    Some(Order::Die) | None => return None,
+                }
+            }
+        }
+    })
+}

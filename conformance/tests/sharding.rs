@@ -1,0 +1,294 @@
+//! Sharding against each server: replicas that divide objects among themselves, and come, leave, die, are held up and cut
+//! off.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, mpsc as blocking},
+    time::Duration,
+};
+
+use conformance::{PATIENCE, Target, eventually, on_each_target, unique};
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep};
+use windlass_api::{
+    ObjectBuilder as _, ObjectRef,
+    k8s_openapi::api::{coordination::v1::Lease, core::v1::ConfigMap},
+};
+use windlass_runtime::{Action, Context, Controller, Error, Manager, Sharding, Watch};
+
+use crate::process::{Order, Process};
+
+const OBJECTS: usize = 24;
+const LEASE: Duration = Duration::from_secs(4);
+const DEADLINE: Duration = Duration::from_secs(3);
+const RETRY: Duration = Duration::from_secs(1);
+const MARGIN: Duration = Duration::from_secs(1);
+/// For the requests of a handover, on a machine that does other things as well.
+const SLACK: Duration = Duration::from_secs(2);
+/// How long a reconcile works before it writes.
+const WORK: Duration = Duration::from_millis(30);
+
+/// Objects, the group that cares for them, and what it has done.
+struct Stage {
+    target: Target,
+    group: String,
+    log: Log,
+    /// What is asked of every object.
+    wanted: usize,
+}
+
+type Log = Arc<Mutex<Vec<Entry>>>;
+
+/// A reconcile that had something to do.
+#[derive(Clone, Debug)]
+struct Entry {
+    replica: String,
+    object: String,
+    began: Instant,
+    /// `None`: it runs, or was dropped.
+    ended: Option<Instant>,
+}
+
+impl Stage {
+    async fn new(target: Target) -> Self {
+        let stage = Self { target, group: unique("painter"), log: Log::default(), wanted: 0 };
+        for n in 0..OBJECTS {
+            let object = ConfigMap::named(stage.name(n)).in_namespace("default").label("group", stage.group.as_str());
+            stage.target.client.create(&object).await.unwrap();
+        }
+        stage
+    }
+
+    fn name(&self, n: usize) -> String {
+        format!("{}-object-{n}", self.group)
+    }
+
+    async fn join(&self, name: &str) -> Process {
+        let sharding = Sharding::new(self.group.as_str())
+            .namespace("default")
+            .identity(name)
+            .lease_duration(LEASE)
+            .renew_deadline(DEADLINE)
+            .retry_period(RETRY)
+            .margin(MARGIN);
+        let watch = Watch::<ConfigMap>::within("default").labels(format!("group={}", self.group));
+        let (log, replica) = (Arc::clone(&self.log), name.to_owned());
+        let make = move |client| {
+            let mut manager = Manager::builder(client).sharding(sharding).build();
+            let paint = move |object, cx| paint(Arc::clone(&log), replica.clone(), object, cx);
+            manager.add(Controller::watching(watch).sharded().concurrency(3).reconcile(paint));
+            manager
+        };
+        Process::start(&self.target, name, make).await
+    }
+
+    async fn objects(&self) -> Vec<ConfigMap> {
+        let selector = format!("group={}", self.group);
+        let listed = self.target.client.list::<ConfigMap>().within("default").labels(selector).await;
+        listed.unwrap().into_iter().collect()
+    }
+
+    /// Asks something of every object.
+    async fn ask(&mut self) -> Instant {
+        self.wanted += 1;
+        let asked = Instant::now();
+        for n in 0..OBJECTS {
+            let wanted = serde_json::json!({"data": {"wanted": self.wanted.to_string()}});
+            let target = ObjectRef::<ConfigMap>::new(self.name(n)).within("default");
+            self.target.client.patch(target, windlass_api::Patch::Merge(wanted)).await.unwrap();
+        }
+        asked
+    }
+
+    /// Waits until it is done, and says by whom: object by object.
+    async fn done(&self) -> BTreeMap<String, String> {
+        let wanted = self.wanted.to_string();
+        eventually("all is done", || async {
+            let objects = self.objects().await;
+            let painter = |object: &ConfigMap| {
+                let data = object.data.as_ref()?;
+                (data.get("done") == Some(&wanted))
+                    .then(|| (object.metadata.name.clone().unwrap(), data.get("by").cloned().unwrap_or_default()))
+            };
+            objects.iter().map(painter).collect()
+        })
+        .await
+    }
+
+    /// Waits until so many members are there and everybody counts the same.
+    async fn settled(&self, members: usize) {
+        let selector = format!("sharding.windlass.dev/group={}", self.group);
+        eventually("the members agree", || async {
+            let leases = self.target.client.list::<Lease>().within("default").labels(selector.as_str()).await.unwrap();
+            let shown =
+                |lease: &Lease| lease.metadata.annotations.clone().unwrap()["sharding.windlass.dev/members"].clone();
+            let shown: BTreeSet<_> = leases.iter().map(shown).collect();
+            let agree = leases.len() == members && shown.len() == 1;
+            (agree && shown.iter().all(|ring| ring.split(',').count() == members)).then_some(())
+        })
+        .await;
+        // And all have looked since.
+        sleep(RETRY * 2).await;
+    }
+
+    /// Who owns what, as all see it: what is asked is done once, by one.
+    async fn owners(&mut self) -> BTreeMap<String, String> {
+        let asked = self.ask().await;
+        let owners = self.done().await;
+        let log = self.log.lock();
+        for entry in log.iter().filter(|entry| entry.began >= asked) {
+            assert_eq!(entry.replica, owners[&entry.object], "{entry:?}");
+        }
+        owners
+    }
+
+    /// No two replicas had a reconcile of one object under way at one time.
+    fn nothing_overlaps(&self) {
+        let log = self.log.lock();
+        for (at, one) in log.iter().enumerate() {
+            for other in log[at + 1..].iter().filter(|other| other.object == one.object && other.replica != one.replica)
+            {
+                let before = |a: &Entry, b: &Entry| a.ended.is_some_and(|ended| ended <= b.began);
+                // What was dropped has ended at its owner's deadline, which others have waited for.
+                let dropped = |a: &Entry, b: &Entry| a.ended.is_none() && b.began >= a.began + WORK;
+                let apart = before(one, other) || before(other, one) || dropped(one, other) || dropped(other, one);
+                assert!(apart, "{one:?} {other:?}");
+            }
+        }
+    }
+
+    async fn end(self, replicas: impl IntoIterator<Item = Process>) -> Target {
+        for mut replica in replicas {
+            replica.stop().await;
+        }
+        self.nothing_overlaps();
+        for n in 0..OBJECTS {
+            let target = ObjectRef::<ConfigMap>::new(self.name(n)).within("default");
+            self.target.client.delete(target).await.unwrap();
+        }
+        self.target
+    }
+}
+
+/// Does what an object asks for, unless it is done.
+async fn paint(log: Log, replica: String, object: Arc<ConfigMap>, cx: Context) -> Result<Action, Error> {
+    let mut object = ConfigMap::clone(&object);
+    let data = object.data.get_or_insert_default();
+    let Some(wanted) = data.get("wanted").cloned().filter(|wanted| data.get("done") != Some(wanted)) else {
+        return Ok(Action::await_change());
+    };
+    let name = object.metadata.name.clone().unwrap();
+    let at = {
+        let mut log = log.lock();
+        log.push(Entry { replica: replica.clone(), object: name, began: Instant::now(), ended: None });
+        log.len() - 1
+    };
+    sleep(WORK).await;
+    data.extend([("done".to_owned(), wanted), ("by".to_owned(), replica)]);
+    // With its resourceVersion.
+    let written = cx.client().update(&object).await;
+    log.lock()[at].ended = Some(Instant::now());
+    written?;
+    Ok(Action::await_change())
+}
+
+fn painters(owners: &BTreeMap<String, String>) -> BTreeSet<&str> {
+    owners.values().map(String::as_str).collect()
+}
+
+#[tokio::test]
+async fn replicas_that_come_leave_and_die_hand_their_objects_over_and_each_has_one_owner() {
+    on_each_target(|target| async {
+        let mut stage = Stage::new(target).await;
+        let first = stage.join("a").await;
+        let mut second = stage.join("b").await;
+        stage.settled(2).await;
+        let among_two = stage.owners().await;
+        assert_eq!(painters(&among_two), BTreeSet::from(["a", "b"]));
+
+        let mut third = stage.join("c").await;
+        stage.settled(3).await;
+        let among_three = stage.owners().await;
+        assert_eq!(painters(&among_three), BTreeSet::from(["a", "b", "c"]));
+        for (object, owner) in &among_three {
+            assert!(owner == "c" || among_two[object] == *owner, "{object} has moved without need");
+        }
+
+        // One leaves while there is something to do for all.
+        let asked = stage.ask().await;
+        second.stop().await;
+        assert_eq!(stage.done().await.len(), OBJECTS);
+        let took = asked.elapsed();
+        assert!(took <= RETRY * 3 + SLACK + WORK * 24, "not by expiry: {took:?}");
+        stage.settled(2).await;
+
+        third.order(Order::Die);
+        assert!(third.end().await.is_none());
+        let died = Instant::now();
+        stage.ask().await;
+        let of_one = stage.done().await;
+        assert!(died.elapsed() + RETRY >= LEASE + MARGIN, "its objects are left alone until its lease has expired");
+        assert!(died.elapsed() <= LEASE + MARGIN + RETRY * 3 + SLACK, "{:?}", died.elapsed());
+        assert!(painters(&of_one).contains("a"));
+        stage.end([first]).await
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_replica_that_is_held_up_or_cut_off_does_nothing_when_its_time_is_over_and_comes_back() {
+    on_each_target(|target| async {
+        let mut stage = Stage::new(target).await;
+        let replicas = [stage.join("a").await, stage.join("b").await, stage.join("c").await];
+        stage.settled(3).await;
+        let before = stage.owners().await;
+        assert_eq!(painters(&before).len(), 3);
+
+        // Held up in the middle of its work, for longer than its lease.
+        let asked = stage.ask().await;
+        let (thaw, frozen) = blocking::channel();
+        replicas[0].order(Order::Freeze(frozen));
+        assert_eq!(stage.done().await.len(), OBJECTS, "the others have done it");
+        assert!(asked.elapsed() <= PATIENCE);
+        drop(thaw);
+        stage.settled(3).await;
+        assert_eq!(stage.owners().await, before, "it has its objects again");
+
+        replicas[1].wire.go_down().await;
+        let cut = Instant::now();
+        stage.ask().await;
+        stage.done().await;
+        let late = |entry: &&Entry| entry.replica == "b" && entry.began > cut + DEADLINE;
+        assert!(stage.log.lock().iter().find(late).is_none(), "it begins nothing after its deadline");
+        replicas[1].wire.come_up().await;
+        stage.settled(3).await;
+        assert_eq!(stage.owners().await, before);
+        stage.end(replicas).await
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_lease_that_was_removed_is_not_brought_back_by_a_late_renewal_nor_removed_in_another_version() {
+    on_each_target(|target| async {
+        let client = target.client.clone();
+        let name = unique("removed");
+        let lease = client.create(&Lease::named(name.as_str()).in_namespace("default")).await.unwrap();
+        let (uid, version) = (lease.metadata.uid.clone().unwrap(), lease.metadata.resource_version.clone().unwrap());
+        let mut renewal = lease.clone();
+        renewal.spec.get_or_insert_default().holder_identity = Some("somebody".to_owned());
+        let renewed = client.update(&renewal).await.unwrap();
+
+        let at = || ObjectRef::<Lease>::new(name.as_str()).within("default");
+        let late = client.delete(at()).uid(uid.as_str()).resource_version(version).await;
+        assert!(late.unwrap_err().is_conflict(), "it has been renewed");
+        let version = renewed.metadata.resource_version.clone().unwrap();
+        client.delete(at()).uid(uid).resource_version(version).await.unwrap();
+
+        let error = client.update(&renewed).await.unwrap_err();
+        assert!(error.is_conflict() || error.is_not_found(), "{error}");
+        assert!(client.get_opt(at()).await.unwrap().is_none());
+        target
+    })
+    .await;
+}
