@@ -4,6 +4,7 @@
 mod cases;
 mod client;
 mod compaction;
+mod console;
 mod election;
 mod errors;
 mod events;
