@@ -108,7 +108,7 @@ impl CachedClient {
     }
 
     /// The cached objects of a resource that is known only at run time, as
-    /// [`DynamicObject`](windlass_api::DynamicObject), or as [`PartialObject`](windlass_api::PartialObject) where metadata is
+    /// [`DynamicObject`](windlass_api::DynamicObject), or as [`PartialObject`] where metadata is
     /// enough: then no more is cached.
     #[must_use]
     pub fn kind_of<K: Object>(&self, resource: ApiResource) -> CachedKind<K> {

@@ -41,7 +41,7 @@ impl<T: Object> Watch<T> {
     }
 
     /// All objects of a resource that is known only at run time, as `T`: for
-    /// [`DynamicObject`](windlass_api::DynamicObject) and [`PartialObject`](windlass_api::PartialObject).
+    /// [`DynamicObject`](windlass_api::DynamicObject) and [`PartialObject`].
     pub fn dynamic(resource: ApiResource) -> Self {
         Self { resource, selection: Selection::default(), predicate: None, indices: Vec::new() }
     }
