@@ -277,6 +277,15 @@ mod tests {
     }
 
     #[test]
+    fn a_body_that_does_not_compress_gives_back_what_it_does_not_need() {
+        let body = Body::<Vec<u8>>::copied([b"[]", b""], Some(vec![0; 1_000]));
+        assert!(body.state.lock().bytes.capacity() >= 1_000);
+        assert!(body.repack(&mut Packer::trained([]), &Unpacker::new()).is_none());
+        let state = body.state.lock();
+        assert_eq!((&*state.bytes, state.bytes.capacity() < 100), (&b"[]"[..], true));
+    }
+
+    #[test]
     fn a_body_is_the_same_packed_repacked_and_decoded() {
         let (text, unpacker) = (format!("[{}0]", "1,".repeat(200)), Unpacker::new());
         let body = Body::<Vec<u8>>::copied([text.as_bytes(), b""], None);

@@ -4,7 +4,7 @@
 //! point to slots. Everything that can be observed follows the order of the slots, which depends on nothing but the
 //! history of changes: the same history gives the same order.
 
-use std::{collections::BTreeSet, fmt, hash::BuildHasher, sync::Arc};
+use std::{collections::BTreeSet, fmt, hash::BuildHasher, hint::black_box, sync::Arc};
 
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable, hash_map::EntryRef};
 use serde::de::DeserializeOwned;
@@ -23,6 +23,9 @@ pub struct Index<K> {
 }
 
 type ValuesFn<K> = dyn Fn(&Cached<K>) -> Result<Values, BoxError> + Send + Sync;
+
+/// So many objects are looked for at once, as a rule.
+const LOOK_AHEAD: usize = 64;
 
 /// The values of one object in one index: most have one.
 pub(crate) type Values = SmallVec<[Arc<str>; 1]>;
@@ -163,6 +166,20 @@ impl<K> Indexer<K> {
     pub(crate) fn get(&self, namespace: Option<&str>, name: &str) -> Option<&Cached<K>> {
         let slot = *self.by_key.find(self.hash(namespace, name), |slot| self.has_key(*slot, namespace, name))?;
         self.at(slot)
+    }
+
+    /// Has the processor fetch what [`Self::insert`] and [`Self::remove`] will look at. Of a million objects most are far
+    /// from it; many that are asked for at once take little longer to come than one.
+    pub(crate) fn look_ahead<'k>(&self, keys: impl Iterator<Item = &'k ObjectKey>) {
+        // Whatever has the same hash, nearly: to compare the names would be to wait for each.
+        let likely = |key: &ObjectKey| self.by_key.find(self.hash(key.namespace.as_deref(), &key.name), |_| true);
+        let slots: SmallVec<[u32; LOOK_AHEAD]> = keys.filter_map(likely).copied().collect();
+        for at in slots {
+            black_box(self.at(at).map(|object| object.key().name.len()));
+            for index in &self.indices {
+                black_box(index.values.get(at as usize).map(Values::len));
+            }
+        }
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Cached<K>> {

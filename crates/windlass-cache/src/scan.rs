@@ -85,20 +85,17 @@ fn matters(rest: &[u8], is_kind_open: bool) -> bool {
 /// Where the value stands that is reached by these keys of objects within objects.
 pub(crate) fn find(object: &[u8], path: &[&str]) -> Found {
     let mut cursor = Cursor { json: object, at: 0 };
-    let mut found = None;
     // Only with escapes is a key written in more than one way.
     let spelling = if memchr(b'\\', object).is_some() { Spelling::Open } else { Spelling::Plain };
     for key in path {
         match cursor.value_of(key, spelling) {
             None => return Found::Unsure,
             Some(None) => return Found::Nowhere,
-            Some(Some(at)) => {
-                cursor.at = at.start;
-                found = Some(at);
-            }
+            Some(Some(start)) => cursor.at = start,
         }
     }
-    found.map_or(Found::Unsure, Found::At)
+    let start = cursor.at;
+    if path.is_empty() || cursor.skip_value().is_none() { Found::Unsure } else { Found::At(start..cursor.at) }
 }
 
 /// What stands between the quotes of a text without escapes; `None` for whatever else.
@@ -299,6 +296,15 @@ mod tests {
     }
 
     #[test]
+    fn a_plain_text_is_a_whole_string_without_escapes() {
+        assert_eq!((plain_text(br#""x""#), plain_text(br#"  "" "#)), (Some("x"), Some("")));
+        for other in ["", "x", "1", "null", r#""x"#, r#""x"y"#, r#""\u0061""#, "\"\n\"", "[\"x\"]"] {
+            assert_eq!(plain_text(other.as_bytes()), None, "{other}");
+        }
+        assert_eq!(plain_text(b"\"\xff\""), None);
+    }
+
+    #[test]
     fn a_path_leads_to_its_value_or_nowhere_or_to_a_full_reading() {
         let text = br#"{"spec":{"a":{"nodeName":"x"},"nodeName":"n1","list":[1,{"nodeName":2}]},"x":1}"#;
         let at = |path: &[&str]| match find(text, path) {
@@ -309,6 +315,16 @@ mod tests {
         assert_eq!(at(&["spec", "nodeName"]), Some(r#""n1""#));
         assert_eq!(at(&["spec", "list"]), Some(r#"[1,{"nodeName":2}]"#));
         assert_eq!((at(&["spec", "list", "x"]), at(&["nodeName"]), at(&["x", "y"])), (None, None, None));
+        for text in [
+            r#"{"a":"spec","spec":{"x":"nodeName","nodeName":"n1"},"status":{"spec":{"nodeName":"n2"}}}"#,
+            r#"{"spec":{"nodeName":"n1","spec":"nodeName"},"text":"\u0061"}"#,
+            r#"{ "a" : { "spec" : { "nodeName" : "n2" } } , "spec" : { "nodeName" : "n1" } }"#,
+        ] {
+            let Found::At(range) = find(text.as_bytes(), &["spec", "nodeName"]) else { panic!("{text}") };
+            assert_eq!(plain_text(&text.as_bytes()[range]), Some("n1"), "{text}");
+        }
+        let twice = r#"{"spec":{"nodeName":"n1"},"sp\u0065c":{"nodeName":"n2"}}"#;
+        assert_eq!(find(twice.as_bytes(), &["spec", "nodeName"]), Found::Unsure);
         for odd in [r#"{"spec":1,"spec":2}"#, r#"{"sp\u0065c":1}"#, r#"{"spec":"#, "", "[]x"] {
             assert_eq!(
                 find(odd.as_bytes(), &["spec"]),

@@ -127,6 +127,11 @@ impl<K> StoreWriter<K> {
         &self.store
     }
 
+    /// These will be changed next, in whatever way.
+    pub(crate) fn look_ahead<'k>(&self, keys: impl Iterator<Item = &'k ObjectKey>) {
+        self.store.indexer.read().look_ahead(keys);
+    }
+
     /// Gives the object's state before. With a version, everything up to it has been applied.
     pub(crate) fn insert(&mut self, object: Cached<K>, version: Option<ResourceVersion>) -> Option<Cached<K>> {
         let values = self.values_of(&object);
@@ -268,6 +273,22 @@ mod tests {
         for index in ["part", "path", "whole"] {
             assert_eq!(keys(&writer.store().by_index(index, "node-x").unwrap()), ["n/a", "n/b"]);
         }
+    }
+
+    #[test]
+    fn an_index_by_path_reads_a_text_however_it_is_written() {
+        let mut writer = writer();
+        writer.add_index(Index::on_path("node", ["spec", "nodeName"])).unwrap();
+        let put = |writer: &mut StoreWriter<Pod>, name: &str, node: &str| {
+            let body = format!(r#"{{"metadata":{{"name":"{name}"}},"spec":{{"nodeName":{node}}}}}"#);
+            let object = Ingest::alone(Pod::api_resource(), ManagedFields::Drop).read(body.as_bytes()).unwrap();
+            writer.insert(object, None);
+        };
+        put(&mut writer, "a", r#""n1""#);
+        put(&mut writer, "b", r#""n\u0031""#);
+        put(&mut writer, "c", "null");
+        assert_eq!(keys(&writer.store().by_index("node", "n1").unwrap()), ["a", "b"]);
+        assert_eq!(writer.store().index_values("node").unwrap().len(), 1);
     }
 
     #[test]

@@ -113,7 +113,7 @@ pub(super) const PARTS: &[Part] = &[
     },
     Part {
         name: "million",
-        heading: "1,000,000 uniform pods, indexed by node, 100,000 events a second",
+        heading: "1,000,000 uniform pods, indexed by node, 130,000 events a second offered",
         replay: &[
             "--workload",
             "uniform",
@@ -122,7 +122,7 @@ pub(super) const PARTS: &[Part] = &[
             "--over",
             "1000000",
             "--rate",
-            "100000",
+            "130000",
             "--per-write",
             "100",
         ],

@@ -198,6 +198,12 @@ impl<K> Listener<K> {
         self.removed.store(true, Ordering::Release);
     }
 
+    /// How many notifications may be added to its queue.
+    pub(super) fn room(&self) -> usize {
+        let room = |backlog: &Arc<Backlog>| backlog.bound.saturating_sub(backlog.waiting.load(Ordering::Acquire));
+        self.backlog.as_ref().map_or(usize::MAX, room)
+    }
+
     /// The backlog, if it is as long as it may be.
     pub(super) fn full_backlog(&self) -> Option<&Arc<Backlog>> {
         self.backlog.as_ref().filter(|backlog| backlog.waiting.load(Ordering::Acquire) >= backlog.bound)

@@ -124,16 +124,20 @@ impl<'i, K: Send + Sync + 'static> Processor<'i, K> {
         while self.tasks.try_join_next().is_some() {}
     }
 
-    /// Applies a delta, and those behind it, as long as there is room for what they bring; commands wait no longer than for
-    /// [`BATCH`] of them.
+    /// Applies a delta, and those behind it if there is room for whatever they bring; commands wait no longer than for [`BATCH`]
+    /// of them.
     fn apply_some(&mut self, first: Popped<K>, pipe: &Pipe<K>) {
-        self.apply(first);
-        for _ in 1..BATCH {
-            if self.listeners.iter().any(|listener| listener.full_backlog().is_some()) {
-                return;
-            }
-            let Some(next) = pipe.try_pop() else { return };
-            self.apply(next);
+        let room = self.listeners.iter().map(Listener::room).fold(BATCH, usize::min);
+        let mut batch = vec![first];
+        // What is about all objects may bring more than there is room for.
+        while batch.len() < room && batch.last().is_some_and(|last| last.delta.object().is_some()) {
+            let Some(next) = pipe.try_pop() else { break };
+            batch.push(next);
+        }
+        let objects = batch.iter().filter_map(|popped| popped.delta.object());
+        self.stored.writer.look_ahead(objects.map(Cached::key));
+        for popped in batch {
+            self.apply(popped);
         }
     }
 

@@ -2,13 +2,16 @@ mod interleavings;
 mod trouble;
 mod ways;
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::{Value, json};
 use tokio::{
     sync::oneshot,
-    task::JoinHandle,
+    task::{JoinHandle, yield_now},
     time::{Instant, sleep, timeout},
 };
 use windlass_api::{Content, Entropy, EventType, LabelSelector, ObjectKey, ObjectRef, PartialObject, Status};
@@ -109,6 +112,31 @@ async fn handlers_are_told_of_what_is_there_and_then_of_what_changes() {
     fake.delete(&key("b"));
     settle().await;
     assert_eq!(diary.take(), ["added n/b@3", "updated n/a@2 n/a@4", "deleted n/b@5"]);
+    run.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quick_handler_deals_with_all_that_waits_for_it_in_one_turn() {
+    const OBJECTS: usize = 1_000;
+    let fake = FakeListWatch::new();
+    for number in 0..OBJECTS {
+        fake.apply(&map(&number.to_string()));
+    }
+    let informer = informer(&fake);
+    let seen = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&seen);
+    let _registration = informer.add_handler(move |_: Notification<ConfigMap>| {
+        counter.fetch_add(1, Ordering::Relaxed);
+    });
+    let run = Run::start(&informer);
+    soon(async {
+        while informer.store().len() < OBJECTS {
+            yield_now().await;
+        }
+    })
+    .await;
+    yield_now().await;
+    assert_eq!(seen.load(Ordering::Relaxed), OBJECTS);
     run.stop().await;
 }
 

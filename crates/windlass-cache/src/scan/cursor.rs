@@ -1,7 +1,5 @@
 //! A reading position in JSON text.
 
-use std::ops::Range;
-
 use memchr::{memchr2, memmem};
 use windlass_api::Skipper;
 
@@ -116,8 +114,8 @@ impl<'j> Cursor<'j> {
         if escaped { None } else { Some(Some(Member { key, start, comma })) }
     }
 
-    /// Where the value of a key of the object that comes next stands. Goes on until the key cannot come a second time.
-    pub(super) fn value_of(&mut self, key: &str, spelling: Spelling) -> Option<Option<Range<usize>>> {
+    /// Where the value of a key of the object that comes next begins. Goes on until the key cannot come a second time.
+    pub(super) fn value_of(&mut self, key: &str, spelling: Spelling) -> Option<Option<usize>> {
         let mut found = None;
         let mut first = true;
         if self.peek()? != b'{' {
@@ -126,16 +124,15 @@ impl<'j> Cursor<'j> {
         self.at += 1;
         while let Some(member) = self.member(&mut first)? {
             self.peek()?;
-            let start = self.at;
-            self.skip_value()?;
             if member.key == key.as_bytes() {
-                if found.replace(start..self.at).is_some() {
+                if found.replace(self.at).is_some() {
                     return None;
                 }
                 if spelling == Spelling::Plain && !self.quotes_again(key) {
                     return Some(found);
                 }
             }
+            self.skip_value()?;
         }
         Some(found)
     }
