@@ -24,8 +24,7 @@ pub(crate) struct Body<K> {
 
 #[derive(Debug)]
 struct State<K> {
-    /// Longer than its contents only while it waits to be compressed.
-    bytes: Vec<u8>,
+    bytes: Box<[u8]>,
     /// What `bytes` are compressed with; `None` when they are not.
     packing: Option<Arc<Dictionary>>,
     outcome: Outcome<K>,
@@ -68,15 +67,6 @@ pub(crate) enum Effort {
     Again,
 }
 
-/// What came of compressing a body.
-#[derive(Debug)]
-pub(crate) struct Repacked {
-    pub(crate) before: Held,
-    pub(crate) after: Held,
-    /// What held the body before.
-    pub(crate) buffer: Vec<u8>,
-}
-
 /// What came of asking to give up the decoded object.
 pub(crate) enum Cooled<K> {
     /// It was used lately, and is kept for once.
@@ -86,15 +76,9 @@ pub(crate) enum Cooled<K> {
 }
 
 impl<K> Body<K> {
-    /// Takes the parts, in this order, into an allocation of their own: into `spare`, if there is one, which then is as
-    /// large as it is until the body is compressed.
-    pub(crate) fn copied(parts: [&[u8]; 2], spare: Option<Vec<u8>>) -> Self {
-        let mut bytes = spare.unwrap_or_default();
-        bytes.clear();
-        bytes.reserve_exact(parts[0].len() + parts[1].len());
-        for part in parts {
-            bytes.extend_from_slice(part);
-        }
+    /// Takes the parts, in this order, into an allocation of their own.
+    pub(crate) fn copied(parts: [&[u8]; 2]) -> Self {
+        let bytes = parts.concat().into_boxed_slice();
         Self { state: Mutex::new(State { bytes, packing: None, outcome: Outcome::Unknown }) }
     }
 
@@ -180,8 +164,8 @@ impl<K> Body<K> {
         }
     }
 
-    /// Compresses the body, unless this packer has; says what that changed.
-    pub(crate) fn repack(&self, packer: &mut Packer, unpacker: &Unpacker) -> Option<Repacked> {
+    /// Compresses the body, unless this packer has; gives what was held before and what is now, if that changed.
+    pub(crate) fn repack(&self, packer: &mut Packer, unpacker: &Unpacker) -> Option<[Held; 2]> {
         let mut state = self.state.lock();
         if state.packing.as_ref().is_some_and(|packing| Arc::ptr_eq(packing, packer.dictionary())) {
             return None;
@@ -191,13 +175,9 @@ impl<K> Body<K> {
             None => packer.pack(&state.bytes),
             Some(_) => state.unpacked(unpacker).ok().and_then(|bytes| packer.pack(&bytes)),
         };
-        let Some(packed) = packed else {
-            state.bytes.shrink_to_fit();
-            return None;
-        };
+        state.bytes = packed?;
         state.packing = Some(Arc::clone(packer.dictionary()));
-        let buffer = std::mem::replace(&mut state.bytes, packed);
-        Some(Repacked { before, after: state.held(), buffer })
+        Some([before, state.held()])
     }
 }
 
@@ -213,7 +193,7 @@ impl<K> State<K> {
 
     fn unpacked(&self, unpacker: &Unpacker) -> Result<Vec<u8>, Damaged> {
         match &self.packing {
-            None => Ok(self.bytes.clone()),
+            None => Ok(self.bytes.to_vec()),
             Some(dictionary) => unpacker.unpack(&self.bytes, dictionary),
         }
     }
@@ -260,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_body_is_decoded_once_however_many_ask() {
-        let (body, unpacker) = (Body::<Counted>::copied([b"{}", b""], None), Unpacker::new());
+        let (body, unpacker) = (Body::<Counted>::copied([b"{}", b""]), Unpacker::new());
         std::thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| body.decode(&unpacker, |_| ()).outcome.unwrap());
@@ -271,30 +251,21 @@ mod tests {
 
     #[test]
     fn a_body_that_does_not_decode_fails_each_time_alike() {
-        let (body, unpacker) = (Body::<u8>::copied([b"\"x", b"\""], None), Unpacker::new());
+        let (body, unpacker) = (Body::<u8>::copied([b"\"x", b"\""]), Unpacker::new());
         let first = body.decode(&unpacker, |_| ()).outcome.unwrap_err();
         assert!(Arc::ptr_eq(&first, &body.decode(&unpacker, |_| ()).outcome.unwrap_err()));
     }
 
     #[test]
-    fn a_body_that_does_not_compress_gives_back_what_it_does_not_need() {
-        let body = Body::<Vec<u8>>::copied([b"[]", b""], Some(vec![0; 1_000]));
-        assert!(body.state.lock().bytes.capacity() >= 1_000);
-        assert!(body.repack(&mut Packer::trained([]), &Unpacker::new()).is_none());
-        let state = body.state.lock();
-        assert_eq!((&*state.bytes, state.bytes.capacity() < 100), (&b"[]"[..], true));
-    }
-
-    #[test]
     fn a_body_is_the_same_packed_repacked_and_decoded() {
         let (text, unpacker) = (format!("[{}0]", "1,".repeat(200)), Unpacker::new());
-        let body = Body::<Vec<u8>>::copied([text.as_bytes(), b""], None);
+        let body = Body::<Vec<u8>>::copied([text.as_bytes(), b""]);
         let mut packers = [Packer::trained([]), Packer::trained([])];
-        let Repacked { before, after, buffer } = body.repack(&mut packers[0], &unpacker).unwrap();
-        assert_eq!((before, &*buffer), (Held { plain: text.len(), packed: 0 }, text.as_bytes()));
+        let [before, after] = body.repack(&mut packers[0], &unpacker).unwrap();
+        assert_eq!(before, Held { plain: text.len(), packed: 0 });
         assert!(after.plain == 0 && after.packed > 0 && after.packed < text.len(), "{after:?}");
         assert!(body.repack(&mut packers[0], &unpacker).is_none());
-        assert_eq!(body.repack(&mut packers[1], &unpacker).unwrap().before, after);
+        assert_eq!(body.repack(&mut packers[1], &unpacker).unwrap()[0], after);
         drop(packers);
         assert_eq!(body.bytes(&unpacker).unwrap(), text.as_bytes());
         assert_eq!((body.len(), body.decode(&unpacker, |_| ()).outcome.unwrap().len()), (text.len(), 201));

@@ -60,7 +60,7 @@ impl<K> Ingest<K> {
             return Err(UnreadableObject::Nameless);
         }
         self.memory.add_plain(body[0].len() + body[1].len());
-        let body = Body::copied([&body[0], &body[1]], self.memory.spare());
+        let body = Body::copied([&body[0], &body[1]]);
         let cached = Cached::new(Arc::clone(&self.memory), meta, body);
         if let Some(decode) = self.memory.decode_early {
             decode(&cached);

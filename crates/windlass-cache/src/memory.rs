@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 use windlass_api::ApiResource;
 
 use crate::{
-    body::{Body, Cooled, Decoded, Effort, Held, Repacked},
+    body::{Body, Cooled, Decoded, Effort, Held},
     cached::{Cached, Entry},
     metrics::CacheMetrics,
     options::{Decoding, InformerOptions},
@@ -43,10 +43,6 @@ const FRESH_SHARE: usize = 32;
 /// So many decoded objects are kept, whatever they cost.
 const FLOOR: usize = 16;
 
-/// So many buffers are kept for bodies that are to be compressed, and none that is larger than this.
-const SPARES: usize = 64;
-const LARGEST_SPARE: usize = 64 << 10;
-
 /// What the entries of one informer share.
 pub(crate) struct Memory<K> {
     pub(crate) resource: Arc<ApiResource>,
@@ -61,8 +57,6 @@ pub(crate) struct Memory<K> {
     packed: AtomicUsize,
     /// What the decoded objects count.
     hot: AtomicUsize,
-    /// Buffers of bodies that have been compressed, for those that will be: the allocator would take longer.
-    spares: Mutex<Vec<Vec<u8>>>,
     order: Mutex<Order<K>>,
 }
 
@@ -92,7 +86,6 @@ impl<K> Memory<K> {
             plain: AtomicUsize::new(0),
             packed: AtomicUsize::new(0),
             hot: AtomicUsize::new(0),
-            spares: Mutex::new(Vec::new()),
             order: Mutex::new(Order::default()),
         }
     }
@@ -102,30 +95,15 @@ impl<K> Memory<K> {
         self.plain.load(Ordering::Relaxed).saturating_add(self.hot.load(Ordering::Relaxed)) > self.budget
     }
 
-    /// A buffer for a body that will be compressed; `None` when it will be kept as it is.
-    pub(crate) fn spare(&self) -> Option<Vec<u8>> {
-        if self.is_beyond_budget() { self.spares.lock().pop() } else { None }
-    }
-
-    fn keep_spare(&self, buffer: Vec<u8>) {
-        let mut spares = self.spares.lock();
-        if spares.len() < SPARES && buffer.capacity() <= LARGEST_SPARE {
-            spares.push(buffer);
-        }
-    }
-
     pub(crate) fn add_plain(&self, bytes: usize) {
         self.plain.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Compresses a body, or compresses it anew.
     pub(crate) fn repack(&self, body: &Body<K>, packer: &mut Packer) {
-        if let Some(Repacked { before, after, buffer }) = body.repack(packer, &self.unpacker) {
+        if let Some([before, after]) = body.repack(packer, &self.unpacker) {
             self.packed.fetch_add(after.packed, Ordering::Relaxed);
             self.remove(before);
-            if before.plain > 0 {
-                self.keep_spare(buffer);
-            }
         }
     }
 

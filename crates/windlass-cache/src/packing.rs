@@ -68,11 +68,11 @@ impl Packer {
     }
 
     /// `None` where the result would be no smaller.
-    pub(crate) fn pack(&mut self, body: &[u8]) -> Option<Vec<u8>> {
+    pub(crate) fn pack(&mut self, body: &[u8]) -> Option<Box<[u8]>> {
         self.out.clear();
         self.out.reserve(zstd_safe::compress_bound(body.len()));
         self.context.compress_using_cdict(&mut self.out, body, &self.encoder).ok()?;
-        (self.out.len() < body.len()).then(|| self.out.as_slice().to_vec())
+        (self.out.len() < body.len()).then(|| self.out.as_slice().into())
     }
 }
 
