@@ -1,6 +1,7 @@
 //! The manager: runs controllers and whatever else belongs to them, in order, until the end.
 
 mod additions;
+mod beside;
 mod builder;
 mod campaign;
 mod groups;

@@ -134,8 +134,10 @@ impl<'i, K: Send + Sync + 'static> Processor<'i, K> {
             let Some(next) = pipe.try_pop() else { break };
             batch.push(next);
         }
-        let objects = batch.iter().filter_map(|popped| popped.delta.object());
-        self.stored.writer.look_ahead(objects.map(Cached::key));
+        if batch.len() > 1 {
+            let objects = batch.iter().filter_map(|popped| popped.delta.object());
+            self.stored.writer.look_ahead(objects.map(Cached::key));
+        }
         for popped in batch {
             self.apply(popped);
         }

@@ -173,7 +173,7 @@ impl Drop for Groups {
 }
 
 /// What is told of a task that ended without a result.
-fn died(name: &str, error: JoinError) -> Error {
+pub(super) fn died(name: &str, error: JoinError) -> Error {
     let name = name.to_owned();
     match error.try_into_panic() {
         Ok(panic) => Error::Panicked { name, message: panic_message(&*panic) },
