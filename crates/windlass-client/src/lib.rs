@@ -9,8 +9,8 @@
 //!    [`Clientset`] has an accessor for each built-in resource, with the verbs that it serves.
 //!    [`Client::rest`] builds requests of any verb, part by part.
 //! 3. [`request`]: verb, resource and options become an `http::Request`, as a value; nothing is sent there.
-//! 4. `pipeline`: requests wait for their turn ([`RateLimit`]), pass a [`Gate`] where there is one, are sent, and sent again where that is right; [`warnings`]
-//!    and [`metrics`] learn of it here.
+//! 4. `pipeline`: requests wait for their turn ([`RateLimit`]), pass a [`Gate`] where there is one, are sent, and sent again
+//!    where that is right; [`warnings`] and [`metrics`] learn of it here.
 //! 5. `transport` and [`auth`]: the one boxed `tower` service that carries requests; credentials, TLS, connection pool.
 //!    Requests are logged here as `curl` commands without their secrets: at `debug`, under `windlass_client::curl`.
 //!    [`Client::from_service`] puts another service in its place, such as an API server in this process.

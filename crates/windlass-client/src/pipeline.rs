@@ -1,5 +1,5 @@
-//! The way of a request from a verb to the transport and back, in one procedure: throttled, gated, sent, sent again where that is
-//! right, bounded in time, decompressed, counted.
+//! The way of a request from a verb to the transport and back, in one procedure: throttled, gated, sent, sent again where
+//! that is right, bounded in time, decompressed, counted.
 //!
 //! Guarantees, each with a test:
 //! - **Throttled**: every attempt takes a token first, but for the first one of a watch.

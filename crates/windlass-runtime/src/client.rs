@@ -9,7 +9,8 @@
 //! # What is not
 //!
 //! - A read need not show what was just written; [`CachedClient::live`] does, and a reconcile follows each change.
-//! - A namespace that the manager's caches are not of is refused, see [`CacheOptions`](crate::CacheOptions); the live client has it.
+//! - A namespace that the manager's caches are not of is refused, see [`CacheOptions`](crate::CacheOptions); the live client
+//!   has it.
 //! - A kind that the server does not have is waited for, as long as whoever asks has patience.
 
 use std::{

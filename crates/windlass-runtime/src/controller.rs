@@ -308,8 +308,8 @@ impl<K: Object, R> Controller<K, R> {
         self
     }
 
-    /// How long a reconcile may take; as long as it likes unless the manager's [`ControllerDefaults`] say otherwise. One that takes longer is dropped where it awaits
-    /// something, and tried again with back-off.
+    /// How long a reconcile may take; as long as it likes unless the manager's [`ControllerDefaults`] say otherwise. One that
+    /// takes longer is dropped where it awaits something, and tried again with back-off.
     pub fn reconcile_timeout(mut self, limit: Duration) -> Self {
         self.choices.reconcile_timeout = Some(limit);
         self

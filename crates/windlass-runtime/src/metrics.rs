@@ -4,7 +4,9 @@
 mod access;
 mod caches;
 mod depth;
+mod maker;
 mod registry;
+mod requests;
 mod server;
 
 use std::{fmt::Debug, sync::Arc, time::Duration};
@@ -12,10 +14,7 @@ use std::{fmt::Debug, sync::Arc, time::Duration};
 use windlass_queue::{QueueMetrics, UnfinishedWork};
 
 pub(crate) use self::caches::{selector, short};
-pub use self::{
-    registry::{Registry, RequestCounter},
-    server::MetricsServer,
-};
+pub use self::{registry::Registry, requests::RequestCounter, server::MetricsServer};
 use crate::observer::Outcome;
 
 /// Says what the workers of a queue have in their hands.

@@ -1,6 +1,7 @@
 //! The control loop as a story: which event led to which key, which key to which reconcile, what it wrote, and what came of it.
 //!
-//! For live views, tests and the [`console`](crate::console). Numbers go to [`ControllerMetrics`](crate::ControllerMetrics), prose to `tracing`.
+//! For live views, tests and the [`console`](crate::console). Numbers go to
+//! [`ControllerMetrics`](crate::ControllerMetrics), prose to `tracing`.
 
 use std::time::Duration;
 

@@ -15,8 +15,8 @@ use crate::{
 };
 
 impl ManagerBuilder {
-    /// Chooses what a configuration says: metrics, probes and the console, leader election, caches, controllers, the grace period. How the
-    /// cluster is reached, where webhooks answer and what is logged is for [`Connection::connect`], [`Webhook::server`] and
+    /// Chooses what a configuration says: metrics, probes and the console, leader election, caches, controllers, the grace
+    /// period. How the cluster is reached, where webhooks answer and what is logged is for [`Connection::connect`], [`Webhook::server`] and
     /// [`Logging::init`]:
     ///
     /// ```no_run

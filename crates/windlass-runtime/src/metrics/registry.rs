@@ -8,20 +8,17 @@ use std::{
 
 use parking_lot::Mutex;
 use prometheus::{
-    Encoder, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts,
-    TextEncoder, core::Collector,
+    Encoder, Gauge, GaugeVec, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, TextEncoder,
 };
 use windlass_cache::InformerStatus;
-use windlass_client::{
-    Operation, Verb,
-    metrics::{Attempt, ClientMetrics},
-};
 use windlass_queue::{QueueMetrics, UnfinishedWork};
 
 use super::{
     ControllerMetrics, UnfinishedProbe,
     caches::Caches,
     depth::{self, Depth},
+    maker::{Maker, REQUEST_SECONDS},
+    requests::{RequestCounter, Requests},
 };
 use crate::{Outcome, Retry, leader_election::ElectionMetrics, sharding::ShardMetrics};
 
@@ -32,11 +29,6 @@ const RECONCILE_BUCKETS: &[f64] = &[
 ];
 /// Of work queues, in seconds: from ten nanoseconds to a quarter of an hour.
 const QUEUE_BUCKETS: &[f64] = &[1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0];
-/// Of requests, in seconds.
-const REQUEST_BUCKETS: &[f64] = &[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
-/// Of requests and answers, in bytes.
-const SIZE_BUCKETS: &[f64] =
-    &[64.0, 256.0, 512.0, 1024.0, 4096.0, 16384.0, 65536.0, 262_144.0, 1_048_576.0, 4_194_304.0, 16_777_216.0];
 
 /// Counts everything, and shows it as text. Clones are the same registry.
 ///
@@ -52,7 +44,7 @@ struct Inner {
     registry: prometheus::Registry,
     controllers: Controllers,
     queues: Queues,
-    requests: Requests,
+    requests: Arc<Requests>,
     leading: IntGaugeVec,
     slow_paths: IntCounterVec,
     shards: Shards,
@@ -102,26 +94,6 @@ struct Shards {
     losses: IntCounterVec,
 }
 
-/// `rest_client_*`.
-struct Requests {
-    total: IntCounterVec,
-    retries: IntCounterVec,
-    duration: HistogramVec,
-    throttled: HistogramVec,
-    sent: HistogramVec,
-    received: HistogramVec,
-}
-
-/// Counts the requests of the clients of one server.
-#[derive(Clone)]
-pub struct RequestCounter {
-    registry: Registry,
-    host: Arc<str>,
-}
-
-/// Makes metrics, and keeps them in a registry.
-struct Maker<'r>(&'r prometheus::Registry);
-
 // === impl Registry ===
 
 impl Registry {
@@ -132,7 +104,7 @@ impl Registry {
         let make = Maker(&registry);
         let controllers = Controllers::new(&make);
         let queues = Queues::new(&make);
-        let requests = Requests::new(&make);
+        let requests = Arc::new(Requests::new(&make));
         let leading = make.gauges(
             "leader_election_master_status",
             "Whether this process leads by the lease of that name: 1 if it does.",
@@ -164,7 +136,7 @@ impl Registry {
     /// label that tells one server from another.
     #[must_use]
     pub fn requests_to(&self, host: impl Into<Arc<str>>) -> RequestCounter {
-        RequestCounter { registry: self.clone(), host: host.into() }
+        RequestCounter::new(Arc::clone(&self.0.requests), host)
     }
 
     /// Everything in the text format of Prometheus, version 0.0.4.
@@ -444,7 +416,7 @@ impl Shards {
                 "windlass_shard_handover_seconds",
                 "How long it takes to show a change of the group, from when it was seen to when what was begun has ended.",
                 &["group"],
-                REQUEST_BUCKETS,
+                REQUEST_SECONDS,
             ),
             losses: make.counters(
                 "windlass_shard_losses_total",
@@ -452,135 +424,5 @@ impl Shards {
                 &["group"],
             ),
         }
-    }
-}
-
-// === impl Requests ===
-
-impl Requests {
-    fn new(make: &Maker<'_>) -> Self {
-        let by_verb = &["verb", "host"];
-        Self {
-            total: make.counters(
-                "rest_client_requests_total",
-                "Requests by the status of their answers, or `<error>` if there was none.",
-                &["code", "method", "host"],
-            ),
-            retries: make.counters(
-                "rest_client_request_retries_total",
-                "Requests that were sent again.",
-                &["code", "verb", "host"],
-            ),
-            duration: make.histograms(
-                "rest_client_request_duration_seconds",
-                "How long requests take up to the head of their answers.",
-                by_verb,
-                REQUEST_BUCKETS,
-            ),
-            throttled: make.histograms(
-                "rest_client_rate_limiter_duration_seconds",
-                "How long requests wait for their turn.",
-                by_verb,
-                REQUEST_BUCKETS,
-            ),
-            sent: make.histograms(
-                "rest_client_request_size_bytes",
-                "How large the bodies of requests are.",
-                by_verb,
-                SIZE_BUCKETS,
-            ),
-            received: make.histograms(
-                "rest_client_response_size_bytes",
-                "How large the bodies of answers are.",
-                by_verb,
-                SIZE_BUCKETS,
-            ),
-        }
-    }
-}
-
-// === impl RequestCounter ===
-
-impl RequestCounter {
-    fn observe(&self, histograms: impl FnOnce(&Requests) -> &HistogramVec, operation: &Operation, value: f64) {
-        let histograms = histograms(&self.registry.0.requests);
-        histograms.with_label_values(&[method(operation.verb), &self.host]).observe(value);
-    }
-}
-
-impl ClientMetrics for RequestCounter {
-    fn throttled(&self, operation: &Operation, waited: Duration) {
-        self.observe(|of| &of.throttled, operation, waited.as_secs_f64());
-    }
-
-    fn sent(&self, operation: &Operation, bytes: u64) {
-        self.observe(|of| &of.sent, operation, float(bytes));
-    }
-
-    fn attempted(&self, attempt: &Attempt<'_>) {
-        let code = attempt.status.map_or_else(|| "<error>".to_owned(), |status| status.as_str().to_owned());
-        let labels = &[&*code, attempt.method.as_str(), &self.host];
-        let of = &self.registry.0.requests;
-        of.total.with_label_values(labels).inc();
-        if attempt.number > 0 {
-            of.retries.with_label_values(labels).inc();
-        }
-    }
-
-    fn finished(&self, operation: &Operation, took: Duration) {
-        self.observe(|of| &of.duration, operation, took.as_secs_f64());
-    }
-
-    fn received(&self, operation: &Operation, bytes: u64) {
-        self.observe(|of| &of.received, operation, float(bytes));
-    }
-}
-
-impl Debug for RequestCounter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RequestCounter").field("host", &self.host).finish_non_exhaustive()
-    }
-}
-
-/// The verb as client-go counts it: by the method of HTTP.
-fn method(verb: Verb) -> &'static str {
-    match verb {
-        Verb::Create | Verb::Connect => "POST",
-        Verb::Update => "PUT",
-        Verb::Patch | Verb::Apply => "PATCH",
-        Verb::Delete | Verb::DeleteCollection => "DELETE",
-        _ => "GET",
-    }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "metrics are doubles, and sizes below 2^53")]
-fn float(bytes: u64) -> f64 {
-    bytes as f64
-}
-
-// === impl Maker ===
-
-impl Maker<'_> {
-    fn counters(&self, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
-        self.kept(IntCounterVec::new(Opts::new(name, help), labels))
-    }
-
-    fn gauges(&self, name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
-        self.kept(IntGaugeVec::new(Opts::new(name, help), labels))
-    }
-
-    fn float_gauges(&self, name: &str, help: &str, labels: &[&str]) -> GaugeVec {
-        self.kept(GaugeVec::new(Opts::new(name, help), labels))
-    }
-
-    fn histograms(&self, name: &str, help: &str, labels: &[&str], buckets: &[f64]) -> HistogramVec {
-        self.kept(HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), labels))
-    }
-
-    /// Names, labels and buckets are constants of this file.
-    fn kept<C: Collector + Clone + 'static>(&self, metric: prometheus::Result<C>) -> C {
-        let metric = metric.expect("names and labels are valid, and buckets in order");
-        self.0.register(Box::new(metric.clone())).expect("no name is there twice");
-        metric
     }
 }

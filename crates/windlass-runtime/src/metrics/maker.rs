@@ -1,0 +1,36 @@
+//! How metrics come into a registry.
+
+use prometheus::{GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, core::Collector};
+
+/// Buckets for requests, and for what takes a few of them, in seconds.
+pub(super) const REQUEST_SECONDS: &[f64] = &[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
+
+/// Makes metrics, and keeps them in a registry.
+pub(super) struct Maker<'r>(pub(super) &'r prometheus::Registry);
+
+// === impl Maker ===
+
+impl Maker<'_> {
+    pub(super) fn counters(&self, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
+        self.kept(IntCounterVec::new(Opts::new(name, help), labels))
+    }
+
+    pub(super) fn gauges(&self, name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
+        self.kept(IntGaugeVec::new(Opts::new(name, help), labels))
+    }
+
+    pub(super) fn float_gauges(&self, name: &str, help: &str, labels: &[&str]) -> GaugeVec {
+        self.kept(GaugeVec::new(Opts::new(name, help), labels))
+    }
+
+    pub(super) fn histograms(&self, name: &str, help: &str, labels: &[&str], buckets: &[f64]) -> HistogramVec {
+        self.kept(HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), labels))
+    }
+
+    /// Names, labels and buckets are constants of who calls.
+    pub(super) fn kept<C: Collector + Clone + 'static>(&self, metric: prometheus::Result<C>) -> C {
+        let metric = metric.expect("names and labels are valid, and buckets in order");
+        self.0.register(Box::new(metric.clone())).expect("no name is there twice");
+        metric
+    }
+}

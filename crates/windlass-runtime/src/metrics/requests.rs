@@ -1,0 +1,143 @@
+//! The numbers of the requests that clients send.
+
+use std::{
+    fmt::{self, Debug},
+    sync::Arc,
+    time::Duration,
+};
+
+use prometheus::{HistogramVec, IntCounterVec};
+use windlass_client::{
+    Operation, Verb,
+    metrics::{Attempt, ClientMetrics},
+};
+
+use super::maker::{Maker, REQUEST_SECONDS};
+
+/// Of requests and answers, in bytes.
+const SIZE_BUCKETS: &[f64] =
+    &[64.0, 256.0, 512.0, 1024.0, 4096.0, 16384.0, 65536.0, 262_144.0, 1_048_576.0, 4_194_304.0, 16_777_216.0];
+
+/// `rest_client_*`.
+pub(super) struct Requests {
+    total: IntCounterVec,
+    retries: IntCounterVec,
+    duration: HistogramVec,
+    throttled: HistogramVec,
+    sent: HistogramVec,
+    received: HistogramVec,
+}
+
+/// Counts the requests of the clients of one server.
+#[derive(Clone)]
+pub struct RequestCounter {
+    requests: Arc<Requests>,
+    host: Arc<str>,
+}
+
+// === impl Requests ===
+
+impl Requests {
+    pub(super) fn new(make: &Maker<'_>) -> Self {
+        let by_verb = &["verb", "host"];
+        Self {
+            total: make.counters(
+                "rest_client_requests_total",
+                "Requests by the status of their answers, or `<error>` if there was none.",
+                &["code", "method", "host"],
+            ),
+            retries: make.counters(
+                "rest_client_request_retries_total",
+                "Requests that were sent again.",
+                &["code", "verb", "host"],
+            ),
+            duration: make.histograms(
+                "rest_client_request_duration_seconds",
+                "How long requests take up to the head of their answers.",
+                by_verb,
+                REQUEST_SECONDS,
+            ),
+            throttled: make.histograms(
+                "rest_client_rate_limiter_duration_seconds",
+                "How long requests wait for their turn.",
+                by_verb,
+                REQUEST_SECONDS,
+            ),
+            sent: make.histograms(
+                "rest_client_request_size_bytes",
+                "How large the bodies of requests are.",
+                by_verb,
+                SIZE_BUCKETS,
+            ),
+            received: make.histograms(
+                "rest_client_response_size_bytes",
+                "How large the bodies of answers are.",
+                by_verb,
+                SIZE_BUCKETS,
+            ),
+        }
+    }
+}
+
+// === impl RequestCounter ===
+
+impl RequestCounter {
+    pub(super) fn new(requests: Arc<Requests>, host: impl Into<Arc<str>>) -> Self {
+        Self { requests, host: host.into() }
+    }
+
+    fn observe(&self, histograms: impl FnOnce(&Requests) -> &HistogramVec, operation: &Operation, value: f64) {
+        let histograms = histograms(&self.requests);
+        histograms.with_label_values(&[method(operation.verb), &self.host]).observe(value);
+    }
+}
+
+impl ClientMetrics for RequestCounter {
+    fn throttled(&self, operation: &Operation, waited: Duration) {
+        self.observe(|of| &of.throttled, operation, waited.as_secs_f64());
+    }
+
+    fn sent(&self, operation: &Operation, bytes: u64) {
+        self.observe(|of| &of.sent, operation, float(bytes));
+    }
+
+    fn attempted(&self, attempt: &Attempt<'_>) {
+        let code = attempt.status.map_or_else(|| "<error>".to_owned(), |status| status.as_str().to_owned());
+        let labels = &[&*code, attempt.method.as_str(), &self.host];
+        let of = &self.requests;
+        of.total.with_label_values(labels).inc();
+        if attempt.number > 0 {
+            of.retries.with_label_values(labels).inc();
+        }
+    }
+
+    fn finished(&self, operation: &Operation, took: Duration) {
+        self.observe(|of| &of.duration, operation, took.as_secs_f64());
+    }
+
+    fn received(&self, operation: &Operation, bytes: u64) {
+        self.observe(|of| &of.received, operation, float(bytes));
+    }
+}
+
+impl Debug for RequestCounter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestCounter").field("host", &self.host).finish_non_exhaustive()
+    }
+}
+
+/// The verb as client-go counts it: by the method of HTTP.
+fn method(verb: Verb) -> &'static str {
+    match verb {
+        Verb::Create | Verb::Connect => "POST",
+        Verb::Update => "PUT",
+        Verb::Patch | Verb::Apply => "PATCH",
+        Verb::Delete | Verb::DeleteCollection => "DELETE",
+        _ => "GET",
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "metrics are doubles, and sizes below 2^53")]
+fn float(bytes: u64) -> f64 {
+    bytes as f64
+}
