@@ -31,7 +31,7 @@ struct Run {
 
 /// Builds the programs and runs them. `windlass` is the binary to judge.
 pub(crate) fn run(windlass: &Path, with_upstream: bool) -> Result {
-    let programs = build()?;
+    let programs = build("clients")?;
     let embedded = Embedded::start(windlass, &[])?;
     let mut failed = against("windlass", &programs, &embedded.kubeconfig())?;
     drop(embedded);
@@ -42,18 +42,18 @@ pub(crate) fn run(windlass: &Path, with_upstream: bool) -> Result {
     if failed == 0 { Ok(()) } else { Err(format!("{failed} runs of client-go programs failed").into()) }
 }
 
-/// Builds the programs, beside what cargo builds.
-fn build() -> Result<PathBuf> {
+/// Builds a Go module of `conformance/`, beside what cargo builds.
+pub(crate) fn build(module: &str) -> Result<PathBuf> {
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
-    let programs = target.join("clients").join("clients");
+    let programs = target.join("clients").join(module);
     let status = Command::new("go")
         .args(["build", "-trimpath", "-buildvcs=false", "-o"])
         .arg(&programs)
         .arg(".")
-        .current_dir(root().join("conformance").join("clients"))
+        .current_dir(root().join("conformance").join(module))
         .status()
         .map_err(|error| format!("running go: {error}"))?;
-    if status.success() { Ok(programs) } else { Err(format!("go build conformance/clients failed ({status})").into()) }
+    if status.success() { Ok(programs) } else { Err(format!("go build conformance/{module} failed ({status})").into()) }
 }
 
 /// Runs everything, whatever fails, and says how many runs did.

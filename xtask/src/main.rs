@@ -22,6 +22,7 @@ mod clients;
 mod conformance;
 mod console;
 mod embedded;
+mod envtest;
 mod fuzz;
 mod informers;
 mod kubectl;
@@ -93,6 +94,14 @@ enum Task {
         #[arg(long)]
         upstream: bool,
     },
+    /// Run the envtest of conformance/envtest on what `windlass envtest-assets` writes (needs Go)
+    Envtest {
+        /// The windlass to run
+        windlass: PathBuf,
+        /// On the real binaries too
+        #[arg(long)]
+        upstream: bool,
+    },
     /// Run every program of examples/, and `windlass proxy`, against `windlass up`
     Labs {
         /// The windlass to run
@@ -143,6 +152,7 @@ fn main() -> ExitCode {
         Task::Upstream { profile, .. } => upstream::serve(profile),
         Task::Long { part } => long::run(&part),
         Task::Clients { windlass, upstream } => clients::run(&windlass, upstream),
+        Task::Envtest { windlass, upstream } => envtest::run(&windlass, upstream),
         Task::Labs { windlass } => labs::run(&windlass),
         Task::Console { windlass, pictures } => console::run(&windlass, pictures),
         Task::Kubectl { release: Some(other), windlass, .. } => {

@@ -3,6 +3,7 @@
 pub(crate) mod api_resources;
 pub(crate) mod api_versions;
 pub(crate) mod demo;
+pub(crate) mod envtest_assets;
 pub(crate) mod get;
 pub(crate) mod proxy;
 pub(crate) mod up;
@@ -10,7 +11,7 @@ pub(crate) mod up;
 use std::io::{self, Write as _};
 
 /// Says that others can come. Whoever waits for it gets it at once, also through a pipe, and need not read to the end.
-fn announce(text: &str) {
+pub(crate) fn announce(text: &str) {
     let mut output = io::stdout().lock();
     if let Err(error) = output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
         tracing::debug!(%error, "nobody reads what is announced");

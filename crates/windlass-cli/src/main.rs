@@ -3,6 +3,8 @@
 mod commands;
 mod connection;
 mod recorder;
+mod serving;
+mod stand_in;
 #[cfg(test)]
 mod testing;
 
@@ -17,7 +19,8 @@ use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 use windlass_api::ErrorChain;
 
-use commands::{api_resources, api_versions, demo, get, proxy, up};
+use commands::{api_resources, api_versions, demo, envtest_assets, get, proxy, up};
+use stand_in::StandIn;
 
 /// A control plane for Kubernetes, and the tools to write controllers for it
 #[derive(Debug, Parser)]
@@ -42,27 +45,42 @@ enum Command {
     ApiResources(api_resources::Options),
     /// Show which groups and versions a server serves
     ApiVersions(api_versions::Options),
+    /// Write etcd, kube-apiserver and kubectl for KUBEBUILDER_ASSETS, which Go's envtest starts in place of the real ones
+    EnvtestAssets(envtest_assets::Options),
     /// Serve the API on a local port, with the credentials of the kubeconfig
     Proxy(proxy::Options),
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
+    if let Some(stand_in) = StandIn::called() {
+        log(None, "warn");
+        return exit(stand_in.run().await);
+    }
     let arguments = Arguments::parse();
-    let filter = match arguments.verbosity {
-        Some(level) => EnvFilter::new(log_of(level)),
-        None => EnvFilter::try_from_env("WINDLASS_LOG").unwrap_or_else(|_| EnvFilter::new(default_log(&arguments))),
-    };
-    let colours = io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(io::stderr).init();
-    let outcome = match arguments.command {
+    log(arguments.verbosity, default_log(&arguments));
+    exit(match arguments.command {
         Command::Demo(options) => demo::run(options).await,
         Command::Up(options) => up::run(options).await,
         Command::Get(options) => get::run(options).await,
         Command::ApiResources(options) => api_resources::run(options).await,
         Command::ApiVersions(options) => api_versions::run(options).await,
+        Command::EnvtestAssets(options) => envtest_assets::run(&options),
         Command::Proxy(options) => proxy::run(options).await,
+    })
+}
+
+/// What is done is told on standard error.
+fn log(verbosity: Option<u8>, default: &str) {
+    let filter = match verbosity {
+        Some(level) => EnvFilter::new(log_of(level)),
+        None => EnvFilter::try_from_env("WINDLASS_LOG").unwrap_or_else(|_| EnvFilter::new(default)),
     };
+    let colours = io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(io::stderr).init();
+}
+
+fn exit(outcome: Result<(), Box<dyn Error>>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if is_unread(&*error) => ExitCode::from(UNREAD),

@@ -5,10 +5,13 @@
 //! `system:anonymous`; a wrong token is refused wherever it is sent. In process no token is needed. Whoever may, can ask on
 //! behalf of somebody else.
 //!
-//! Not here yet: client certificates.
+//! Users with tokens of their own can be named to a server at any time. Over TLS, whoever shows a certificate of the
+//! authority of clients is who it says; any other certificate is refused, unless a token is right.
 
+mod certificate;
 mod impersonation;
 mod token;
+mod users;
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -16,9 +19,12 @@ use http::{HeaderMap, header::AUTHORIZATION};
 use serde_json::{Map, Value, json};
 use windlass_api::Status;
 
+pub use self::token::{KeyError, TokenIssuer};
 pub(crate) use self::{
+    certificate::{ClientAuthority, Shown},
     impersonation::impersonated,
-    token::{AUDIENCE, Bound, Grant, Issuer, TokenError},
+    token::{Bound, Grant, Issuer, TokenError},
+    users::Tokens,
 };
 use crate::{authz::MASTERS, server::Inner, warning::Warnings};
 
@@ -33,9 +39,16 @@ const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 const EXTRA_SPACE: &str =
     "the provided Authorization header contains extra space before the bearer token, and is ignored";
 
-/// Who sent a request.
+/// Somebody who sends requests.
+///
+/// ```
+/// use windlass_server::User;
+///
+/// let user = User::new("alice").in_groups(["developers"]);
+/// assert_eq!(user.groups(), ["developers", "system:authenticated"]);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct User {
+pub struct User {
     pub(crate) name: String,
     /// Empty: none.
     pub(crate) uid: String,
@@ -55,6 +68,8 @@ pub(crate) struct Identity {
 pub(crate) struct Authenticator {
     /// None: no token is right, and only in-process callers are more than anonymous.
     token: Option<Arc<str>>,
+    /// Those of others.
+    tokens: Tokens,
     admin: Arc<User>,
     anonymous: Arc<User>,
     issuer: Issuer,
@@ -67,17 +82,23 @@ impl fmt::Debug for Authenticator {
 }
 
 impl Authenticator {
-    pub(crate) fn new(token: Option<Arc<str>>) -> Self {
+    pub(crate) fn new(token: Option<Arc<str>>, tokens: Tokens, issuer: TokenIssuer) -> Self {
         let user = |name: &str, uid: &str, groups: &[&str]| {
             let groups = groups.iter().copied().map(str::to_owned).collect();
             Arc::new(User { name: name.to_owned(), uid: uid.to_owned(), groups, ..User::default() })
         };
         Self {
             token,
+            tokens,
             admin: user("admin", "admin", &[MASTERS, AUTHENTICATED]),
             anonymous: user(ANONYMOUS, "", &[UNAUTHENTICATED]),
-            issuer: Issuer::default(),
+            issuer: Issuer::new(issuer),
         }
+    }
+
+    /// The tokens of others than the administrator.
+    pub(crate) fn tokens(&self) -> &Tokens {
+        &self.tokens
     }
 
     /// Whoever calls in process.
@@ -90,15 +111,25 @@ impl Authenticator {
         &self.issuer
     }
 
-    /// Whoever the credentials in the headers belong to.
+    /// Whoever the credentials belong to: the certificate that the connection has shown, or else the token in the headers.
     pub(crate) async fn authenticate(
         &self,
         server: &Inner,
+        shown: &Shown,
         headers: &HeaderMap,
         warnings: &Warnings,
     ) -> Result<Arc<User>, Status> {
-        let Some(token) = bearer(headers, warnings) else { return Ok(self.anonymous.clone()) };
-        match self.identify(server, token, &[AUDIENCE.to_owned()]).await {
+        if let Shown::Of(user) = shown {
+            return Ok(user.clone());
+        }
+        let Some(token) = bearer(headers, warnings) else {
+            return if matches!(shown, Shown::Unknown) {
+                Err(Status::unauthorized())
+            } else {
+                Ok(self.anonymous.clone())
+            };
+        };
+        match self.identify(server, token, &[self.issuer.audience().to_owned()]).await {
             Ok(identity) => Ok(identity.user),
             Err(TokenError::Unavailable(status)) => Err(status),
             Err(_) => Err(Status::unauthorized()),
@@ -112,12 +143,14 @@ impl Authenticator {
         sent: &[u8],
         audiences: &[String],
     ) -> Result<Identity, TokenError> {
-        if self.token.as_ref().is_some_and(|token| same(token.as_bytes(), sent)) {
-            let own: Vec<String> = audiences.iter().filter(|audience| *audience == AUDIENCE).cloned().collect();
+        let admin = self.token.as_ref().is_some_and(|token| same(token.as_bytes(), sent)).then(|| self.admin.clone());
+        if let Some(user) = admin.or_else(|| self.tokens.user(sent)) {
+            let own = audiences.iter().filter(|audience| *audience == self.issuer.audience());
+            let own: Vec<String> = own.cloned().collect();
             if own.is_empty() {
                 return Err(TokenError::Unknown);
             }
-            return Ok(Identity { user: self.admin.clone(), audiences: own });
+            return Ok(Identity { user, audiences: own });
         }
         let claims = self.issuer.verify(sent, audiences, server.clock().now())?;
         let registry = server.registry().await.map_err(TokenError::Unavailable)?;
@@ -200,7 +233,8 @@ mod tests {
         }
         let builder = Server::builder();
         let server = token.map_or_else(Server::builder, |token| builder.token(token)).build();
-        let user = server.inner().authenticator().authenticate(server.inner(), &headers, &warnings).await;
+        let user =
+            server.inner().authenticator().authenticate(server.inner(), &Shown::Nothing, &headers, &warnings).await;
         (user.map(|user| user.name.clone()).map_err(|status| status.code), warnings.headers().len())
     }
 
@@ -216,6 +250,29 @@ mod tests {
         assert_eq!(ask(token, "Bearer").await, anonymous);
         assert_eq!(ask(token, "Basic abc").await, anonymous);
         assert_eq!(ask(token, "Bearer  TOKEN").await, (Ok("system:anonymous".to_owned()), 1));
+    }
+
+    #[tokio::test]
+    async fn users_may_be_named_while_the_server_runs() {
+        let server = Server::builder().user_token("A", User::new("alice").in_groups(["developers"])).build();
+        server.add_user_token("B", User::new("bob"));
+        let found = async |token: &str, shown: &Shown| {
+            let mut headers = HeaderMap::new();
+            if !token.is_empty() {
+                headers.insert(AUTHORIZATION, format!("Bearer {token}").parse().unwrap());
+            }
+            let inner = server.inner();
+            let user = inner.authenticator().authenticate(inner, shown, &headers, &Warnings::default()).await;
+            user.map(|user| format!("{} {}", user.name, user.groups.join(","))).map_err(|status| status.code)
+        };
+        assert_eq!(found("A", &Shown::Nothing).await.unwrap(), "alice developers,system:authenticated");
+        assert_eq!(found("B", &Shown::Nothing).await.unwrap(), "bob system:authenticated");
+        assert_eq!(found("C", &Shown::Nothing).await, Err(401));
+        // A certificate that nobody knows is nothing, but beside a token that is right.
+        assert_eq!(found("", &Shown::Unknown).await, Err(401));
+        assert_eq!(found("B", &Shown::Unknown).await.unwrap(), "bob system:authenticated");
+        let carol = Shown::Of(Arc::new(User::new("carol")));
+        assert_eq!(found("B", &carol).await.unwrap(), "carol system:authenticated");
     }
 
     #[tokio::test]

@@ -17,7 +17,7 @@ use tokio::sync::watch as signal;
 use windlass_api::Status;
 
 use crate::{
-    authn::{self, User},
+    authn::{self, Shown, User},
     bootstrap,
     codec::go_quote,
     discovery,
@@ -63,13 +63,13 @@ pub(crate) struct Origin {
     pub(crate) stopping: Stopping,
 }
 
-/// Who a request without credentials is from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Who a request is from.
+#[derive(Clone, Debug)]
 pub(crate) enum Trust {
-    /// From this process: the administrator.
-    Admin,
-    /// From anybody.
-    Credentials,
+    /// Somebody in this process, who is believed.
+    Known(Arc<User>),
+    /// Whoever its credentials say: those of its connection, and its headers.
+    Credentials(Shown),
 }
 
 /// Tells long-running answers when to end. Clones tell the same.
@@ -183,7 +183,7 @@ pub(crate) async fn handle(server: Arc<Inner>, origin: Origin, request: http::Re
             stopping: origin.stopping.clone(),
             user: Arc::default(),
         };
-        let user = authenticate(&server, origin.trust, &exchange).await.map_err(Failure::Unauthorized)?;
+        let user = authenticate(&server, &origin.trust, &exchange).await.map_err(Failure::Unauthorized)?;
         user.authorize(&exchange.info).map_err(Failure::Unauthorized)?;
         exchange.user = user;
         answer(&server, exchange, body).await
@@ -210,11 +210,12 @@ pub(crate) async fn handle(server: Arc<Inner>, origin: Origin, request: http::Re
     response
 }
 
-async fn authenticate(server: &Inner, trust: Trust, exchange: &Exchange) -> Result<Arc<User>, Status> {
-    let authenticator = server.authenticator();
+async fn authenticate(server: &Inner, trust: &Trust, exchange: &Exchange) -> Result<Arc<User>, Status> {
     let user = match trust {
-        Trust::Admin => authenticator.admin(),
-        Trust::Credentials => authenticator.authenticate(server, &exchange.headers, &exchange.warnings).await?,
+        Trust::Known(user) => user.clone(),
+        Trust::Credentials(shown) => {
+            server.authenticator().authenticate(server, shown, &exchange.headers, &exchange.warnings).await?
+        }
     };
     authn::impersonated(user, &exchange.info, &exchange.headers)
 }

@@ -36,6 +36,7 @@
 
 mod server;
 mod tls;
+mod trust;
 
 mod authn;
 mod authz;
@@ -67,6 +68,7 @@ pub mod storage;
 
 pub use self::{
     admission::PodAccounts,
+    authn::{KeyError, TokenIssuer, User},
     http::Body,
     kinds::service::{InvalidServiceCidr, ServiceCidr},
     server::{Server, ServerBuilder, Service},

@@ -23,7 +23,7 @@ use windlass_api::{BoxError, Clock, Entropy, Status};
 
 use crate::{
     admission::PodAccounts,
-    authn::Authenticator,
+    authn::{Authenticator, TokenIssuer, Tokens, User},
     bootstrap::{self, Choices},
     http::{Body, Origin, RequestBody, Stopping, Trust, handle},
     kinds::service::ServiceCidr,
@@ -53,6 +53,8 @@ pub struct ServerBuilder {
     clock: Clock,
     entropy: Option<Entropy>,
     token: Option<Arc<str>>,
+    tokens: Tokens,
+    issuer: TokenIssuer,
     storage: Option<Arc<dyn Storage>>,
     choices: Choices,
     address: SocketAddr,
@@ -60,9 +62,13 @@ pub struct ServerBuilder {
 
 /// A server in this process, as a `tower` service: no socket, no task, no credentials.
 ///
-/// Every request is the administrator's. Bodies of watches yield one frame per event. Works under a paused tokio clock.
+/// Every request is the administrator's, or that of the user whom [`Self::acting_as`] names. Bodies of watches yield one
+/// frame per event. Works under a paused tokio clock.
 #[derive(Clone, Debug)]
-pub struct Service(Server);
+pub struct Service {
+    server: Server,
+    user: Arc<User>,
+}
 
 pub(crate) struct Inner {
     clock: Clock,
@@ -101,6 +107,18 @@ impl ServerBuilder {
         self
     }
 
+    /// The bearer token of somebody else.
+    pub fn user_token(self, token: &str, user: User) -> Self {
+        self.tokens.add(token, user);
+        self
+    }
+
+    /// In whose name tokens of service accounts are issued, and with which key.
+    pub fn token_issuer(mut self, issuer: TokenIssuer) -> Self {
+        self.issuer = issuer;
+        self
+    }
+
     /// Where objects live; memory, unless it is given.
     pub fn storage(mut self, storage: impl Into<Arc<dyn Storage>>) -> Self {
         self.storage = Some(storage.into());
@@ -134,7 +152,7 @@ impl ServerBuilder {
         Server(Arc::new(Inner {
             clock: self.clock,
             entropy: self.entropy.unwrap_or_default(),
-            authenticator: Authenticator::new(self.token),
+            authenticator: Authenticator::new(self.token, self.tokens, self.issuer),
             storage: self.storage.unwrap_or_else(|| Arc::new(MemoryStorage::default())),
             choices: self.choices,
             registry: OnceCell::new(),
@@ -154,6 +172,8 @@ impl Server {
             clock: Clock::system(),
             entropy: None,
             token: None,
+            tokens: Tokens::default(),
+            issuer: TokenIssuer::default(),
             storage: None,
             choices: Choices::default(),
             address: SocketAddr::from(([127, 0, 0, 1], 443)),
@@ -163,7 +183,12 @@ impl Server {
     /// The server as a service in this process.
     #[must_use]
     pub fn service(&self) -> Service {
-        Service(self.clone())
+        Service { server: self.clone(), user: self.0.authenticator.admin() }
+    }
+
+    /// Lets somebody in who shows this bearer token, from now on.
+    pub fn add_user_token(&self, token: &str, user: User) {
+        self.0.authenticator.tokens().add(token, user);
     }
 
     /// Makes the objects that every cluster has, if nobody has asked for anything yet.
@@ -264,6 +289,14 @@ impl Inner {
 
 // === impl Service ===
 
+impl Service {
+    /// The same server, each request being this user's.
+    #[must_use]
+    pub fn acting_as(self, user: User) -> Self {
+        Self { user: Arc::new(user), ..self }
+    }
+}
+
 impl<B> tower::Service<Request<B>> for Service
 where
     B: http_body::Body<Data: Buf, Error: Into<BoxError>> + Send + 'static,
@@ -277,8 +310,8 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let inner = self.0.0.clone();
-        let origin = Origin { trust: Trust::Admin, stopping: inner.stopping() };
+        let inner = self.server.0.clone();
+        let origin = Origin { trust: Trust::Known(self.user.clone()), stopping: inner.stopping() };
         Box::pin(async move { Ok(handle(inner, origin, request.map(boxed)).await) })
     }
 }

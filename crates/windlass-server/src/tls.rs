@@ -6,14 +6,17 @@ use std::{
     sync::Arc,
 };
 
+use jiff::Timestamp;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
 };
 use rustls::{
-    ServerConfig,
+    ConfigBuilder, ServerConfig, WantsVerifier,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
 };
+
+use crate::authn::{ClientAuthority, Shown};
 
 /// The names that a serving certificate is always for.
 const NAMES: [&str; 7] = [
@@ -38,6 +41,8 @@ const CA_KEY: &str = "ca.key";
 pub struct TlsIdentity {
     config: Arc<ServerConfig>,
     ca: Arc<str>,
+    /// Who certifies clients, if anybody does.
+    clients: Option<Arc<ClientAuthority>>,
 }
 
 /// Why there is no identity.
@@ -64,6 +69,9 @@ pub enum TlsError {
         #[source]
         source: rustls::pki_types::pem::Error,
     },
+    /// The authority of clients cannot be used.
+    #[error("the authority of clients cannot be used")]
+    Clients(#[from] rustls::server::VerifierBuilderError),
     /// The certificates and the key do not go together, or cannot be used.
     #[error("the certificate cannot be used")]
     Unusable(#[from] rustls::Error),
@@ -103,6 +111,25 @@ impl TlsIdentity {
         Self::new(chain.map_err(pem("certificate chain"))?, key, ca)
     }
 
+    /// The same, which asks clients for certificates: who shows one of these authorities, in PEM, is the user that it names,
+    /// a member of its organizations. Clients need not have one.
+    pub fn with_client_ca(self, pem: &str) -> Result<Self, TlsError> {
+        let clients = Arc::new(ClientAuthority::from_pem(pem)?);
+        let mut config = server_config()?
+            .with_client_cert_verifier(clients.clone())
+            .with_cert_resolver(self.config.cert_resolver.clone());
+        config.alpn_protocols.clone_from(&self.config.alpn_protocols);
+        Ok(Self { config: Arc::new(config), clients: Some(clients), ..self })
+    }
+
+    /// Who has shown these certificates, leaf first.
+    pub(crate) fn client(&self, shown: Option<&[CertificateDer<'_>]>, now: Timestamp) -> Shown {
+        match (&self.clients, shown) {
+            (Some(clients), Some(chain)) => clients.identify(chain, now),
+            _ => Shown::Nothing,
+        }
+    }
+
     /// The certificate of the CA that clients are to trust, in PEM.
     #[must_use]
     pub fn ca_pem(&self) -> &str {
@@ -138,14 +165,15 @@ impl TlsIdentity {
     }
 
     fn new(chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>, ca: &str) -> Result<Self, TlsError> {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_no_client_auth()
-            .with_single_cert(chain, key)?;
+        let mut config = server_config()?.with_no_client_auth().with_single_cert(chain, key)?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(Self { config: Arc::new(config), ca: ca.into() })
+        Ok(Self { config: Arc::new(config), ca: ca.into(), clients: None })
     }
+}
+
+fn server_config() -> Result<ConfigBuilder<ServerConfig, WantsVerifier>, rustls::Error> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()
 }
 
 impl fmt::Debug for TlsIdentity {

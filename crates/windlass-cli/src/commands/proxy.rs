@@ -13,15 +13,11 @@ use std::{
 };
 
 use clap::Args;
-use hyper_util::{
-    rt::{TokioExecutor, TokioIo},
-    server::{conn::auto, graceful::GracefulShutdown},
-};
 use tokio::net::TcpListener;
 use windlass_client::Client;
 use windlass_runtime::shutdown;
 
-use crate::connection::Connection;
+use crate::{connection::Connection, serving::serve};
 use filter::{Filter, Patterns};
 use forward::Forward;
 
@@ -63,33 +59,6 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
     super::announce(&format!("Starting to serve on {}\n", listener.local_addr()?));
     serve(listener, options.forward(client), shutdown::signal()).await;
     Ok(())
-}
-
-/// Serves until told to stop. Requests that are being answered are then cut off: watches would never end.
-async fn serve(listener: TcpListener, forward: Forward, stop: impl Future<Output = ()>) {
-    let mut stop = std::pin::pin!(stop);
-    let connections = GracefulShutdown::new();
-    let mut tasks = tokio::task::JoinSet::new();
-    loop {
-        let accepted = tokio::select! {
-            () = &mut stop => return,
-            Some(_) = tasks.join_next() => continue,
-            accepted = listener.accept() => accepted,
-        };
-        match accepted {
-            Ok((socket, _)) => {
-                let server = auto::Builder::new(TokioExecutor::new());
-                let connection = server.serve_connection_with_upgrades(TokioIo::new(socket), forward.clone());
-                let connection = connections.watch(connection.into_owned());
-                tasks.spawn(async move {
-                    if let Err(error) = connection.await {
-                        tracing::debug!(error, "a connection ended");
-                    }
-                });
-            }
-            Err(error) => tracing::warn!(%error, "a connection was not accepted"),
-        }
-    }
 }
 
 impl Options {

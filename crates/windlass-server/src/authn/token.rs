@@ -2,9 +2,12 @@
 //!
 //! A token says whose it is, for whom it is meant, and until when; it can be bound to a pod, a node or a secret, and ends
 //! with that object or with its account, whichever is gone first. The key lives as long as the server and comes from the
-//! operating system, never from a seed.
+//! operating system, never from a seed, unless one is given.
 
-use std::sync::OnceLock;
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use jiff::Timestamp;
@@ -14,6 +17,7 @@ use ring::{
         ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _, UnparsedPublicKey,
     },
 };
+use rustls::pki_types::{PrivateKeyDer, pem::PemObject as _};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use windlass_api::Status;
@@ -24,10 +28,8 @@ use crate::{
     registry::{Registry, Target, Tree},
 };
 
-/// Who issues the tokens.
-pub(super) const ISSUER: &str = "https://kubernetes.default.svc";
-/// Whom tokens are meant for that nobody else is named for: this server.
-pub(crate) const AUDIENCE: &str = ISSUER;
+/// Who issues the tokens, unless it is said.
+const ISSUER: &str = "https://kubernetes.default.svc";
 
 /// What stands before the point of a P-256 key in its `SubjectPublicKeyInfo`.
 const SPKI_PREFIX: [u8; 26] = [
@@ -35,10 +37,30 @@ const SPKI_PREFIX: [u8; 26] = [
     0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
 ];
 
+/// In whose name a server issues the tokens of service accounts, and with which key.
+///
+/// By default that is `https://kubernetes.default.svc`, and a key that is made when the first token is.
+#[must_use]
+pub struct TokenIssuer {
+    name: Arc<str>,
+    key: Option<Key>,
+}
+
+/// Why tokens cannot be signed with a key.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyError {
+    /// It is not PEM.
+    #[error("the key that signs tokens of service accounts cannot be read as PEM")]
+    Pem(#[source] rustls::pki_types::pem::Error),
+    /// It is of another kind.
+    #[error("tokens of service accounts can be signed with keys of ECDSA over P-256 in PKCS #8 only")]
+    Kind,
+}
+
 /// Issues and verifies tokens.
-#[derive(Default)]
 pub(crate) struct Issuer {
-    /// Made when the first token is.
+    name: Arc<str>,
+    /// Made when the first token is, unless it was given.
     key: OnceLock<Key>,
 }
 
@@ -99,7 +121,54 @@ pub(crate) enum TokenError {
 
 const KINDS: [(&str, &str); 3] = [("pod", "pods"), ("secret", "secrets"), ("node", "nodes")];
 
+impl Default for TokenIssuer {
+    fn default() -> Self {
+        Self { name: ISSUER.into(), key: None }
+    }
+}
+
+impl TokenIssuer {
+    /// In this name, a URL. Tokens that are meant for nobody else are meant for it, too.
+    pub fn named(name: impl Into<Arc<str>>) -> Self {
+        Self { name: name.into(), key: None }
+    }
+
+    /// With this private key: ECDSA over P-256, as PKCS #8 in PEM.
+    pub fn signing_with(self, pem: &str) -> Result<Self, KeyError> {
+        let PrivateKeyDer::Pkcs8(der) = PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(KeyError::Pem)? else {
+            return Err(KeyError::Kind);
+        };
+        let random = SystemRandom::new();
+        let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, der.secret_pkcs8_der(), &random);
+        Ok(Self { key: Some(Key::new(pair.map_err(|_| KeyError::Kind)?)), ..self })
+    }
+}
+
+impl fmt::Debug for TokenIssuer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TokenIssuer").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Key {
+    fn new(pair: EcdsaKeyPair) -> Self {
+        let mut digest = Sha256::new();
+        digest.update(SPKI_PREFIX);
+        digest.update(pair.public_key().as_ref());
+        Self { id: URL_SAFE_NO_PAD.encode(digest.finalize()), pair }
+    }
+}
+
 impl Issuer {
+    pub(super) fn new(TokenIssuer { name, key }: TokenIssuer) -> Self {
+        Self { name, key: key.map_or_else(OnceLock::new, OnceLock::from) }
+    }
+
+    /// Whom tokens are meant for that nobody else is named for: this server.
+    pub(crate) fn audience(&self) -> &str {
+        &self.name
+    }
+
     /// Issues a token.
     pub(crate) fn issue(&self, grant: &Grant<'_>, now: Timestamp) -> Result<String, Status> {
         let key = self.key();
@@ -118,7 +187,7 @@ impl Issuer {
             "aud": grant.audiences,
             "exp": now + grant.lifetime,
             "iat": now,
-            "iss": ISSUER,
+            "iss": &*self.name,
             "jti": grant.id,
             "kubernetes.io": private,
             "nbf": now,
@@ -141,7 +210,7 @@ impl Issuer {
         let (_, payload) = text.split_once('.').ok_or(TokenError::Unknown)?;
         let payload = URL_SAFE_NO_PAD.decode(payload).map_err(|_| TokenError::Unknown)?;
         let claims: Value = serde_json::from_slice(&payload).map_err(|_| TokenError::Unknown)?;
-        if claims.text(&["iss"]) != ISSUER {
+        if claims.text(&["iss"]) != &*self.name {
             return Err(TokenError::Unknown);
         }
         let public = UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, self.key().pair.public_key());
@@ -187,10 +256,9 @@ impl Issuer {
     }
 
     /// The answer to `/.well-known/openid-configuration`. `address`: `host:port` of this server.
-    #[allow(clippy::unused_self, reason = "it speaks for this issuer")]
     pub(crate) fn configuration(&self, address: &str) -> Value {
         json!({
-            "issuer": ISSUER,
+            "issuer": &*self.name,
             "jwks_uri": format!("https://{address}/openid/v1/jwks"),
             "response_types_supported": ["id_token"],
             "subject_types_supported": ["public"],
@@ -219,10 +287,7 @@ impl Issuer {
                     EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8.as_ref(), &random).ok()
                 })
                 .expect("the operating system has randomness, and a key that was just made is one");
-            let mut digest = Sha256::new();
-            digest.update(SPKI_PREFIX);
-            digest.update(pair.public_key().as_ref());
-            Key { id: URL_SAFE_NO_PAD.encode(digest.finalize()), pair }
+            Key::new(pair)
         })
     }
 }
@@ -321,10 +386,10 @@ mod tests {
 
     #[test]
     fn a_token_is_good_until_it_ends_and_for_whom_it_is_meant() {
-        let issuer = Issuer::default();
+        let issuer = Issuer::new(TokenIssuer::default());
         let now = Timestamp::from_second(1_000_000).unwrap();
         let later = |seconds: i64| Timestamp::from_second(1_000_000 + seconds).unwrap();
-        let own = [AUDIENCE.to_owned()];
+        let own = [ISSUER.to_owned()];
         let token = issuer.issue(&grant(&own), now).unwrap();
         let claims = issuer.verify(token.as_bytes(), &own, later(599)).unwrap();
         assert_eq!(claims.identity().user.name, "system:serviceaccount:ns:robot");
@@ -332,11 +397,28 @@ mod tests {
         let fails = |token: &str, audience: &str, now| {
             issuer.verify(token.as_bytes(), &[audience.to_owned()], now).unwrap_err().to_string()
         };
-        assert!(fails(&token, AUDIENCE, later(700)).contains("has expired"));
-        assert!(fails(&token, AUDIENCE, later(-100)).contains("not valid yet"));
+        assert!(fails(&token, ISSUER, later(700)).contains("has expired"));
+        assert!(fails(&token, ISSUER, later(-100)).contains("not valid yet"));
         assert!(fails(&token, "vault", now).contains("target audiences [\"vault\"]"));
-        let forged = Issuer::default().issue(&grant(&own), now).unwrap();
-        assert!(fails(&forged, AUDIENCE, now).contains("cryptographic"));
-        assert_eq!(fails("abc", AUDIENCE, now), "invalid bearer token");
+        let forged = Issuer::new(TokenIssuer::default()).issue(&grant(&own), now).unwrap();
+        assert!(fails(&forged, ISSUER, now).contains("cryptographic"));
+        assert_eq!(fails("abc", ISSUER, now), "invalid bearer token");
+    }
+
+    #[test]
+    fn whoever_has_the_key_of_an_issuer_takes_its_tokens() {
+        const NAME: &str = "https://127.0.0.1:6443/";
+        let key = rcgen::KeyPair::generate().unwrap().serialize_pem();
+        let issuer = || Issuer::new(TokenIssuer::named(NAME).signing_with(&key).unwrap());
+        let now = Timestamp::from_second(1_000_000).unwrap();
+        let own = [NAME.to_owned()];
+        let token = issuer().issue(&grant(&own), now).unwrap();
+        assert!(issuer().verify(token.as_bytes(), &own, now).is_ok());
+        assert_eq!(issuer().configuration("x")["issuer"], NAME);
+        let other = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap().serialize_pem();
+        for (pem, why) in [(other.as_str(), "P-256"), ("no key", "read as PEM")] {
+            let error = TokenIssuer::default().signing_with(pem).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
     }
 }

@@ -5,7 +5,7 @@ use windlass_api::{Status, format_time};
 
 use super::Question;
 use crate::{
-    authn::{AUDIENCE, TokenError},
+    authn::TokenError,
     registry::{Tree, as_object},
 };
 
@@ -29,7 +29,7 @@ pub(super) async fn whose_token(question: Question<'_>) -> Result<Value, Status>
     let named = object.items(&["spec", "audiences"]).iter().filter_map(Value::as_str).map(str::to_owned);
     let mut audiences: Vec<String> = named.collect();
     if audiences.is_empty() {
-        audiences.push(AUDIENCE.to_owned());
+        audiences.push(asker.server.authenticator().issuer().audience().to_owned());
     }
     let found = asker.server.authenticator().identify(asker.server, token.as_bytes(), &audiences).await;
     let status = match found {

@@ -5,7 +5,7 @@ use windlass_api::{GroupKind, GroupResource, Status, format_time};
 
 use super::Question;
 use crate::{
-    authn::{AUDIENCE, Bound, Grant},
+    authn::{Bound, Grant},
     registry::{Errors, Path, Registry, Target, Tree, default_pointer, metadata_mut, object_mut},
 };
 
@@ -20,7 +20,7 @@ const YEAR: i64 = 365 * 24 * 3600;
 pub(super) async fn request(question: Question<'_>) -> Result<Value, Status> {
     let Question { asker, target, mut object, params } = question;
     let kind = GroupKind::new("authentication.k8s.io", "TokenRequest");
-    let registry = asker.registry;
+    let (registry, issuer) = (asker.registry, asker.server.authenticator().issuer());
     let name = target.name.as_deref().unwrap_or_default();
     let namespace = target.namespace.as_deref().unwrap_or_default();
     let given = object.text(&["metadata", "name"]);
@@ -40,7 +40,7 @@ pub(super) async fn request(question: Question<'_>) -> Result<Value, Status> {
     let spec = object_mut(&mut object, "spec");
     default_pointer(spec, "expirationSeconds", DEFAULT_LIFETIME);
     if spec.items(&["audiences"]).is_empty() {
-        spec.insert("audiences".to_owned(), json!([AUDIENCE]));
+        spec.insert("audiences".to_owned(), json!([issuer.audience()]));
     }
     let requested = spec.int(&["expirationSeconds"]).unwrap_or(DEFAULT_LIFETIME);
     let audiences: Vec<String> =
@@ -58,7 +58,7 @@ pub(super) async fn request(question: Question<'_>) -> Result<Value, Status> {
         None => Vec::new(),
     };
     let to_pod = bound.iter().any(|bound| bound.kind == "pod");
-    let extended = to_pod && requested == WARN_ONLY_LIFETIME && audiences == [AUDIENCE];
+    let extended = to_pod && requested == WARN_ONLY_LIFETIME && audiences == [issuer.audience()];
     let now = registry.clock().now();
     let id = registry.entropy().uuid();
     let grant = Grant {
@@ -71,7 +71,7 @@ pub(super) async fn request(question: Question<'_>) -> Result<Value, Status> {
         warn_after: extended.then_some(requested),
         id: &id,
     };
-    let token = asker.server.authenticator().issuer().issue(&grant, now)?;
+    let token = issuer.issue(&grant, now)?;
     tracing::debug!(namespace, name, id, dry_run = ?params.dry_run, "issued a token");
     let end = jiff::Timestamp::from_second(now.as_second().saturating_add(requested)).unwrap_or(jiff::Timestamp::MAX);
     let metadata = metadata_mut(&mut object);

@@ -32,7 +32,11 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 
 use super::{Inner, boxed};
-use crate::http::{Origin, Stopping, Trust, handle};
+use crate::{
+    authn::Shown,
+    http::{Origin, Stopping, Trust, handle},
+    tls::TlsIdentity,
+};
 
 /// How long a TLS handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -59,6 +63,8 @@ const LINGER_BYTES: usize = 64 << 20;
 pub(super) struct Connection {
     server: Arc<Inner>,
     stopping: Stopping,
+    /// Whose certificate was shown.
+    shown: Shown,
     cut_off: CutOff,
 }
 
@@ -68,11 +74,11 @@ struct CutOff(Arc<AtomicBool>);
 
 impl Connection {
     pub(super) fn new(server: Arc<Inner>, stopping: Stopping) -> Self {
-        Self { server, stopping, cut_off: CutOff::default() }
+        Self { server, stopping, shown: Shown::Nothing, cut_off: CutOff::default() }
     }
 
     /// Serves it to its end. Failures are the client's business; they are logged for debugging.
-    pub(super) async fn serve(self, stream: TcpStream, tls: Option<TlsAcceptor>) {
+    pub(super) async fn serve(mut self, stream: TcpStream, tls: Option<TlsIdentity>) {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(error = &error as &dyn std::error::Error, "a connection was lost");
             return;
@@ -80,12 +86,17 @@ impl Connection {
         let stream = Lingering::new(stream, self.cut_off.clone());
         let result = match tls {
             None => self.http1(stream).await,
-            Some(acceptor) => {
+            Some(identity) => {
+                let acceptor = TlsAcceptor::from(identity.config());
                 let mut stopping = self.stopping.clone();
                 let handshake = tokio::select! {
                     () = stopping.requested() => return,
                     handshake = time::timeout(HANDSHAKE, acceptor.accept(stream)) => handshake,
                 };
+                if let Ok(Ok(stream)) = &handshake {
+                    let chain = stream.get_ref().1.peer_certificates();
+                    self.shown = identity.client(chain, self.server.clock().now());
+                }
                 match handshake {
                     Ok(Ok(stream)) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => self.http2(stream).await,
                     Ok(Ok(stream)) => self.http1(stream).await,
@@ -138,7 +149,7 @@ impl Connection {
         request: http::Request<Incoming>,
     ) -> impl Future<Output = Result<http::Response<crate::http::Body>, Infallible>> + Send + use<> {
         let server = self.server.clone();
-        let origin = Origin { trust: Trust::Credentials, stopping: self.stopping.clone() };
+        let origin = Origin { trust: Trust::Credentials(self.shown.clone()), stopping: self.stopping.clone() };
         let cut_off = self.cut_off.clone();
         async move {
             let request = request.map(|body| boxed(Noticed { body, finished: false, cut_off }));

@@ -8,7 +8,6 @@ use tokio::{
     task::JoinSet,
     time,
 };
-use tokio_rustls::TlsAcceptor;
 
 use super::{Server, connection::Connection};
 use crate::{http::Stopping, tls::TlsIdentity};
@@ -30,7 +29,6 @@ pub(super) async fn serve(
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
     server.inner().set_address(listener.local_addr()?);
-    let tls = tls.map(|identity| TlsAcceptor::from(identity.config()));
     let limit = Arc::new(Semaphore::new(CONNECTIONS));
     let (stop, stopping) = watch::channel(false);
     let mut connections = JoinSet::new();
@@ -49,7 +47,7 @@ pub(super) async fn serve(
             Some(_) = connections.join_next(), if !connections.is_empty() => continue,
         };
         let connection = Connection::new(server.inner().clone(), Stopping(stopping.clone()));
-        let tls = tls.clone();
+        let tls = tls.cloned();
         connections.spawn(async move {
             connection.serve(stream, tls).await;
             drop(permit);

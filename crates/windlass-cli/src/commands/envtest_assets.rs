@@ -1,0 +1,92 @@
+//! `windlass envtest-assets`: the programs that Go's envtest starts, in one folder.
+
+use std::{
+    env,
+    error::Error,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+
+use super::announce;
+use crate::stand_in::StandIn;
+
+/// The flags of `windlass envtest-assets`.
+#[derive(Args, Debug)]
+pub(crate) struct Options {
+    /// The folder, made if it is not there; stand-ins in it are replaced
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+}
+
+pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
+    let windlass = env::current_exe().map_err(|error| format!("finding this program: {error}"))?;
+    write(&windlass, &options.directory)
+        .map_err(|error| format!("writing {}: {error}", options.directory.display()))?;
+    // Tests run in other folders.
+    let directory = fs::canonicalize(&options.directory)?;
+    announce(&format!("KUBEBUILDER_ASSETS={}\n", directory.display()));
+    Ok(())
+}
+
+/// Copies the program once: the folder goes on working when the program is moved or rebuilt.
+fn write(windlass: &Path, directory: &Path) -> io::Result<()> {
+    fs::create_dir_all(directory)?;
+    let first = StandIn::KubeApiserver.file_name();
+    for stand_in in StandIn::ALL {
+        let path = directory.join(stand_in.file_name());
+        // Beside its place and moved there: one that runs is not disturbed.
+        let unfinished = path.with_extension("unfinished");
+        match fs::remove_file(&unfinished) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        if stand_in == StandIn::KubeApiserver {
+            copy(windlass, &unfinished)
+        } else {
+            link(&first, &unfinished, windlass)
+        }?;
+        fs::rename(&unfinished, &path)?;
+    }
+    Ok(())
+}
+
+fn copy(windlass: &Path, path: &Path) -> io::Result<()> {
+    fs::copy(windlass, path).map(drop)
+}
+
+#[cfg(unix)]
+fn link(first: &str, path: &Path, _: &Path) -> io::Result<()> {
+    std::os::unix::fs::symlink(first, path)
+}
+
+#[cfg(not(unix))]
+fn link(_: &str, path: &Path, windlass: &Path) -> io::Result<()> {
+    copy(windlass, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass_api::Entropy;
+
+    use super::*;
+
+    #[test]
+    fn the_folder_holds_all_programs_and_can_be_written_again() {
+        let directory = env::temp_dir().join(format!("windlass-assets-{}", Entropy::os().uuid()));
+        let program = directory.join("program");
+        fs::create_dir_all(&directory).unwrap();
+        let assets = directory.join("k8s").join("bin");
+        for content in ["first", "second"] {
+            fs::write(&program, content).unwrap();
+            write(&program, &assets).unwrap();
+            for name in ["etcd", "kube-apiserver", "kubectl"] {
+                let name = format!("{name}{}", env::consts::EXE_SUFFIX);
+                assert_eq!(fs::read_to_string(assets.join(name)).unwrap(), content);
+            }
+        }
+        assert_eq!(fs::read_dir(&assets).unwrap().count(), 3);
+        fs::remove_dir_all(directory).unwrap();
+    }
+}

@@ -1,0 +1,144 @@
+//! kube-apiserver: the embedded server, told by the flags of the real one.
+
+use std::{
+    error::Error,
+    fs,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::{Path, PathBuf},
+};
+
+use tokio::net::TcpListener;
+use windlass_runtime::shutdown;
+use windlass_server::{PodAccounts, Server, ServerBuilder, ServiceCidr, TlsIdentity, TokenIssuer, User};
+
+use super::flags::{Asked, Flag, Flags, help};
+use crate::commands::announce;
+
+const FLAGS: &[Flag] = &[
+    Flag { name: "advertise-address", takes: "ip", about: "Where clients are told that the server is" },
+    Flag { name: "allow-privileged", takes: "", about: "Not used: privileged containers are always allowed" },
+    Flag { name: "authorization-mode", takes: "modes", about: "Not used: the server has its own" },
+    Flag { name: "bind-address", takes: "ip", about: "Where to listen" },
+    Flag { name: "cert-dir", takes: "path", about: "Where apiserver.crt and apiserver.key are, or a CA is put" },
+    Flag { name: "client-ca-file", takes: "path", about: "Whose certificates say who a client is" },
+    Flag { name: "disable-admission-plugins", takes: "names", about: "ServiceAccount: pods need no account" },
+    Flag { name: "etcd-servers", takes: "urls", about: "Not used: objects live in memory" },
+    Flag { name: "secure-port", takes: "port", about: "The port to listen on" },
+    Flag { name: "service-account-issuer", takes: "url", about: "In whose name tokens are issued" },
+    Flag { name: "service-account-key-file", takes: "path", about: "Not used: the signing key verifies, too" },
+    Flag { name: "service-account-signing-key-file", takes: "path", about: "The key that signs tokens: ECDSA, P-256" },
+    Flag { name: "service-cluster-ip-range", takes: "cidr", about: "The addresses of services" },
+    Flag { name: "tls-cert-file", takes: "path", about: "The serving certificate" },
+    Flag { name: "tls-private-key-file", takes: "path", about: "Its key" },
+    Flag { name: "token-auth-file", takes: "path", about: "Bearer tokens: token,user,uid[,\"group,group\"] a line" },
+];
+
+/// What the real one has where nothing is said.
+const CERTIFICATES: &str = "/var/run/kubernetes";
+const PORT: u16 = 6443;
+
+pub(super) async fn run(arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
+    let flags = match Flags::read(FLAGS, arguments) {
+        Asked::Run(flags) => flags,
+        Asked::Help => {
+            announce(&help("kube-apiserver", FLAGS));
+            return Ok(());
+        }
+    };
+    let ip = flags.parse("bind-address")?.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+    let bind = SocketAddr::new(ip, flags.parse("secure-port")?.unwrap_or(PORT));
+    let tls = identity(&flags)?;
+    let server = server(&flags, bind)?.build();
+    let listener = TcpListener::bind(bind).await.map_err(|error| format!("listening on {bind}: {error}"))?;
+    tracing::info!(address = %bind, "serving");
+    Ok(server.serve(listener, tls, shutdown::signal()).await?)
+}
+
+/// The server that the flags describe.
+fn server(flags: &Flags, bind: SocketAddr) -> Result<ServerBuilder, Box<dyn Error>> {
+    let advertised = flags.parse("advertise-address")?.unwrap_or_else(|| bind.ip());
+    let mut builder = Server::builder().address(SocketAddr::new(advertised, bind.port()));
+    // Both families may be given; the first is the one that services get by default.
+    if let Some(range) = flags.list("service-cluster-ip-range").next() {
+        let cidr: ServiceCidr = range.parse().map_err(|error| format!("--service-cluster-ip-range: {error}"))?;
+        builder = builder.service_cidr(cidr);
+    }
+    if !flags.list("disable-admission-plugins").any(|plugin| plugin == "ServiceAccount") {
+        builder = builder.pod_accounts(PodAccounts::Required);
+    }
+    let mut issuer = flags.list("service-account-issuer").next().map_or_else(TokenIssuer::default, TokenIssuer::named);
+    if let Some(path) = flags.get("service-account-signing-key-file") {
+        issuer = issuer.signing_with(&read(path)?).map_err(|error| format!("{path}: {error}"))?;
+    }
+    builder = builder.token_issuer(issuer);
+    if let Some(path) = flags.get("token-auth-file") {
+        for (number, line) in read(path)?.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+            let (token, user) = token(line).ok_or_else(|| format!("{path}:{}: no token,user,uid", number + 1))?;
+            builder = builder.user_token(token, user);
+        }
+    }
+    Ok(builder)
+}
+
+/// What the server proves itself with, and whose certificates it takes.
+fn identity(flags: &Flags) -> Result<TlsIdentity, Box<dyn Error>> {
+    let directory = Path::new(flags.get("cert-dir").unwrap_or(CERTIFICATES));
+    let file = |flag, name| flags.get(flag).map_or_else(|| directory.join(name), PathBuf::from);
+    let (chain, key) = (file("tls-cert-file", "apiserver.crt"), file("tls-private-key-file", "apiserver.key"));
+    let identity = if chain.exists() || flags.get("tls-cert-file").is_some() {
+        let chain = read(&chain)?;
+        TlsIdentity::from_pem(&chain, &read(&key)?, &chain)?
+    } else {
+        TlsIdentity::persisted(directory, flags.get("advertise-address").or(flags.get("bind-address")))?
+    };
+    match flags.get("client-ca-file") {
+        Some(path) => Ok(identity.with_client_ca(&read(path)?).map_err(|error| format!("{path}: {error}"))?),
+        None => Ok(identity),
+    }
+}
+
+/// A line of a file of tokens.
+fn token(line: &str) -> Option<(&str, User)> {
+    let mut columns = line.splitn(4, ',').map(|column| column.trim().trim_matches('"'));
+    let (token, name, uid) = (columns.next()?, columns.next()?, columns.next()?);
+    if token.is_empty() || name.is_empty() {
+        return None;
+    }
+    let groups = columns.next().unwrap_or_default().split(',').map(str::trim).filter(|group| !group.is_empty());
+    Some((token, User::new(name).with_uid(uid).in_groups(groups)))
+}
+
+fn read(path: impl AsRef<Path>) -> Result<String, String> {
+    let path = path.as_ref();
+    fs::read_to_string(path).map_err(|error| format!("reading {}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_tokens_is_read_line_by_line() {
+        let (secret, user) = token("T,alice,7,\"developers,operators\"").unwrap();
+        assert_eq!((secret, user.name()), ("T", "alice"));
+        assert_eq!(user.groups(), ["developers", "operators", "system:authenticated"]);
+        assert_eq!(token("T,bob,8").unwrap().1.groups(), ["system:authenticated"]);
+        assert!(token("T,,8").is_none() && token("T,carol").is_none());
+    }
+
+    #[test]
+    fn flags_that_cannot_be_are_refused_by_their_names() {
+        let bind = SocketAddr::from(([127, 0, 0, 1], 6443));
+        let server = |flag: &str| {
+            let Asked::Run(flags) = Flags::read(FLAGS, std::iter::once(flag.to_owned())) else { panic!("{flag}") };
+            server(&flags, bind).map(drop).map_err(|error| error.to_string())
+        };
+        assert_eq!(server("--service-cluster-ip-range=10.0.0.0/24"), Ok(()));
+        for flag in ["--service-cluster-ip-range=many", "--advertise-address=here"] {
+            let name = flag.split('=').next().unwrap();
+            assert!(server(flag).unwrap_err().contains(name), "{flag}");
+        }
+        let error = server("--token-auth-file=/nowhere/tokens").unwrap_err();
+        assert!(error.starts_with("reading /nowhere/tokens: "), "{error}");
+    }
+}
