@@ -23,12 +23,12 @@
 //! - `< only path` compares that part of the body alone (several lines, several parts); `< mask path` hides its value.
 //! - `WATCH w …` opens a watch; `READ w 2` awaits two events, `READ w bookmark` those up to a bookmark, `READ w end` all
 //!   until the server ends the stream.
-//! - `{id}` is a word that no other case has, `{ns}` a namespace that is made for the case, `{repeat x 100}` a hundred
-//!   x. A body that starts with `hex:` is bytes.
+//! - `{id}` is a word that no other case has, `{id6}` four groups of an IPv6 address that say the same, `{ns}` a namespace that
+//!   is made for the case, `{repeat x 100}` a hundred x. A body that starts with `hex:` is bytes.
 
 use http::Method;
 
-use crate::path::Path;
+use crate::{path::Path, words::Words};
 
 /// A named sequence of requests.
 #[derive(Debug)]
@@ -36,10 +36,12 @@ pub(crate) struct Case {
     /// Unique in its file.
     pub(crate) name: String,
     pub(crate) steps: Vec<Step>,
+    /// What is a placeholder in the recording.
+    pub(crate) words: Words,
 }
 
 /// One request, or one look at a watch.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Step {
     /// The line that says what is done, before anything is filled in.
     pub(crate) title: String,
@@ -52,7 +54,7 @@ pub(crate) struct Step {
     pub(crate) masks: Vec<Path>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Act {
     Request(Template),
     Watch { name: String, request: Template },
@@ -60,7 +62,7 @@ pub(crate) enum Act {
 }
 
 /// A request with placeholders.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Template {
     pub(crate) method: Method,
     pub(crate) path: String,
@@ -77,7 +79,7 @@ pub(crate) enum Amount {
 }
 
 /// What an answer must be before the next step.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Until {
     Status(u16),
     Value(Path, String),
@@ -94,7 +96,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Case>, String> {
             if cases.iter().any(|case| case.name == name) {
                 return Err(format!("line {number}: a second case {name}"));
             }
-            cases.push(Case { name: name.to_owned(), steps: Vec::new() });
+            cases.push(Case { name: name.to_owned(), steps: Vec::new(), words: Words::default() });
         } else if line.trim().is_empty() {
             finish(&mut block, &mut cases)?;
         } else if !line.starts_with('#') {

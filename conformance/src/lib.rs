@@ -4,7 +4,8 @@
 //! any client would; with `WINDLASS_UPSTREAM_KUBECONFIG` set it runs against the server named there as well. `cargo
 //! xtask conformance --upstream` builds and starts the real one and sets it.
 //!
-//! Most of it is data: `cases/` are requests, `recorded/` the real server's answers to them, normalised
+//! Most of it is data: `cases/` are requests, `matrix/` templates of requests for every kind, `recorded/` the real server's
+//! answers to them, normalised
 //! (`cargo xtask conformance --record` writes them). [`hold`] compares a server's answers with those. What windlass-server
 //! answers differently stands in `DIFFERENCES.md`, each case with its reason.
 //!
@@ -15,12 +16,14 @@
 mod capability;
 mod case;
 mod embedded;
+mod matrix;
 mod normal;
 mod path;
 mod play;
 mod recording;
 pub mod restartable;
 mod suite;
+mod words;
 
 use std::{future::Future, sync::Arc, time::Duration};
 

@@ -1,6 +1,6 @@
 //! What is left out of a comparison, or given a name: values that differ between two runs of the same server.
 //!
-//! - the word of the case: `{id}`
+//! - the word of the case: `{id}`, as part of an address `{id6}`
 //! - uids: `{uid1}`, `{uid2}` in the order of their appearance
 //! - times near the time of the answer: `{now}`, `{now+30s}`, `{now.micro}`; ages in tables: `{age}`
 //! - resourceVersions: `{rv1}` < `{rv2}` …, in their order over the whole case. The version of a list or of a bookmark is
@@ -18,7 +18,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 use windlass_api::parse_time;
 
-use crate::play::{Seen, Transcript};
+use crate::play::{Seen, Transcript, as_address};
 
 /// A time this far from that of the answer, in seconds, is the server's; another was sent by the case.
 const NEAR: i64 = 3600;
@@ -188,7 +188,7 @@ impl Normal {
 
     /// Any text: a value, a message, a body that is no JSON, a header.
     pub(crate) fn text(&mut self, text: &str) -> String {
-        let mut text = text.replace(&self.id, "{id}");
+        let mut text = text.replace(&self.id, "{id}").replace(&as_address(&self.id), "{id6}");
         for (name, written) in &self.generated {
             text = text.replace(&name.replace(&self.id, "{id}"), &written.replace(&self.id, "{id}"));
         }
@@ -210,7 +210,8 @@ impl Normal {
 
     /// Versions in messages, found by the words before them.
     fn versions_in(&self, text: &str) -> String {
-        const OF_OBJECTS: [&str; 5] = [
+        const OF_OBJECTS: [&str; 6] = [
+            "ResourceVersion in object meta: ",
             "ResourceVersion in record (",
             "ResourceVersion: ",
             "resourceVersion: \"",

@@ -69,7 +69,11 @@ pub(crate) async fn play(client: &Client, case: &Case) -> Transcript {
     let id = Entropy::os().name_suffix(8);
     let mut player = Player {
         client,
-        values: BTreeMap::from([("id".to_owned(), id.clone()), ("ns".to_owned(), format!("ns-{id}"))]),
+        values: BTreeMap::from([
+            ("id".to_owned(), id.clone()),
+            ("id6".to_owned(), as_address(&id)),
+            ("ns".to_owned(), format!("ns-{id}")),
+        ]),
         watches: BTreeMap::new(),
     };
     let mut answers = Vec::new();
@@ -85,6 +89,13 @@ pub(crate) async fn play(client: &Client, case: &Case) -> Transcript {
         }
     }
     Transcript { id, answers }
+}
+
+/// The word of a case as groups of an IPv6 address.
+pub(crate) fn as_address(id: &str) -> String {
+    let groups: Vec<_> =
+        id.as_bytes().chunks(2).map(|pair| pair.iter().map(|byte| format!("{byte:x}")).collect::<String>()).collect();
+    groups.join(":")
 }
 
 struct Player<'a> {

@@ -3,7 +3,9 @@
 //! A step is its title after `--- `, then the status, the headers that are compared (where they are not the usual ones)
 //! and the body. JSON is laid out over lines, its keys in the order in which the server wrote them.
 
-use std::{collections::BTreeMap, fmt::Write as _};
+pub(crate) mod file;
+
+use std::fmt::Write as _;
 
 use http::{HeaderMap, response};
 use serde_json::Value;
@@ -11,6 +13,7 @@ use serde_json::Value;
 use crate::{
     case::{Case, Step},
     normal::Normal,
+    path::Path,
     play::{Seen, Transcript},
 };
 
@@ -47,8 +50,9 @@ pub(crate) fn write(case: &Case, transcript: &Transcript) -> String {
                 text.push_str("the watch is open\n");
             }
             Seen::Events { events, ended } => {
+                let only = case.steps.get(index).map(|step| &*step.only).unwrap_or_default();
                 for event in events {
-                    write_event(&mut text, &normal.event(event));
+                    write_event(&mut text, &normal.event(event), only);
                 }
                 if *ended {
                     text.push_str("the watch has ended\n");
@@ -59,7 +63,7 @@ pub(crate) fn write(case: &Case, transcript: &Transcript) -> String {
             }
         }
     }
-    text
+    case.words.generic(&text)
 }
 
 fn write_head(text: &mut String, head: &response::Parts, normal: &mut Normal) {
@@ -109,9 +113,13 @@ fn write_body(text: &mut String, body: &[u8], step: Option<&Step>, failed: bool,
         lay_out(text, &value, 0);
         text.push('\n');
     }
-    for path in only {
+    write_parts(text, &value, only);
+}
+
+fn write_parts(text: &mut String, value: &Value, parts: &[Path]) {
+    for path in parts {
         let _ = write!(text, "{} = ", path.text());
-        let found: Vec<_> = path.find(&value).into_iter().cloned().collect();
+        let found: Vec<_> = path.find(value).into_iter().cloned().collect();
         match found.first() {
             _ if path.is_many() => lay_out(text, &Value::Array(found), 0),
             Some(value) => lay_out(text, value, 0),
@@ -136,8 +144,13 @@ fn layout(raw: &str) -> Vec<&'static str> {
     layout
 }
 
-fn write_event(text: &mut String, event: &Value) {
+fn write_event(text: &mut String, event: &Value, only: &[Path]) {
     let usual = event.as_object().is_some_and(|fields| fields.keys().eq(["type", "object"]));
+    if let (true, Some(kind), false) = (usual, event["type"].as_str(), only.is_empty()) {
+        let _ = writeln!(text, "{kind}");
+        write_parts(text, event, only);
+        return;
+    }
     if let (true, Some(kind)) = (usual, event["type"].as_str()) {
         let _ = write!(text, "{kind} ");
         lay_out(text, &event["object"], 0);
@@ -168,12 +181,6 @@ fn lay_out(text: &mut String, value: &Value, indent: usize) {
         lay_out(text, value, indent + 2);
     }
     let _ = write!(text, "\n{:indent$}{close}", "");
-}
-
-/// A file of recordings: the text of each case by its name.
-pub(crate) fn parse(text: &str) -> BTreeMap<&str, &str> {
-    let cases = text.split("\n=== ").skip(1);
-    cases.filter_map(|case| case.split_once('\n')).map(|(name, rest)| (name, rest.trim_end_matches('\n'))).collect()
 }
 
 /// The lines in which two recordings differ, with the step they belong to.
@@ -227,11 +234,5 @@ mod tests {
     fn a_difference_is_told_with_its_step() {
         let told = difference("--- GET /a\n200\n--- GET /b\n200\nx", "--- GET /a\n200\n--- GET /b\n404\nx\n");
         assert_eq!(told, "    --- GET /b\n    - 200\n    + 404\n");
-    }
-
-    #[test]
-    fn a_file_of_recordings_is_read_by_name() {
-        let read = parse("# comment\n\n=== a\n--- GET /a\n200\n\n=== b\n--- GET /b\n");
-        assert_eq!(read, BTreeMap::from([("a", "--- GET /a\n200"), ("b", "--- GET /b")]));
     }
 }

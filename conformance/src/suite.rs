@@ -1,19 +1,31 @@
 //! The cases against their recordings: windlass-server always, the real server where there is one.
 
-use std::{collections::BTreeMap, env, fmt::Write as _, fs, path::PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env,
+    fmt::Write as _,
+    fs,
+    path::PathBuf,
+};
 
 use futures::{StreamExt, stream};
 
 use crate::{
     Target,
     case::{self, Case},
-    client_for,
+    client_for, matrix,
     play::play,
-    recording,
+    recording::{self, file},
 };
 
 /// With this environment variable the recordings are written, from the real server's answers, instead of compared.
 pub const RECORD: &str = "WINDLASS_RECORD";
+
+/// How the text of a file becomes cases.
+type Reader = fn(&str) -> Result<Vec<Case>, String>;
+
+/// The folders of cases: those that stand there word by word, and those that are made for every kind.
+const SOURCES: [(&str, Reader); 2] = [("cases", case::parse), ("matrix", matrix::cases)];
 
 /// Cases that are played at once.
 const AT_ONCE: usize = 4;
@@ -33,9 +45,10 @@ pub async fn hold(file: &str) {
     }
     let path = recorded(file);
     let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}; record it first", path.display()));
-    let expected = recording::parse(&text);
+    let expected = file::read(&text);
     let mut report = String::new();
-    for name in expected.keys().filter(|name| !cases.iter().any(|case| case.name == **name)) {
+    let known: BTreeSet<_> = cases.iter().map(|case| &case.name).collect();
+    for name in expected.keys().filter(|name| !known.contains(name)) {
         let _ = writeln!(report, "{file}/{name}: recorded, but no case any more");
     }
 
@@ -77,10 +90,11 @@ pub fn names(files: &[&str]) -> Vec<String> {
     files.iter().flat_map(named).collect()
 }
 
-/// The files of cases, without their ending.
+/// The files of cases and of templates, without their ending.
 #[must_use]
 pub fn files() -> Vec<String> {
-    let entries = fs::read_dir(root().join("cases")).expect("the cases are beside the suite");
+    let entries =
+        SOURCES.iter().flat_map(|(folder, _)| fs::read_dir(root().join(folder)).expect("it is beside the suite"));
     let mut names: Vec<_> =
         entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.strip_suffix(".txt").map(str::to_owned)).collect();
     names.sort();
@@ -117,9 +131,9 @@ async fn answers(target: &Target, cases: &[Case]) -> Vec<(String, String)> {
     answers.buffered(AT_ONCE).collect().await
 }
 
-fn compare(expected: &BTreeMap<&str, &str>, name: &str, seen: &str) -> Option<String> {
+fn compare(expected: &BTreeMap<String, String>, name: &str, seen: &str) -> Option<String> {
     match expected.get(name) {
-        Some(recorded) if *recorded == seen.trim_end_matches('\n') => None,
+        Some(recorded) if recorded == seen => None,
         Some(recorded) => Some(recording::difference(recorded, seen)),
         None => Some("    it is not recorded yet: cargo xtask conformance --record\n".to_owned()),
     }
@@ -130,22 +144,24 @@ fn record(file: &str, cases: &[Case], answers: &[(String, String)]) {
         "# Written by `cargo xtask conformance --record` from a real kube-apiserver; do not edit.\n".to_owned();
     for (name, seen) in answers {
         assert!(!seen.contains("\nno answer: "), "{file}/{name} cannot be recorded:\n{seen}");
-        let _ = write!(text, "\n=== {name}\n{seen}");
     }
+    text.push_str(&file::write(answers));
     assert_eq!(cases.len(), answers.len(), "each case is answered");
     fs::write(recorded(file), text).expect("the recordings can be written");
 }
 
 fn cases(file: &str) -> Vec<Case> {
-    let path = root().join("cases").join(file).with_extension("txt");
+    let path_in = |folder: &str| root().join(folder).join(file).with_extension("txt");
+    let source = SOURCES.iter().map(|(folder, read)| (path_in(folder), read)).find(|(path, _)| path.exists());
+    let (path, read) = source.unwrap_or_else(|| panic!("no folder has cases called {file}"));
     let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    case::parse(&text).unwrap_or_else(|problem| panic!("{}: {problem}", path.display()))
+    read(&text).unwrap_or_else(|problem| panic!("{}: {problem}", path.display()))
 }
 
 fn recorded(file: &str) -> PathBuf {
     root().join("recorded").join(file).with_extension("txt")
 }
 
-fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }

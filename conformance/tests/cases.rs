@@ -1,4 +1,4 @@
-//! The cases of `cases/`, one test for each file.
+//! The cases of `cases/` and `matrix/`, one test for each file.
 
 use conformance::{differences, files, hold, names};
 
@@ -24,6 +24,9 @@ cases! {
     deletion
     devices
     discovery
+    each_is_read
+    each_is_written
+    each_refuses
     flow_control
     formats
     jobs
@@ -54,6 +57,19 @@ cases! {
 #[test]
 fn every_file_of_cases_is_held() {
     assert_eq!(files(), FILES, "the list above and the files differ");
+}
+
+/// What the suite promises at least, and the share of it that may differ.
+const LEAST: usize = 1500;
+const MOST_DIFFERENCES: usize = 2;
+
+#[test]
+fn the_suite_is_as_large_as_it_says() {
+    let cases = names(FILES).len();
+    let listed = differences().len();
+    println!("{cases} cases in {} files; {listed} listed differences", FILES.len());
+    assert!(cases >= LEAST, "{cases} cases");
+    assert!(listed * 100 <= cases * MOST_DIFFERENCES, "{listed} of {cases} cases differ");
 }
 
 #[test]

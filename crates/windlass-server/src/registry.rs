@@ -71,7 +71,8 @@ pub(crate) use self::{
     scale::requirement,
     select::Derived,
     strategy::{
-        Deletion, Dependents, Effect, FieldRule, Generation, Part, Rules, ScaleRule, StatusRule, Strategy, field_text,
+        Deletion, Dependents, Effect, FieldRule, Generation, MetadataRule, Part, Rules, ScaleRule, StatusRule,
+        Strategy, UnknownField, field_text,
     },
     tree::{
         Tree, as_object, copy_key, default_pointer, default_to, entry_mut, items_mut, metadata_mut, object_mut, same,

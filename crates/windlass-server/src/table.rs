@@ -219,10 +219,15 @@ fn built_in_cells(group: &str, plural: &str, object: &Value, now: Timestamp) -> 
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
     let columns = built_in_columns(group, "v1", plural);
     match &columns[1..] {
-        [second] if *second == created_at() => vec![name.into(), object["metadata"]["creationTimestamp"].clone()],
+        [second] if *second == created_at() => {
+            vec![name.into(), object["metadata"]["creationTimestamp"].as_str().unwrap_or(NEVER).into()]
+        }
         _ => vec![name.into(), cells::age(object, now)],
     }
 }
+
+/// The time of what has not been created, as of bookmarks.
+const NEVER: &str = "0001-01-01T00:00:00Z";
 
 fn created_at() -> Column {
     Column::new("Created At", "date")

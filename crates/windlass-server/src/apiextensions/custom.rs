@@ -19,8 +19,8 @@ use crate::{
     field_manager::{self, Type},
     patch,
     registry::{
-        Conversion, CustomShape, Effect, Errors, Generation, Resets, ResourceInfo, Rules, ScaleRule, Shape, Strategy,
-        SubresourceInfo, Tree,
+        Conversion, CustomShape, Effect, Errors, Generation, MetadataRule, Resets, ResourceInfo, Rules, ScaleRule,
+        Shape, Strategy, SubresourceInfo, Tree,
     },
     table::CustomColumn,
 };
@@ -306,6 +306,7 @@ impl CustomStrategy {
         Self {
             rules: Rules {
                 resets: if version.has_status { Resets::BARE_STATUS } else { Resets::NONE },
+                metadata: MetadataRule::CHANGES,
                 generation: Generation::Content,
                 unconditional_update: false,
                 scale,

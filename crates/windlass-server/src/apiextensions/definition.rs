@@ -214,7 +214,7 @@ pub(crate) fn validate_definition(object: &Value, errors: &mut Errors) {
     let name = object.text(&["metadata", "name"]);
     // Objects that are stored already have a resourceVersion: of an update only what it changes is told.
     let is_new = object.at(&["metadata", "resourceVersion"]).is_none();
-    if is_new && name != format!("{plural}.{group}") {
+    if is_new && !name.is_empty() && name != format!("{plural}.{group}") {
         errors.invalid(&Path::new("metadata.name"), name, "must be spec.names.plural+\".\"+spec.group");
     }
     if group.is_empty() {

@@ -79,7 +79,6 @@ pub(super) async fn answer(
         (true, Operation::List | Operation::Watch) => Endpoint::Collection,
         (true, _) => Endpoint::Object,
     };
-    exchange.warnings.extend(resource.deprecation.clone());
     let request = Request { server, exchange, registry, target, endpoint };
     match operation {
         Operation::Get => request.get().await,
@@ -127,7 +126,8 @@ fn is_built_in(resource: &ResourceInfo) -> bool {
 fn operation(method: &Method, path: &ResourcePath, resource: &ResourceInfo) -> Result<Operation, Failure> {
     let custom = !is_built_in(resource);
     let missing = || if custom { Failure::NotFound } else { Status::unknown_resource().into() };
-    let in_namespace = path.namespace.is_some() && path.resource != "namespaces";
+    // Namespaces are in none, but each is in its own path.
+    let in_namespace = path.namespace.is_some() && (path.resource != "namespaces" || path.name.is_empty());
     if in_namespace && !resource.is_namespaced() {
         return Err(missing());
     }
@@ -213,6 +213,7 @@ impl Request<'_> {
         let params = watch_params(query, name)?;
         let representation = media::negotiate_watch(headers, query, self.endpoint)?;
         let include = self.include(representation.view)?;
+        self.warn_of_age();
         let session = self.registry.watch(&self.target, params).await?;
         let clock = self.registry.clock().clone();
         let frames = watch::frames(session, representation, include, clock, self.exchange.stopping.clone());
@@ -266,7 +267,6 @@ impl Request<'_> {
         let showing = self.showing()?;
         let params = self.delete_params(body).await?;
         let deleted = self.registry.delete(&self.target, params).await?;
-        self.exchange.warnings.extend(deleted.warnings);
         let code = if deleted.accepted { StatusCode::ACCEPTED } else { StatusCode::OK };
         self.answer(&showing, deleted.answer, code)
     }
@@ -283,6 +283,7 @@ impl Request<'_> {
     fn showing(&self) -> Result<Showing<'_>, Failure> {
         let Exchange { headers, query, .. } = self.exchange;
         let representation = media::negotiate(headers, query, self.endpoint)?;
+        self.warn_of_age();
         let now = self.registry.clock().now();
         Ok(Showing {
             resource: &self.target.resource,
@@ -290,6 +291,11 @@ impl Request<'_> {
             include: self.include(representation.view)?,
             now,
         })
+    }
+
+    /// Only who asks for something that can be answered is told that it is old.
+    fn warn_of_age(&self) {
+        self.exchange.warnings.extend(self.target.resource.deprecation.clone());
     }
 
     fn include(&self, view: View) -> Result<IncludeObject, Status> {

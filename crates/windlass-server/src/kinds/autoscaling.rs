@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::{BASE, Kind, View, quantity::amount};
 use crate::registry::{
-    Errors, Path, Rules, Tree, as_object, default_pointer, dns_label, entry_mut, object_mut, path_segment,
+    Errors, MetadataRule, Path, Rules, Tree, as_object, default_pointer, dns_label, entry_mut, object_mut, path_segment,
 };
 
 mod convert;
@@ -18,7 +18,7 @@ const AUTOSCALER: Kind = Kind {
     name: "HorizontalPodAutoscaler",
     prefix: "/registry/horizontalpodautoscalers/",
     subresources: &["status"],
-    rules: Rules::WITH_STATUS,
+    rules: Rules { metadata: MetadataRule::CHANGES, ..Rules::WITH_STATUS },
     default: default_autoscaler,
     validate_create: |autoscaler, errors| validate_autoscaler(autoscaler, None, errors),
     validate_update: |new, old, errors| validate_autoscaler(new, Some(old), errors),

@@ -9,8 +9,8 @@ use super::{BASE, Kind};
 use crate::{
     authn::User,
     registry::{
-        Errors, FieldRule, Part, Path, Resets, Rules, Tree, as_object, copy_key, dns_label, dns_subdomain, object_mut,
-        same,
+        Errors, FieldRule, NameRule, Part, Path, Resets, Rules, Tree, as_object, copy_key, dns_label, dns_subdomain,
+        object_mut, same,
     },
 };
 
@@ -60,6 +60,8 @@ pub(super) const KINDS: &[Kind] = &[Kind {
     prefix: "/registry/certificatesigningrequests/",
     subresources: &["status", "approval"],
     rules: Rules {
+        name: NameRule::PathSegment,
+        selects_namespace: false,
         resets: Resets {
             main: &["spec", "status"],
             status: &["spec", "status.conditions"],

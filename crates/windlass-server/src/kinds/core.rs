@@ -153,6 +153,9 @@ pub(super) fn default_namespace(object: &mut Value) {
         let labels = metadata_mut(object).entry("labels").or_insert(Value::Null);
         as_object(labels).insert(NAMESPACE_LABEL.to_owned(), name.into());
     }
+    if object.text(&["status", "phase"]).is_empty() {
+        object_mut(object, "status").insert("phase".to_owned(), "Active".into());
+    }
 }
 
 pub(super) fn prepare_namespace_create(object: &mut Value) {

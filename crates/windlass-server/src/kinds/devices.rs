@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::{BASE, Kind, selector::validate_node_selector, volumes::validate_driver_name};
 use crate::registry::{
-    Errors, FieldRule, Generation, Path, Resets, Rules, Tree, as_object, default_to, dns_label, dns_subdomain,
-    entry_mut, items_mut, label_value, qualified_name,
+    Errors, FieldRule, Generation, MetadataRule, NameRule, Path, Resets, Rules, Tree, UnknownField, as_object,
+    default_to, dns_label, dns_subdomain, entry_mut, items_mut, label_value, qualified_name,
 };
 
 const GROUP: &str = "resource.k8s.io";
@@ -26,7 +26,7 @@ pub(super) const KINDS: &[Kind] = &[
         group: GROUP,
         name: "DeviceClass",
         prefix: "/registry/deviceclasses/",
-        rules: Rules { generation: Generation::Spec, returns_deleted: true, ..Rules::COMMON },
+        rules: Rules { name: NameRule::Declared, generation: Generation::Spec, returns_deleted: true, ..Rules::COMMON },
         validate: validate_class,
         ..BASE
     },
@@ -65,12 +65,15 @@ pub(super) const KINDS: &[Kind] = &[
         name: "ResourceSlice",
         prefix: "/registry/resourceslices/",
         rules: Rules {
+            metadata: MetadataRule::CHANGES,
             generation: Generation::Spec,
             returns_deleted: true,
             fields: &[
                 FieldRule { label: "spec.nodeName", path: "spec.nodeName" },
                 FieldRule { label: "spec.driver", path: "spec.driver" },
             ],
+            selects_namespace: false,
+            unknown_field: UnknownField::OfVersion,
             ..Rules::COMMON
         },
         stamp: Some(stamp_taints),

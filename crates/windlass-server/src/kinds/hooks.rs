@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::{BASE, Kind, selector::validate_selector};
 use crate::registry::{
-    Errors, Generation, Path, Resets, Rules, StatusRule, Tree, as_object, default_pointer, dns_label_1035,
-    dns_subdomain, items_mut, qualified_name,
+    Errors, Generation, MetadataRule, Path, Resets, Rules, StatusRule, Tree, as_object, default_pointer,
+    dns_label_1035, dns_subdomain, items_mut, qualified_name,
 };
 
 const GROUP: &str = "admissionregistration.k8s.io";
@@ -22,7 +22,12 @@ const SCOPES: &[&str] = &["*", "Cluster", "Namespaced"];
 const MAX_CONDITIONS: usize = 64;
 
 /// What all kinds of the group have in common.
-const RULES: Rules = Rules { generation: Generation::Content, unconditional_update: false, ..Rules::COMMON };
+const RULES: Rules = Rules {
+    metadata: MetadataRule::GENERIC,
+    generation: Generation::Content,
+    unconditional_update: false,
+    ..Rules::COMMON
+};
 
 pub(super) const KINDS: &[Kind] = &[
     Kind {

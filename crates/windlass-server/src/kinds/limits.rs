@@ -4,7 +4,8 @@ use serde_json::{Map, Value, json};
 
 use super::{BASE, Kind, quantity::amount};
 use crate::registry::{
-    Errors, Path, Rules, Tree, as_object, default_pointer, items_mut, metadata_mut, object_mut, qualified_name,
+    Errors, MetadataRule, Path, Rules, Tree, as_object, default_pointer, items_mut, metadata_mut, object_mut,
+    qualified_name,
 };
 
 const SPEC: Path<'static> = Path::new("spec");
@@ -14,7 +15,7 @@ pub(super) const KINDS: &[Kind] = &[
         name: "ResourceQuota",
         prefix: "/registry/resourcequotas/",
         subresources: &["status"],
-        rules: Rules { returns_deleted: true, ..Rules::WITH_STATUS },
+        rules: Rules { metadata: MetadataRule::CHANGES, returns_deleted: true, ..Rules::WITH_STATUS },
         validate: validate_quota,
         validate_update: validate_quota_update,
         validate_status: |new, _, errors| {
@@ -29,7 +30,7 @@ pub(super) const KINDS: &[Kind] = &[
     Kind {
         name: "LimitRange",
         prefix: "/registry/limitranges/",
-        rules: Rules { create_on_update: true, ..Rules::COMMON },
+        rules: Rules { metadata: MetadataRule::OBJECT, create_on_update: true, ..Rules::COMMON },
         default: default_range,
         prepare_create: |range| {
             // The one kind that needs no name.

@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use super::{BASE, Kind, pod_rules::in_port_range, selector::validate_selector};
 use crate::registry::{
-    Errors, Generation, NameRule, Path, Range, Resets, Rules, Tree, address_problem, as_object, default_pointer,
-    dns_label, dns_subdomain, entry_mut, http_path, ip_range, items_mut, parse_address, path_segment, port_name,
-    range_problem, same, wildcard_subdomain,
+    Errors, Generation, MetadataRule, NameRule, Path, Range, Resets, Rules, Tree, address_problem, as_object,
+    default_pointer, dns_label, dns_subdomain, entry_mut, http_path, ip_range, items_mut, parse_address, path_segment,
+    port_name, range_problem, same, wildcard_subdomain,
 };
 
 const SPEC: Path<'static> = Path::new("spec");
@@ -55,7 +55,7 @@ pub(super) const KINDS: &[Kind] = &[
         group: GROUP,
         name: "NetworkPolicy",
         prefix: "/registry/networkpolicies/",
-        rules: Rules { generation: Generation::Spec, ..Rules::COMMON },
+        rules: Rules { metadata: MetadataRule::CHANGES, generation: Generation::Spec, ..Rules::COMMON },
         default: default_policy,
         validate_create: |policy, errors| validate_policy(policy, &[], errors),
         validate_update: |new, old, errors| validate_policy(new, &ranges_of(old), errors),
@@ -76,7 +76,7 @@ pub(super) const KINDS: &[Kind] = &[
         name: "ServiceCIDR",
         prefix: "/registry/servicecidrs/",
         subresources: &["status"],
-        rules: Rules { resets: Resets::BARE_STATUS, ..Rules::WITH_STATUS },
+        rules: Rules { metadata: MetadataRule::CHANGES, resets: Resets::BARE_STATUS, ..Rules::WITH_STATUS },
         validate_create: validate_ranges,
         validate_update: validate_ranges_update,
         ..BASE

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::quantity::amount;
-use crate::registry::{Path, Tree};
+use crate::registry::{Path, Tree, dns_label};
 
 /// Labels of nodes that have a successor: the label, since when, and the successor.
 const OLD_LABELS: [(&str, &str, &str); 5] = [
@@ -37,7 +37,31 @@ const NO_SELECTOR: &str = "a null labelSelector results in matching no pod";
 
 /// Of a new pod. Changes of pods are made by programs, which nobody tells anything.
 pub(super) fn of_pod(new: &Value, old: Option<&Value>) -> Vec<String> {
-    if old.is_some() { Vec::new() } else { of_template(new, None) }
+    if old.is_some() {
+        return Vec::new();
+    }
+    let mut told = of_name(new, "the Pod's hostname");
+    told.extend(of_template(new, None));
+    told
+}
+
+/// Of a workload whose pods are named after it: of a new one, what its name will do to theirs.
+pub(super) fn of_named_workload(new: &Value, old: Option<&Value>) -> Vec<String> {
+    let mut told = if old.is_none() { of_name(new, "Pod names and hostnames") } else { Vec::new() };
+    told.extend(of_workload(new, old));
+    told
+}
+
+/// Of a name that is to be used for something that takes less.
+fn of_name(object: &Value, used_in: &str) -> Vec<String> {
+    let why = dns_label(object.text(&["metadata", "name"]));
+    if why.is_empty() {
+        return Vec::new();
+    }
+    vec![format!(
+        "metadata.name: this is used in {used_in}, which can result in surprising behavior; a DNS label is recommended: [{}]",
+        why.join(" ")
+    )]
 }
 
 /// Of an object with a pod template in `spec.template`.
@@ -48,7 +72,9 @@ pub(super) fn of_workload(new: &Value, old: Option<&Value>) -> Vec<String> {
 /// Of a template of jobs.
 pub(super) fn of_cron_job(new: &Value, old: Option<&Value>) -> Vec<String> {
     let path = Path::new("spec.jobTemplate.spec.template");
-    of_part(new, old, &["spec", "jobTemplate", "spec", "template"], &path)
+    let mut told = if old.is_none() { of_name(new, "Pod names and hostnames") } else { Vec::new() };
+    told.extend(of_part(new, old, &["spec", "jobTemplate", "spec", "template"], &path));
+    told
 }
 
 /// Of a template that is an object of its own.

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::{BASE, Kind};
 use crate::registry::{
-    Errors, NameRule, Path, Resets, Rules, Tree, as_object, default_pointer, dns_label_1035, dns_subdomain, entry_mut,
-    object_mut,
+    Errors, MetadataRule, NameRule, Path, Resets, Rules, Tree, as_object, default_pointer, dns_label_1035,
+    dns_subdomain, entry_mut, object_mut, path_segment,
 };
 
 const SPEC: Path<'static> = Path::new("spec");
@@ -20,6 +20,7 @@ pub(super) const KINDS: &[Kind] = &[Kind {
     subresources: &["status"],
     rules: Rules {
         name: NameRule::PathSegment,
+        metadata: MetadataRule::GENERIC,
         resets: Resets::BARE_STATUS,
         unconditional_update: false,
         ..Rules::WITH_STATUS
@@ -56,7 +57,7 @@ fn stamp(new: &mut Value, old: Option<&Value>, now: &str) {
 fn validate(object: &Value, errors: &mut Errors) {
     let (group, version) = (object.text(&["spec", "group"]), object.text(&["spec", "version"]));
     let (name, required) = (object.text(&["metadata", "name"]), format!("{version}.{group}"));
-    if name != required && !name.is_empty() {
+    if name != required && !name.is_empty() && path_segment(name).is_empty() {
         let text = format!("must be `spec.version+\".\"+spec.group`: {required:?}");
         errors.invalid(&Path::new("metadata.name"), name, &text);
     }

@@ -8,8 +8,8 @@ use super::{
     selector::{validate_conditions, validate_selector},
 };
 use crate::registry::{
-    Errors, Generation, Path, Rules, Tree, as_object, default_pointer, dns_label, metadata_mut, qualified_name,
-    validate_labels,
+    Errors, Generation, MetadataRule, Path, Rules, Tree, as_object, default_pointer, dns_label, metadata_mut,
+    qualified_name, validate_labels,
 };
 
 pub(super) const KINDS: &[Kind] = &[
@@ -18,7 +18,12 @@ pub(super) const KINDS: &[Kind] = &[
         name: "PodDisruptionBudget",
         prefix: "/registry/poddisruptionbudgets/",
         subresources: &["status"],
-        rules: Rules { generation: Generation::Spec, unconditional_update: false, ..Rules::WITH_STATUS },
+        rules: Rules {
+            metadata: MetadataRule::NONE,
+            generation: Generation::Spec,
+            unconditional_update: false,
+            ..Rules::WITH_STATUS
+        },
         validate: validate_budget,
         validate_status: validate_budget_status,
         ..BASE
@@ -27,6 +32,7 @@ pub(super) const KINDS: &[Kind] = &[
         group: "scheduling.k8s.io",
         name: "PriorityClass",
         prefix: "/registry/priorityclasses/",
+        rules: Rules { metadata: MetadataRule::CHANGES, ..Rules::COMMON },
         default: |class| default_pointer(as_object(class), "preemptionPolicy", "PreemptLowerPriority"),
         prepare_create: |class| {
             // It is the first and the last one.
@@ -49,7 +55,12 @@ pub(super) const KINDS: &[Kind] = &[
         group: "node.k8s.io",
         name: "RuntimeClass",
         prefix: "/registry/runtimeclasses/",
-        rules: Rules { unconditional_update: false, create_on_update: true, ..Rules::COMMON },
+        rules: Rules {
+            metadata: MetadataRule { finalizers: false, ..MetadataRule::FULL },
+            unconditional_update: false,
+            create_on_update: true,
+            ..Rules::COMMON
+        },
         validate: validate_runtime_class,
         validate_update: |new, old, errors| {
             errors.immutable(&Path::new("handler"), new.at(&["handler"]), old.at(&["handler"]));

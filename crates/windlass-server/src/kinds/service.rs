@@ -143,9 +143,15 @@ pub(super) fn prepare_update(new: &mut Value, old: &Value) {
 pub(super) fn warnings(service: &Value, _old: Option<&Value>) -> Vec<String> {
     let is_plain =
         service.text(&["spec", "clusterIP"]) != HEADLESS && service.text(&["spec", "type"]) != "ExternalName";
-    let warns = is_plain && !service.items(&["spec", "externalIPs"]).is_empty();
-    let text = "spec.externalIPs is deprecated and may no longer be implemented in some clusters";
-    if warns { vec![text.to_owned()] } else { Vec::new() }
+    let headless = service.text(&["spec", "clusterIP"]) == HEADLESS;
+    let mut told = Vec::new();
+    if is_plain && !service.items(&["spec", "externalIPs"]).is_empty() {
+        told.push("spec.externalIPs is deprecated and may no longer be implemented in some clusters".to_owned());
+    }
+    if headless && service.text(&["spec", "sessionAffinity"]) == "ClientIP" {
+        told.push("spec.SessionAffinity is ignored for headless services".to_owned());
+    }
+    told
 }
 
 pub(super) fn validate(service: &Value, errors: &mut Errors) {

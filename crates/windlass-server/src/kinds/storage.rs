@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use super::{BASE, Kind, quantity::amount, selector::validate_selector, volumes::validate_driver_name};
 use crate::registry::{
-    Errors, Path, Resets, Rules, Tree, default_pointer, dns_subdomain, metadata_mut, object_mut, qualified_name, same,
+    Errors, MetadataRule, Path, Resets, Rules, Tree, default_pointer, dns_subdomain, metadata_mut, object_mut,
+    qualified_name, same,
 };
 
 const SPEC: Path<'static> = Path::new("spec");
@@ -54,6 +55,7 @@ pub(super) const KINDS: &[Kind] = &[
         prefix: "/registry/volumeattachments/",
         subresources: &["status"],
         rules: Rules {
+            metadata: MetadataRule::OBJECT,
             resets: Resets::BARE_STATUS,
             unconditional_update: false,
             returns_deleted: true,
@@ -68,7 +70,12 @@ pub(super) const KINDS: &[Kind] = &[
         group: GROUP,
         name: "CSIDriver",
         prefix: "/registry/csidrivers/",
-        rules: Rules { unconditional_update: false, returns_deleted: true, ..Rules::COMMON },
+        rules: Rules {
+            metadata: MetadataRule::CHANGES,
+            unconditional_update: false,
+            returns_deleted: true,
+            ..Rules::COMMON
+        },
         default: default_driver,
         prepare_update: count_driver_changes,
         validate: validate_driver,
@@ -86,7 +93,12 @@ pub(super) const KINDS: &[Kind] = &[
         group: GROUP,
         name: "CSINode",
         prefix: "/registry/csinodes/",
-        rules: Rules { unconditional_update: false, returns_deleted: true, ..Rules::COMMON },
+        rules: Rules {
+            metadata: MetadataRule::OBJECT,
+            unconditional_update: false,
+            returns_deleted: true,
+            ..Rules::COMMON
+        },
         validate: validate_node,
         validate_update: validate_node_update,
         ..BASE

@@ -8,14 +8,17 @@ use super::{
 };
 use crate::{
     apiextensions,
-    registry::{Deletion, Dependents, FieldRule, Generation, NameRule, Path, Resets, Rules, StatusRule},
+    registry::{
+        Deletion, Dependents, FieldRule, Generation, MetadataRule, NameRule, Path, Resets, Rules, StatusRule,
+        UnknownField,
+    },
 };
 
 /// What is asked rather than stored.
 const QUESTION: Kind = BASE;
 
 /// What workloads have in common.
-const WORKLOAD: Rules = Rules { generation: Generation::Spec, ..Rules::WITH_STATUS };
+const WORKLOAD: Rules = Rules { metadata: MetadataRule::CHANGES, generation: Generation::Spec, ..Rules::WITH_STATUS };
 
 pub(super) const KINDS: &[Kind] = &[
     Kind { name: "Binding", ..QUESTION },
@@ -61,7 +64,12 @@ pub(super) const KINDS: &[Kind] = &[
     Kind {
         name: "PodTemplate",
         prefix: "/registry/podtemplates/",
-        rules: Rules { generation: Generation::Content, returns_deleted: true, ..Rules::COMMON },
+        rules: Rules {
+            metadata: MetadataRule::CHANGES,
+            generation: Generation::Content,
+            returns_deleted: true,
+            ..Rules::COMMON
+        },
         default: |object| pod_defaults::default_template(object, "template"),
         validate: |object, errors| {
             let nothing = Value::Null;
@@ -75,11 +83,16 @@ pub(super) const KINDS: &[Kind] = &[
         name: "ReplicationController",
         prefix: "/registry/controllers/",
         subresources: &["status", "scale"],
-        rules: Rules { fields: &[FieldRule { label: "status.replicas", path: "status.replicas" }], ..WORKLOAD },
+        rules: Rules {
+            name: NameRule::Declared,
+            dependents: Dependents::Orphan,
+            fields: &[FieldRule { label: "status.replicas", path: "status.replicas" }],
+            ..WORKLOAD
+        },
         scales: true,
         default: workload::default_replication_controller,
         validate: workload::validate_replication_controller,
-        warnings: pod_warnings::of_workload,
+        warnings: pod_warnings::of_named_workload,
         ..BASE
     },
     Kind {
@@ -88,6 +101,7 @@ pub(super) const KINDS: &[Kind] = &[
         subresources: &["status", "proxy"],
         rules: Rules {
             name: NameRule::Label,
+            metadata: MetadataRule::CHANGES,
             create_on_update: true,
             returns_deleted: true,
             fields: &[
@@ -149,6 +163,7 @@ pub(super) const KINDS: &[Kind] = &[
             returns_deleted: true,
             deletion: Deletion::Namespace,
             fields: &[FieldRule { label: "status.phase", path: "status.phase" }],
+            selects_namespace: false,
             ..Rules::WITH_STATUS
         },
         default: core::default_namespace,
@@ -165,6 +180,7 @@ pub(super) const KINDS: &[Kind] = &[
         rules: Rules {
             status: StatusRule::Initial,
             fields: &[FieldRule { label: "spec.unschedulable", path: "spec.unschedulable" }],
+            selects_namespace: false,
             ..Rules::WITH_STATUS
         },
         default: core::default_node,
@@ -177,6 +193,7 @@ pub(super) const KINDS: &[Kind] = &[
         name: "Event",
         prefix: "/registry/events/",
         rules: Rules {
+            metadata: MetadataRule::NONE,
             create_on_update: true,
             dependents: Dependents::Unsupported,
             fields: event::CORE_FIELDS,
@@ -191,6 +208,7 @@ pub(super) const KINDS: &[Kind] = &[
         name: "Event",
         prefix: "/registry/events/",
         rules: Rules {
+            metadata: MetadataRule::CHANGES,
             create_on_update: true,
             dependents: Dependents::Unsupported,
             fields: event::EVENTS_FIELDS,
@@ -231,7 +249,7 @@ pub(super) const KINDS: &[Kind] = &[
         validate: workload::validate_deployment,
         validate_update: workload::selector_is_immutable,
         validate_status: workload::validate_deployment_status,
-        warnings: pod_warnings::of_workload,
+        warnings: pod_warnings::of_named_workload,
         ..BASE
     },
     Kind {
@@ -245,7 +263,7 @@ pub(super) const KINDS: &[Kind] = &[
         validate: workload::validate_replica_set,
         validate_update: workload::selector_is_immutable,
         validate_status: workload::validate_replica_set_status,
-        warnings: pod_warnings::of_workload,
+        warnings: pod_warnings::of_named_workload,
         ..BASE
     },
     Kind {
@@ -253,7 +271,7 @@ pub(super) const KINDS: &[Kind] = &[
         name: "StatefulSet",
         prefix: "/registry/statefulsets/",
         subresources: &["status", "scale"],
-        rules: WORKLOAD,
+        rules: Rules { name: NameRule::Label, ..WORKLOAD },
         scales: true,
         default: workload::default_stateful_set,
         validate: workload::validate_stateful_set,
@@ -283,8 +301,10 @@ pub(super) const KINDS: &[Kind] = &[
         prefix: "/registry/jobs/",
         subresources: &["status"],
         rules: Rules {
-            dependents: Dependents::Orphan,
+            metadata: MetadataRule::FULL,
+            dependents: Dependents::OrphanLoudly,
             fields: &[FieldRule { label: "status.successful", path: "status.succeeded" }],
+            unknown_field: UnknownField::OfKind,
             ..WORKLOAD
         },
         default: jobs::default_job,
@@ -292,7 +312,7 @@ pub(super) const KINDS: &[Kind] = &[
         validate: jobs::validate_job,
         validate_update: jobs::validate_job_update,
         validate_status: jobs::validate_job_status,
-        warnings: pod_warnings::of_workload,
+        warnings: pod_warnings::of_named_workload,
         ..BASE
     },
     Kind {
@@ -311,7 +331,12 @@ pub(super) const KINDS: &[Kind] = &[
         group: "coordination.k8s.io",
         name: "Lease",
         prefix: "/registry/leases/",
-        rules: Rules { unconditional_update: false, create_on_update: true, ..Rules::COMMON },
+        rules: Rules {
+            metadata: MetadataRule { finalizers: false, ..MetadataRule::CHANGES },
+            unconditional_update: false,
+            create_on_update: true,
+            ..Rules::COMMON
+        },
         validate: core::validate_lease,
         ..BASE
     },
@@ -319,7 +344,7 @@ pub(super) const KINDS: &[Kind] = &[
         group: "discovery.k8s.io",
         name: "EndpointSlice",
         prefix: "/registry/endpointslices/",
-        rules: Rules { generation: Generation::ContentOrLabels, ..Rules::COMMON },
+        rules: Rules { metadata: MetadataRule::OBJECT, generation: Generation::ContentOrLabels, ..Rules::COMMON },
         default: endpoints::default_slice,
         prepare_create: endpoints::prepare_slice,
         prepare_update: endpoints::prepare_slice_update,
@@ -334,6 +359,7 @@ pub(super) const KINDS: &[Kind] = &[
         prefix: "/registry/apiextensions.k8s.io/customresourcedefinitions/",
         subresources: &["status"],
         rules: Rules {
+            metadata: MetadataRule::GENERIC,
             generation: Generation::Spec,
             unconditional_update: false,
             returns_deleted: true,

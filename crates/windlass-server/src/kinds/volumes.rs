@@ -9,8 +9,8 @@ use super::{
     selector::{validate_node_selector, validate_selector},
 };
 use crate::registry::{
-    Errors, Path, Rules, Tree, as_object, default_pointer, default_to, dns_label, dns_subdomain, entry_mut, object_mut,
-    same,
+    Errors, MetadataRule, Path, Rules, Tree, as_object, default_pointer, default_to, dns_label, dns_subdomain,
+    entry_mut, object_mut, same,
 };
 
 const SPEC: Path<'static> = Path::new("spec");
@@ -22,7 +22,11 @@ pub(super) const KINDS: &[Kind] = &[
         name: "PersistentVolume",
         prefix: "/registry/persistentvolumes/",
         subresources: &["status"],
-        rules: Rules { returns_deleted: true, ..Rules::WITH_STATUS },
+        rules: Rules {
+            metadata: MetadataRule { changed: 2, ..MetadataRule::OBJECT },
+            returns_deleted: true,
+            ..Rules::WITH_STATUS
+        },
         default: default_volume,
         stamp: Some(stamp_volume),
         validate: |volume, errors| validate_volume_spec(volume.at(&["spec"]), errors),

@@ -262,7 +262,11 @@ pub(super) fn validate_stateful_set_update(new: &Value, old: &Value, errors: &mu
 
 pub(super) fn validate_daemon_set(object: &Value, errors: &mut Errors) {
     let Some(spec) = object.at(&["spec"]) else { return };
-    let selector = validate_selector(spec, "daemonset", errors);
+    // Without a selector it selects nothing, which is complained about below.
+    let selector = match spec.at(&["selector"]) {
+        Some(_) => validate_selector(spec, "daemonset", errors),
+        None => Selected::Never,
+    };
     validate_template(spec, &selector, "DaemonSet", errors);
     errors.not_negative(&SPEC.child("minReadySeconds"), spec.int(&["minReadySeconds"]));
     let path = SPEC.child("updateStrategy");

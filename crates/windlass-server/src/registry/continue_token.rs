@@ -1,6 +1,9 @@
 //! The token that continues a list where a page ended.
 
-use base64::{DecodeError, Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use base64::{
+    DecodeError, Engine as _, alphabet,
+    engine::general_purpose::{GeneralPurpose, NO_PAD, URL_SAFE_NO_PAD},
+};
 use serde::{Deserialize, Serialize};
 use windlass_api::Status;
 
@@ -25,6 +28,9 @@ struct Wire {
     start: String,
 }
 
+/// As Go reads it: bits that are over at the end do not matter.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
+
 const VERSION: &str = "meta.k8s.io/v1";
 /// The revision of a token that continues an expired list at the present state.
 const PRESENT: i64 = -1;
@@ -43,7 +49,7 @@ impl ContinueToken {
     /// Reads what a client sends.
     pub(super) fn decode(text: &str, prefix: &str) -> Result<Self, Status> {
         let bad = |why: &str| Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
-        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|error| bad(&illegal_base64(&error)))?;
+        let bytes = LENIENT.decode(text).map_err(|error| bad(&illegal_base64(&error)))?;
         check_json(&bytes).map_err(|error| bad(&error))?;
         let wire: Wire = serde_json::from_slice(&bytes).map_err(|error| bad(&error.to_string()))?;
         if wire.v != VERSION {

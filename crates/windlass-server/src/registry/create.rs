@@ -6,7 +6,7 @@ use serde_json::Value;
 use windlass_api::{DryRun, Status};
 
 use super::{
-    Answer, Body, Errors, Item, Registry, StatusRule, Target, Tree, WriteParams, Written, commit_failure,
+    Answer, Body, Errors, Item, NameRule, Registry, StatusRule, Target, Tree, WriteParams, Written, commit_failure,
     field_manager, meta,
     strategy::Generation,
     tree::{as_object, metadata_mut},
@@ -59,7 +59,11 @@ impl Registry {
         loop {
             let mut object = object.clone();
             if generate {
-                let name = meta::generate_name(&prefix, self.entropy());
+                let name = match resource.strategy.rules().name {
+                    // No address is made by adding letters to it.
+                    NameRule::Address => prefix.clone(),
+                    _ => meta::generate_name(&prefix, self.entropy()),
+                };
                 metadata_mut(&mut object).insert("name".to_owned(), name.into());
             }
             attempts -= 1;
@@ -96,10 +100,15 @@ impl Registry {
         let managed_fields = field_manager::detach(&mut object);
         let mut object = resource.stored_shape().normalise_stored(object)?;
         let mut errors = Errors::default();
-        meta::validate(target, &object, rules.name, &mut errors);
+        if rules.metadata.new {
+            meta::validate(target, &object, rules.name, &mut errors);
+        }
         resource.strategy.validate(&object, &mut errors);
         resource.strategy.validate_create(&object, &mut errors);
         let name = object.text(&["metadata", "name"]).to_owned();
+        if !rules.metadata.new && errors.is_empty() {
+            meta::validate(target, &object, meta::ANY_NAME, &mut errors);
+        }
         errors.check(&resource.group_kind(), &name)?;
         warnings.extend(resource.strategy.warnings(&object, None));
         field_manager::attach(&mut object, managed_fields, resource.stored_shape().style());

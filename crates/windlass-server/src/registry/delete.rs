@@ -46,8 +46,6 @@ pub(crate) struct Deleted {
     pub(crate) answer: Answer,
     /// Answered with 202: the client asked for its dependents to be deleted too, and the object is still there.
     pub(crate) accepted: bool,
-    /// For `Warning` headers.
-    pub(crate) warnings: Vec<String>,
 }
 
 /// How many objects of a collection are deleted before the next ones are listed.
@@ -61,14 +59,12 @@ impl Registry {
     pub(crate) async fn delete(&self, target: &Target, params: DeleteParams) -> Result<Deleted, Status> {
         check(&params)?;
         let key = target.key(target.name());
-        let mut warnings: Vec<String> = target.resource.deprecation.clone().into_iter().collect();
         let rules = target.resource.strategy.rules();
         let unsaid = params.propagation.is_none() && params.orphan_dependents.is_none();
-        if rules.dependents == Dependents::Orphan && unsaid {
-            warnings.push(
+        if rules.dependents == Dependents::OrphanLoudly && unsaid {
+            params.warnings.add(
                 "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove \
-                 them or set propagationPolicy=Orphan to suppress this warning"
-                    .to_owned(),
+                 them or set propagationPolicy=Orphan to suppress this warning",
             );
         }
         let mut stored = self.stored(&key).await?;
@@ -101,7 +97,7 @@ impl Registry {
                         }
                         stored = self.stored(&key).await?;
                         if stored.is_none() {
-                            return Self::deleted(target, &params, Outcome::Gone(marked), &old, warnings);
+                            return Self::deleted(target, &params, Outcome::Gone(marked), &old);
                         }
                         continue;
                     }
@@ -110,7 +106,7 @@ impl Registry {
                 Step::Remove => self.remove(target, &current, &old, params.dry_run).await?.map(Outcome::Gone),
             };
             match outcome {
-                Ok(outcome) => return Self::deleted(target, &params, outcome, &old, warnings),
+                Ok(outcome) => return Self::deleted(target, &params, outcome, &old),
                 Err(latest) => stored = latest,
             }
         }
@@ -336,13 +332,7 @@ impl Registry {
         }
     }
 
-    fn deleted(
-        target: &Target,
-        params: &DeleteParams,
-        outcome: Outcome,
-        old: &Value,
-        warnings: Vec<String>,
-    ) -> Result<Deleted, Status> {
+    fn deleted(target: &Target, params: &DeleteParams, outcome: Outcome, old: &Value) -> Result<Deleted, Status> {
         let rules = target.resource.strategy.rules();
         let (item, stays) = match outcome {
             Outcome::Stays(item) => (item, true),
@@ -351,7 +341,7 @@ impl Registry {
         let accepted = stays && params.orphan_dependents == Some(false);
         if stays || rules.returns_deleted {
             let item = Self::present(&target.resource, item)?;
-            return Ok(Deleted { answer: Answer::Object(item), accepted, warnings });
+            return Ok(Deleted { answer: Answer::Object(item), accepted });
         }
         let status = Status::success(StatusDetails {
             name: target.name().to_owned(),
@@ -360,7 +350,7 @@ impl Registry {
             uid: old.text(&["metadata", "uid"]).to_owned(),
             ..StatusDetails::default()
         });
-        Ok(Deleted { answer: Answer::Status(status), accepted, warnings })
+        Ok(Deleted { answer: Answer::Status(status), accepted })
     }
 }
 
@@ -422,7 +412,7 @@ fn finalizers(default: Dependents, params: &DeleteParams, old: &Value) -> Vec<Va
         (_, Some(false), _) | (_, None, Some(_)) => Propagation::Background,
         _ if has(ORPHAN) => Propagation::Orphan,
         _ if has(FOREGROUND) => Propagation::Foreground,
-        (Dependents::Orphan, ..) => Propagation::Orphan,
+        (Dependents::Orphan | Dependents::OrphanLoudly, ..) => Propagation::Orphan,
         (Dependents::Background, ..) => Propagation::Background,
     };
     let wanted = match policy {

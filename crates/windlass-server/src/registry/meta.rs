@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 use windlass_api::{Clock, Entropy, Status, format_time};
 
 use super::{
-    Errors, NameRule, Path, Target, Tree,
+    Errors, MetadataRule, NameRule, Path, Target, Tree,
     names::{label_value, qualified_name},
     tree::{copy_key, metadata_mut, same},
 };
@@ -142,14 +142,21 @@ pub(super) fn validate(target: &Target, object: &Value, rule: NameRule, errors: 
     validate_finalizers(target, metadata.items(&["finalizers"]), errors);
 }
 
-/// The rules for the metadata of a changed object.
-///
-/// The real server checks twice, for all kinds and for the kind, and gives causes twice; its message names them once.
-pub(super) fn validate_update(target: &Target, new: &Value, old: &Value, errors: &mut Errors) {
+/// What a name must be for every kind: those that check more of it have done so.
+pub(super) const ANY_NAME: NameRule = NameRule::PathSegment;
+
+/// The rules for the metadata of a changed object: those of all kinds, and then what the kind checks again.
+pub(super) fn validate_update(target: &Target, new: &Value, old: &Value, rule: MetadataRule, errors: &mut Errors) {
     let mut found = Errors::default();
     validate_changes(target, new, old, &mut found);
     errors.append(found.clone());
-    errors.append(found);
+    // All kinds: what changes, and the whole of it.
+    for _ in 0..=rule.changed {
+        validate_common(new.at(&["metadata"]).unwrap_or(&Value::Null), errors);
+    }
+    if rule.changes {
+        errors.append(found);
+    }
 }
 
 fn validate_changes(target: &Target, new: &Value, old: &Value, errors: &mut Errors) {
@@ -242,10 +249,11 @@ fn validate_finalizers(target: &Target, finalizers: &[Value], errors: &mut Error
     const STANDARD: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
     let path = METADATA.child("finalizers");
     let built_in = matches!(target.resource.shape, super::Shape::BuiltIn(_));
+    let strict = built_in && target.resource.strategy.rules().metadata.finalizers;
     for (index, finalizer) in finalizers.iter().enumerate() {
         let text = finalizer.as_str().unwrap_or_default();
         errors.invalid_each(&path, text, qualified_name(text));
-        if built_in && !text.contains('/') && !STANDARD.contains(&text) {
+        if strict && !text.contains('/') && !STANDARD.contains(&text) {
             let why = "name is neither a standard finalizer name nor is it fully qualified";
             errors.invalid(&path.index(index), text, why);
         }

@@ -12,6 +12,8 @@ use super::address;
 pub(crate) enum NameRule {
     /// Lower case letters, digits, dashes and dots.
     Subdomain,
+    /// The same, of the kinds whose rules are declared: its length is told in bytes.
+    Declared,
     /// Lower case letters, digits and dashes.
     Label,
     /// Anything that can be a part of a path.
@@ -25,6 +27,10 @@ impl NameRule {
     pub(crate) fn check(self, name: &str) -> Vec<String> {
         match self {
             Self::Subdomain => dns_subdomain(name),
+            Self::Declared => {
+                let told = dns_subdomain(name).into_iter();
+                told.map(|text| text.replace("no more than 253 characters", "no more than 253 bytes")).collect()
+            }
             Self::Label => dns_label(name),
             Self::PathSegment => path_segment(name),
             Self::Address => ip_address(name),

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use windlass_api::{FieldSelector, LabelSelector, Meta, ObjectKey, Status};
 
-use super::{Item, ResourceInfo, Target};
+use super::{Item, ResourceInfo, Target, strategy::UnknownField};
 
 /// The selectors of a request, read and checked.
 #[derive(Clone, Debug, Default)]
@@ -122,14 +122,19 @@ impl Selection {
 }
 
 fn check_field(resource: &ResourceInfo, label: &str) -> Result<(), Status> {
-    if matches!(label, "metadata.name" | "metadata.namespace") || resource.strategy.knows_field(label) {
+    let rules = resource.strategy.rules();
+    let common = label == "metadata.name" || (label == "metadata.namespace" && rules.selects_namespace);
+    if common || resource.strategy.knows_field(label) {
         return Ok(());
     }
-    let names_its_own =
-        !resource.strategy.rules().fields.is_empty() || matches!(resource.shape, super::Shape::Custom(_));
-    Err(Status::bad_request(if names_its_own {
-        format!("field label not supported: {label}")
-    } else {
-        format!("{label:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
+    let names_its_own = !rules.fields.is_empty() || matches!(resource.shape, super::Shape::Custom(_));
+    let (group, version, kind) = (&resource.group, &resource.version, &resource.kind);
+    Err(Status::bad_request(match rules.unknown_field {
+        UnknownField::OfKind => format!("field label {label:?} not supported for {kind}"),
+        UnknownField::OfVersion => format!("field label not supported for {group}/{version}, Kind={kind}: {label}"),
+        UnknownField::Listed if names_its_own => format!("field label not supported: {label}"),
+        UnknownField::Listed => {
+            format!("{label:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
+        }
     }))
 }

@@ -93,6 +93,8 @@ pub(crate) trait Effect: Send {
 pub(crate) struct Rules {
     /// What its names look like.
     pub(crate) name: NameRule,
+    /// What it checks of metadata beside what is checked of every kind.
+    pub(crate) metadata: MetadataRule,
     /// What becomes of the status in writes that are not about it.
     pub(crate) status: StatusRule,
     /// What each sort of write leaves as it was.
@@ -113,8 +115,46 @@ pub(crate) struct Rules {
     pub(crate) scale: Option<ScaleRule>,
     /// What field selectors may name beside name and namespace.
     pub(crate) fields: &'static [FieldRule],
+    /// Whether field selectors may name the namespace.
+    pub(crate) selects_namespace: bool,
+    /// How it refuses other fields.
+    pub(crate) unknown_field: UnknownField,
     /// Whether the strategy wants to see objects at the start of the server and after their deletion.
     pub(crate) restores: bool,
+}
+
+/// What the validation of a kind says of metadata, beside that of all kinds. What both find is told by both: a message
+/// names it once, the causes each time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MetadataRule {
+    /// Whether it looks at new objects.
+    pub(crate) new: bool,
+    /// Whether finalizers need a domain, or to be known.
+    pub(crate) finalizers: bool,
+    /// Whether an update may change what it changes.
+    pub(crate) changes: bool,
+    /// How often it looks at the whole of a changed object.
+    pub(crate) changed: usize,
+}
+
+impl MetadataRule {
+    pub(crate) const FULL: Self = Self { new: true, finalizers: true, changes: true, changed: 1 };
+    pub(crate) const CHANGES: Self = Self { changed: 0, ..Self::FULL };
+    pub(crate) const OBJECT: Self = Self { changes: false, ..Self::FULL };
+    pub(crate) const NONE: Self = Self { new: false, finalizers: false, changes: false, changed: 0 };
+    /// Of the API server's own groups.
+    pub(crate) const GENERIC: Self = Self { finalizers: false, ..Self::OBJECT };
+}
+
+/// How a field selector that names an unknown field is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UnknownField {
+    /// By a kind with fields of its own in a few words, by another with a list of what there is.
+    Listed,
+    /// With the name of the kind.
+    OfKind,
+    /// With the name of the kind and its version.
+    OfVersion,
 }
 
 /// A part of an object, other than its status, that a subresource is about.
@@ -173,6 +213,8 @@ pub(crate) enum Dependents {
     Background,
     /// They stay.
     Orphan,
+    /// They stay, and the client is told so.
+    OrphanLoudly,
     /// There is no garbage collection for this kind.
     Unsupported,
 }
@@ -211,6 +253,7 @@ impl Rules {
     /// What most kinds do.
     pub(crate) const COMMON: Self = Self {
         name: NameRule::Subdomain,
+        metadata: MetadataRule::FULL,
         status: StatusRule::Plain,
         resets: Resets::NONE,
         generation: Generation::None,
@@ -221,6 +264,8 @@ impl Rules {
         deletion: Deletion::Plain,
         scale: None,
         fields: &[],
+        selects_namespace: true,
+        unknown_field: UnknownField::Listed,
         restores: false,
     };
 

@@ -6,8 +6,8 @@ use serde_json::Value;
 use windlass_api::{DryRun, GroupKind, Status};
 
 use super::{
-    Answer, Body, Deletion, Errors, Generation, Item, Part, Path, Registry, ResourceInfo, StatusRule, Target, Tree,
-    WriteParams, Written, commit_failure,
+    Answer, Body, Deletion, Errors, Generation, Item, MetadataRule, Part, Path, Registry, ResourceInfo, StatusRule,
+    Target, Tree, WriteParams, Written, commit_failure,
     field_manager::{self, Application, Scaling},
     meta, patch, scale,
     tree::{as_object, copy_key, metadata_mut, object_mut},
@@ -171,7 +171,9 @@ impl Registry {
         let new = resource.stored_shape().normalise_stored(new)?;
         let new = count_generation(resource, aspect, new, &old);
         let mut errors = Errors::default();
-        meta::validate_update(target, &new, &old, &mut errors);
+        let rules = resource.strategy.rules();
+        let metadata = if aspect == Aspect::Main { rules.metadata } else { MetadataRule::CHANGES };
+        meta::validate_update(target, &new, &old, metadata, &mut errors);
         match aspect {
             Aspect::Main => {
                 resource.strategy.validate(&new, &mut errors);

@@ -104,7 +104,7 @@ pub(super) fn persistent_volume(volume: &Value, now: Timestamp) -> Vec<Value> {
     };
     vec![
         name(volume),
-        text(&spec["capacity"]["storage"]).into(),
+        spec["capacity"]["storage"].as_str().unwrap_or("0").into(),
         access_modes(&spec["accessModes"]).into(),
         text(&spec["persistentVolumeReclaimPolicy"]).into(),
         phase.into(),

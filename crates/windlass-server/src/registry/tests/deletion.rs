@@ -61,9 +61,10 @@ async fn propagation_becomes_a_finalizer_for_the_collector() {
     )
     .await
     .unwrap();
-    let deleted = f.registry.delete(&f.object("jobs", "j"), DeleteParams::default()).await.unwrap();
+    let params = DeleteParams::default();
+    let deleted = f.registry.delete(&f.object("jobs", "j"), params.clone()).await.unwrap();
     assert_eq!(answered(&deleted.answer)["metadata"]["finalizers"], json!(["orphan"]));
-    assert_eq!(deleted.warnings.len(), 1);
+    assert_eq!(params.warnings.headers().len(), 1);
     let wrong = DeleteParams { propagation: Some("X".to_owned()), ..DeleteParams::default() };
     let error = f.delete("configmaps", "none", wrong).await.unwrap_err();
     assert_eq!(

@@ -1,0 +1,290 @@
+//! Cases that are the same for every kind: the templates of `matrix/`, filled in for each kind of `matrix/kinds.tsv`.
+//!
+//! A template is a case (see [`crate::case`]) with more placeholders:
+//!
+//! - `{collection}` is the path of the kind's objects, in the namespace of the case if they live in one; `{everywhere}` the
+//!   same over all namespaces; `{object}` that of the kind's object; `{root}` what comes before either.
+//! - `{body}` is the object, `{body + change + {"a":1}}` the object with merge patches laid over it; `{members}` is the
+//!   object without its braces.
+//! - `{name}`, `{kind}`, `{apiVersion}`, `{resource}` are words of the kind.
+//!
+//! `=== a-name` is for the kinds that hold still, `=== a-name for all` for those too whose status the server itself writes when
+//! it likes; `for status` and `for scale` are for the kinds that have such a subresource.
+//!
+//! In the recordings the words of the kind are placeholders again, so that the kinds that answer alike share one recording.
+
+use std::fs;
+
+use serde_json::{Map, Value, json};
+
+use crate::{
+    case::{self, Act, Case, Step, Template},
+    suite::root,
+    words::Words,
+};
+
+/// A kind of object, with an example.
+#[derive(Clone, Debug)]
+pub(crate) struct Kind {
+    pub(crate) api_version: String,
+    pub(crate) resource: String,
+    pub(crate) kind: String,
+    pub(crate) namespaced: bool,
+    /// Whether only clients write such objects.
+    pub(crate) steady: bool,
+    pub(crate) subresources: Vec<String>,
+    /// A small valid object, with name, labels, kind and version.
+    pub(crate) body: Value,
+    /// A merge patch that changes it.
+    pub(crate) change: Value,
+}
+
+/// The cases of a file of templates, by kind; or what is wrong with it.
+pub(crate) fn cases(text: &str) -> Result<Vec<Case>, String> {
+    let templates = case::parse(text)?;
+    let kinds = kinds()?;
+    let mut cases = Vec::new();
+    for template in &templates {
+        let (name, scope) = template.name.split_once(" for ").unwrap_or((&template.name, "steady"));
+        for kind in kinds.iter().filter(|kind| kind.is_in(scope)) {
+            let steps = template.steps.iter().map(|step| kind.step(step)).collect::<Result<_, _>>();
+            let steps = steps.map_err(|problem| format!("{name}: {problem}"))?;
+            cases.push(Case { name: format!("{name}/{}", kind.label()), steps, words: kind.words() });
+        }
+    }
+    Ok(cases)
+}
+
+/// The kinds of `matrix/kinds.tsv`, and what the recorded discovery says of them; or what is wrong with either.
+pub(crate) fn kinds() -> Result<Vec<Kind>, String> {
+    let read = |path: &str| fs::read_to_string(root().join(path)).map_err(|error| format!("{path}: {error}"));
+    let discovery = read("../crates/windlass-server/data/discovery.tsv")?;
+    let lines = read("matrix/kinds.tsv")?;
+    lines.lines().filter(|line| !line.starts_with('#')).map(|line| Kind::parse(line, &discovery)).collect()
+}
+
+impl Kind {
+    fn parse(line: &str, discovery: &str) -> Result<Self, String> {
+        let [api_version, resource, pace, body, change] = line.split('\t').collect::<Vec<_>>()[..] else {
+            return Err(format!("no five columns: {line}"));
+        };
+        let value = |text: &str| serde_json::from_str::<Value>(text).map_err(|error| format!("{error}: {text}"));
+        let group = if api_version.contains('/') { format!("@{api_version}") } else { format!("@/{api_version}") };
+        let mut rows =
+            discovery.lines().skip_while(|line| *line != group).skip(1).take_while(|line| !line.starts_with('@'));
+        let row = rows.find(|row| row.split('\t').next() == Some(resource));
+        let row: Vec<_> = row.ok_or_else(|| format!("{api_version} {resource} is not served"))?.split('\t').collect();
+        let subresources = rows.map_while(|row| row.strip_prefix('\t')).filter_map(|row| row.split('\t').next());
+        let mut kind = Self {
+            api_version: api_version.to_owned(),
+            resource: resource.to_owned(),
+            kind: row[1].to_owned(),
+            namespaced: row[3] == "N",
+            steady: pace == "steady",
+            subresources: subresources.map(str::to_owned).collect(),
+            body: json!({"apiVersion": api_version, "kind": row[1], "metadata": {"name": "a-{id}", "labels": {"case": "{id}"}}}),
+            change: value(change)?,
+        };
+        merge(&mut kind.body, &value(body)?);
+        Ok(kind)
+    }
+
+    /// As kubectl would call it: the version is told where it is not the first.
+    pub(crate) fn label(&self) -> String {
+        match self.api_version.split_once('/') {
+            None => self.resource.clone(),
+            Some((group, "v1")) => format!("{}.{group}", self.resource),
+            Some((group, version)) => format!("{}.{version}.{group}", self.resource),
+        }
+    }
+
+    fn is_in(&self, scope: &str) -> bool {
+        match scope {
+            "all" => true,
+            "steady" => self.steady,
+            subresource => self.steady && self.subresources.iter().any(|name| name == subresource),
+        }
+    }
+
+    /// `/api/v1` or `/apis/GROUP/VERSION`.
+    pub(crate) fn root(&self) -> String {
+        let prefix = if self.api_version.contains('/') { "apis" } else { "api" };
+        format!("/{prefix}/{}", self.api_version)
+    }
+
+    pub(crate) fn collection(&self) -> String {
+        let namespace = if self.namespaced { "/namespaces/{ns}" } else { "" };
+        format!("{}{namespace}/{}", self.root(), self.resource)
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.body["metadata"]["name"].as_str().unwrap_or_default()
+    }
+
+    fn step(&self, step: &Step) -> Result<Step, String> {
+        let request = |template: &Template| {
+            Ok::<_, String>(Template {
+                method: template.method.clone(),
+                path: self.fill(&template.path)?,
+                headers: template.headers.clone(),
+                body: self.fill(&template.body)?,
+            })
+        };
+        let act = match &step.act {
+            Act::Request(template) => Act::Request(request(template)?),
+            Act::Watch { name, request: template } => Act::Watch { name: name.clone(), request: request(template)? },
+            Act::Read { name, amount } => Act::Read { name: name.clone(), amount: *amount },
+        };
+        Ok(Step { act, ..step.clone() })
+    }
+
+    /// A text with the kind's placeholders filled in.
+    fn fill(&self, text: &str) -> Result<String, String> {
+        let mut filled = String::new();
+        let mut rest = text;
+        // Bodies first: what stands in them is no template.
+        while let Some((before, after)) = split_at_sum(rest) {
+            let (value, after) = self.sum(after)?;
+            filled.push_str(&self.fill_words(before));
+            filled.push_str(&value.to_string());
+            rest = after;
+        }
+        filled.push_str(&self.fill_words(rest));
+        Ok(filled)
+    }
+
+    fn fill_words(&self, text: &str) -> String {
+        if !text.contains('{') {
+            return text.to_owned();
+        }
+        let body = self.body.to_string();
+        let everywhere = format!("{}/{}", self.root(), self.resource);
+        let object = format!("{}/{}", self.collection(), self.name());
+        let members = body.trim_start_matches('{').trim_end_matches('}');
+        let words = [
+            ("{collection}", &*self.collection()),
+            ("{everywhere}", &everywhere),
+            ("{object}", &object),
+            ("{members}", &body[1..=members.len()]),
+            ("{root}", &self.root()),
+            ("{name}", self.name()),
+            ("{kind}", &self.kind),
+            ("{apiVersion}", &self.api_version),
+            ("{resource}", &self.resource),
+        ];
+        words.iter().fold(text.to_owned(), |text, (placeholder, word)| text.replace(placeholder, word))
+    }
+
+    /// The value of `body + change + {…}}…`, and what follows its closing brace.
+    fn sum<'a>(&self, text: &'a str) -> Result<(Value, &'a str), String> {
+        let mut sum = Value::Object(Map::new());
+        let mut rest = text;
+        loop {
+            let term = if let Some(after) = rest.strip_prefix("body") {
+                rest = after;
+                self.body.clone()
+            } else if let Some(after) = rest.strip_prefix("change") {
+                rest = after;
+                self.change.clone()
+            } else {
+                let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
+                let value = values.next().and_then(Result::ok).ok_or_else(|| format!("no JSON: {rest}"))?;
+                rest = &rest[values.byte_offset()..];
+                let filled = self.fill_words(&value.to_string());
+                serde_json::from_str(&filled).map_err(|error| format!("{error}: {filled}"))?
+            };
+            merge(&mut sum, &term);
+            if let Some(after) = rest.strip_prefix('}') {
+                return Ok((sum, after));
+            }
+            rest = rest.strip_prefix(" + ").ok_or_else(|| format!("neither + nor }}: {rest}"))?;
+        }
+    }
+
+    /// What is a placeholder in recordings.
+    fn words(&self) -> Words {
+        let mut words = vec![
+            (self.resource.clone(), "{resource}"),
+            (self.kind.clone(), "{kind}"),
+            (format!("{}/{}", self.collection(), self.name()), "{object}"),
+            (self.collection(), "{collection}"),
+        ];
+        // The name of most stays as it is.
+        if !self.name().starts_with("a-") {
+            words.push((self.name().to_owned(), "a-{id}"));
+        }
+        // The version of the core is that of every Status as well.
+        if let Some((group, _)) = self.api_version.split_once('/') {
+            words.push((self.api_version.clone(), "{apiVersion}"));
+            words.push((format!("{}.{group}", self.resource), "{resource}"));
+            words.push((format!("{}.{group}", self.kind), "{kind}"));
+            words.push((format!("\"group\":\"{group}\","), ""));
+        }
+        Words::new(words)
+    }
+}
+
+/// The text before a sum of bodies, and that from the sum on.
+fn split_at_sum(text: &str) -> Option<(&str, &str)> {
+    let at = ["{body", "{change"].into_iter().filter_map(|start| text.find(start)).min()?;
+    Some((&text[..at], &text[at + 1..]))
+}
+
+/// Lays a merge patch over a value; a null in it stays out, as RFC 7386 has it.
+pub(crate) fn merge(value: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        *value = patch.clone();
+        return;
+    };
+    if !value.is_object() {
+        *value = Value::Object(Map::new());
+    }
+    let Value::Object(fields) = value else { return };
+    for (key, patch) in patch {
+        if patch.is_null() {
+            fields.shift_remove(key);
+        } else {
+            merge(fields.entry(key.clone()).or_insert(Value::Null), patch);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(label: &str) -> Kind {
+        kinds().unwrap().into_iter().find(|kind| kind.label() == label).unwrap()
+    }
+
+    #[test]
+    fn a_template_is_filled_in_with_paths_and_sums_of_bodies() {
+        let kind = kind("roles.rbac.authorization.k8s.io");
+        let root = "/apis/rbac.authorization.k8s.io/v1";
+        assert_eq!(kind.fill("{object}?a").unwrap(), format!("{root}/namespaces/{{ns}}/roles/a-{{id}}?a"));
+        assert_eq!(kind.fill("{everywhere}").unwrap(), format!("{root}/roles"));
+        let filled = kind.fill(r#"{body + {"rules":null,"metadata":{"labels":null,"x":"{rv}"}}}"#).unwrap();
+        assert_eq!(
+            filled,
+            r#"{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"Role","metadata":{"name":"a-{id}","x":"{rv}"}}"#
+        );
+        assert!(kind.fill("{body - 1}").is_err());
+    }
+
+    #[test]
+    fn kinds_know_their_subresources_and_versions() {
+        assert_eq!(kind("deployments.apps").subresources, ["scale", "status"]);
+        assert!(kind("horizontalpodautoscalers.v2.autoscaling").is_in("status"));
+        assert!(!kind("configmaps").is_in("status"));
+        assert!(!kind("flowschemas.flowcontrol.apiserver.k8s.io").is_in("status"), "the server writes it, too");
+    }
+
+    #[test]
+    fn the_words_of_a_kind_become_placeholders() {
+        let words = kind("jobs.batch").words();
+        let text = r#"jobs.batch "j" of kind "Job", {"group":"batch","kind":"jobs"}, "batch/v1", JobStatus, cronjobs"#;
+        let written =
+            r#"{resource} "j" of kind "{kind}", {"kind":"{resource}"}, "{apiVersion}", {kind}Status, cronjobs"#;
+        assert_eq!(words.generic(text), written);
+    }
+}
