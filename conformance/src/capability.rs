@@ -9,8 +9,6 @@ use crate::Target;
 /// What a server can do beyond what every target does. A test that needs one names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capability {
-    /// Who may do what is decided by roles.
-    Authorization,
     /// Rules in CEL decide what a custom resource may hold.
     ValidationRules,
     /// It has custom resources converted by webhooks.
@@ -24,7 +22,6 @@ pub enum Capability {
 /// Which target lacks what, and what brings it, or why nothing will. What is built comes off this list: a test that passes
 /// in spite of it fails.
 const LACKING: &[(&str, Capability, &str)] = &[
-    (Target::EMBEDDED, Capability::Authorization, "issue 7, the embedded API server"),
     (Target::EMBEDDED, Capability::ValidationRules, "issue 7, the embedded API server"),
     (Target::EMBEDDED, Capability::ConversionWebhooks, "issue 7, the embedded API server"),
     (Target::EMBEDDED, Capability::Kubectl, "what kubectl does with it is seen by `cargo xtask kubectl`"),
@@ -78,7 +75,7 @@ mod tests {
         assert!(outcome(&[], true).await);
         assert!(!outcome(&[], false).await);
         assert!(outcome(&[Capability::ForgetsWhenTold], true).await);
-        assert!(outcome(&[Capability::Authorization], false).await);
-        assert!(!outcome(&[Capability::Authorization], true).await, "it is there, and still on the list");
+        assert!(outcome(&[Capability::Kubectl], false).await);
+        assert!(!outcome(&[Capability::Kubectl], true).await, "it is there, and still on the list");
     }
 }

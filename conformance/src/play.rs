@@ -128,7 +128,7 @@ impl Player<'_> {
         let deadline = Instant::now() + PATIENCE;
         let seen = loop {
             let seen = self.act(&step.act).await?;
-            if step.until.as_ref().is_none_or(|until| until.holds(&seen)) {
+            if step.until.as_ref().is_none_or(|until| until.holds(&seen, |wanted| self.replace(wanted))) {
                 break seen;
             }
             if Instant::now() > deadline {
@@ -298,11 +298,12 @@ impl Seen {
 }
 
 impl Until {
-    fn holds(&self, seen: &Seen) -> bool {
+    fn holds(&self, seen: &Seen, fill: impl Fn(&str) -> String) -> bool {
         match (self, seen) {
             (Self::Status(wanted), Seen::Response { head, .. } | Seen::Opened { head }) => head.status == *wanted,
             (Self::Value(path, wanted), seen) => {
-                seen.value().is_some_and(|value| path.find(&value).iter().any(|found| is(found, wanted)))
+                let wanted = fill(wanted);
+                seen.value().is_some_and(|value| path.find(&value).iter().any(|found| is(found, &wanted)))
             }
             _ => false,
         }

@@ -17,6 +17,7 @@ macro_rules! cases {
 cases! {
     admission
     apply
+    authorization
     certificates
     clients
     core_kinds
@@ -27,8 +28,10 @@ cases! {
     each_is_read
     each_is_written
     each_refuses
+    escalation
     flow_control
     formats
+    impersonation
     jobs
     lists
     namespaces

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use conformance::{Capability, eventually, on_each_target, on_each_target_with, unique};
+use conformance::{eventually, on_each_target, unique};
 use k8s_openapi::api::{
     authentication::v1::{SelfSubjectReview, UserInfo},
     authorization::v1::SelfSubjectAccessReview,
@@ -62,7 +62,7 @@ async fn a_token_file_that_is_replaced_is_read_again_when_the_old_token_is_refus
 
 #[tokio::test]
 async fn who_may_not_is_told_so_until_a_role_allows_it() {
-    on_each_target_with(&[Capability::Authorization], |target| async {
+    on_each_target(|target| async {
         let user = unique("jane");
         let jane = target.acting_as(Impersonation::user(user.as_str()));
         let refused = jane.list::<ConfigMap>().within("default").await.unwrap_err();

@@ -11,11 +11,13 @@ use windlass_api::{Cause, DryRun, GroupResource, Status};
 
 use crate::{
     authn::User,
+    authz::Authorizer,
     registry::{Registry, ResourceInfo, Target},
     warning::Warnings,
 };
 
 mod classes;
+mod escalation;
 mod limits;
 mod nodes;
 mod pods;
@@ -25,6 +27,7 @@ mod webhooks;
 
 pub(crate) use self::{
     classes::{ClaimGrowth, DefaultClasses, PriorityClasses, RuntimeClasses},
+    escalation::NoEscalation,
     limits::LimitRanges,
     nodes::TaintNewNodes,
     pods::PodDefaults,
@@ -97,12 +100,12 @@ pub enum PodAccounts {
 }
 
 /// The plugins, in order.
-pub(crate) fn chain(pod_accounts: PodAccounts) -> Vec<Arc<dyn Admission>> {
+pub(crate) fn chain(pod_accounts: PodAccounts, authorizer: Arc<Authorizer>) -> Vec<Arc<dyn Admission>> {
     let mut chain: Vec<Arc<dyn Admission>> = vec![Arc::new(NamespaceLifecycle), Arc::new(LimitRanges)];
     if pod_accounts == PodAccounts::Required {
         chain.push(Arc::new(ServiceAccounts));
     }
-    let rest: [Arc<dyn Admission>; 8] = [
+    let rest: [Arc<dyn Admission>; 9] = [
         Arc::new(TaintNewNodes),
         Arc::new(PriorityClasses),
         Arc::new(PodDefaults),
@@ -111,6 +114,7 @@ pub(crate) fn chain(pod_accounts: PodAccounts) -> Vec<Arc<dyn Admission>> {
         Arc::new(ClaimGrowth),
         Arc::new(RuntimeClasses),
         Arc::new(Webhooks),
+        Arc::new(NoEscalation(authorizer)),
     ];
     chain.extend(rest);
     chain

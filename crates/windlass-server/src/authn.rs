@@ -34,7 +34,9 @@ const UNAUTHENTICATED: &str = "system:unauthenticated";
 const ANONYMOUS: &str = "system:anonymous";
 const SERVICE_ACCOUNTS: &str = "system:serviceaccounts";
 /// What the names of service accounts begin with, as users.
-const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
+pub(crate) const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
+/// The extra that names the node of whatever has the token.
+const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 
 const EXTRA_SPACE: &str =
     "the provided Authorization header contains extra space before the bearer token, and is ignored";
@@ -182,7 +184,11 @@ impl User {
     fn service_account(namespace: &str, name: &str) -> Self {
         Self {
             name: format!("{SERVICE_ACCOUNT}{namespace}:{name}"),
-            groups: service_account_groups(namespace).into(),
+            groups: vec![
+                SERVICE_ACCOUNTS.to_owned(),
+                format!("{SERVICE_ACCOUNTS}:{namespace}"),
+                AUTHENTICATED.to_owned(),
+            ],
             ..Self::default()
         }
     }
@@ -190,6 +196,13 @@ impl User {
     /// Whether the user is a member of a group.
     pub(crate) fn is_in(&self, group: &str) -> bool {
         self.groups.iter().any(|own| own == group)
+    }
+
+    /// Makes the user a member of a group.
+    fn join(&mut self, group: &str) {
+        if !self.is_in(group) {
+            self.groups.push(group.to_owned());
+        }
     }
 
     /// The user as a `UserInfo`.
@@ -209,10 +222,6 @@ impl User {
         }
         Value::Object(info)
     }
-}
-
-fn service_account_groups(namespace: &str) -> [String; 3] {
-    [SERVICE_ACCOUNTS.to_owned(), format!("{SERVICE_ACCOUNTS}:{namespace}"), AUTHENTICATED.to_owned()]
 }
 
 /// Compares without telling by its duration where the first difference is.

@@ -1,66 +1,227 @@
-//! Whether somebody may do something.
+//! Whether somebody may do something: by roles, and who has them.
 //!
-//! Members of `system:masters` may do everything, and until there are roles so may whoever has proven who they are. All
-//! others may GET the health endpoints and the version, as the real server's bootstrap policy has it.
+//! Members of `system:masters` may do everything. All others may do what the rules of the roles say that they, or a group
+//! of theirs, are bound to: in the whole cluster, or in one namespace. There is no rule that forbids.
+//!
+//! Guaranteed: a decision takes account of every role and binding whose write was answered by this server before the
+//! request came. Not here: the node authorizer (a kubelet has what its roles give it, whatever runs on it), and webhooks that
+//! authorize.
 
+mod coverage;
+mod policy;
+mod rule;
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 use windlass_api::{GroupResource, Status, StatusDetails, reason};
 
+use self::policy::{Binding, Follower};
+pub(crate) use self::{
+    coverage::missing,
+    policy::{Grants, RoleName, is_policy},
+    rule::{Rule, quoted},
+};
 use crate::{
     authn::{AUTHENTICATED, User},
+    codec::go_quote,
     http::RequestInfo,
+    storage::Storage,
 };
 
 /// Members of this group may do everything.
 pub(crate) const MASTERS: &str = "system:masters";
 
-/// What everybody may GET.
-pub(crate) const PUBLIC: [&str; 5] = ["/healthz", "/livez", "/readyz", "/version", "/version/"];
+/// The group of the API of roles.
+pub(crate) const GROUP: &str = "rbac.authorization.k8s.io";
+
+/// Who may do what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Authorization {
+    /// What roles give them, as with `--authorization-mode=RBAC`.
+    #[default]
+    Rbac,
+    /// Whoever has proven who they are may do everything; all others what roles give them. For tests of programs whose
+    /// roles do not matter.
+    AlwaysAllow,
+}
 
 /// What somebody wants to do.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Attempt<'a> {
-    /// Anything with a resource: for as long as nobody is told apart by what they do, it does not matter what.
-    Resource,
-    /// A request for a path that is no resource.
-    Path { verb: &'a str, path: &'a str },
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Attempt<'a> {
+    /// `get`, `list`, …
+    pub(crate) verb: &'a str,
+    pub(crate) object: Object<'a>,
 }
 
-impl User {
-    /// Whether the user may do it.
-    pub(crate) fn may(&self, attempt: Attempt<'_>) -> bool {
-        if self.is_in(MASTERS) || self.is_in(AUTHENTICATED) {
-            return true;
+/// What they want to do it with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Object<'a> {
+    Resource {
+        group: &'a str,
+        resource: &'a str,
+        /// Empty: the object itself.
+        subresource: &'a str,
+        /// Empty: the cluster, or all namespaces.
+        namespace: &'a str,
+        /// Empty: any, or not known yet.
+        name: &'a str,
+    },
+    /// A path that is no resource.
+    Path(&'a str),
+}
+
+/// The answer.
+#[derive(Debug)]
+pub(crate) enum Decision {
+    /// Whoever asks may do everything.
+    Unrestricted,
+    /// A rule allows it.
+    Allowed(Reason),
+    /// No rule does; what kept some from being looked at.
+    Refused(String),
+}
+
+/// The binding that makes the difference.
+#[derive(Debug)]
+pub(crate) struct Reason {
+    binding: Arc<Binding>,
+    /// Place of the first subject that the user is.
+    subject: usize,
+}
+
+/// Decides. Roles are read with the first decision that needs them, and followed from then on.
+#[derive(Debug, Default)]
+pub(crate) struct Authorizer {
+    mode: Authorization,
+    /// None: nobody has asked yet, or the storage could not be followed any further.
+    follower: Mutex<Option<Follower>>,
+}
+
+// === impl Attempt ===
+
+impl<'a> Attempt<'a> {
+    /// What a request asks for.
+    pub(crate) fn of(request: &'a RequestInfo) -> Self {
+        let object = match &request.resource {
+            None => Object::Path(&request.path),
+            Some(path) => Object::Resource {
+                group: &path.group,
+                resource: &path.resource,
+                subresource: &path.subresource,
+                namespace: path.namespace.as_deref().unwrap_or_default(),
+                name: if path.name.is_empty() { &path.selected } else { &path.name },
+            },
+        };
+        Self { verb: &request.verb, object }
+    }
+
+    fn namespace(&self) -> &'a str {
+        match self.object {
+            Object::Resource { namespace, .. } => namespace,
+            Object::Path(_) => "",
         }
-        matches!(attempt, Attempt::Path { verb: "get", path } if PUBLIC.contains(&path) && self.is_in("system:unauthenticated"))
     }
 
-    /// Whether the user may do what the request asks.
-    pub(crate) fn authorize(&self, request: &RequestInfo) -> Result<(), Status> {
-        let attempt = match request.resource {
-            Some(_) => Attempt::Resource,
-            None => Attempt::Path { verb: &request.verb, path: &request.path },
+    /// The refusal of it.
+    pub(crate) fn forbidden(&self, user: &User, why: &str) -> Status {
+        let (user, verb) = (go_quote(&user.name), self.verb);
+        let what = match self.object {
+            Object::Path(path) => format!("User {user} cannot {verb} path {}", go_quote(path)),
+            Object::Resource { group, resource, subresource, namespace, .. } => {
+                let what = match subresource {
+                    "" => resource.to_owned(),
+                    subresource => format!("{resource}/{subresource}"),
+                };
+                let whereabouts = match namespace {
+                    "" => "at the cluster scope".to_owned(),
+                    namespace => format!("in the namespace {}", go_quote(namespace)),
+                };
+                let (what, group) = (go_quote(&what), go_quote(group));
+                format!("User {user} cannot {verb} resource {what} in API group {group} {whereabouts}")
+            }
         };
-        if self.may(attempt) { Ok(()) } else { Err(self.forbidden(request, &request.verb)) }
-    }
-
-    /// The refusal of a request; `verb` is what the user may not do.
-    pub(crate) fn forbidden(&self, request: &RequestInfo, verb: &str) -> Status {
-        let user = &self.name;
-        let Some(resource) = &request.resource else {
-            let message = format!("forbidden: User {user:?} cannot {verb} path {:?}", request.path);
-            return Status::failure(403, reason::FORBIDDEN, message).with_details(StatusDetails::default());
-        };
-        let what = match resource.subresource.as_str() {
-            "" => resource.resource.clone(),
-            subresource => format!("{}/{subresource}", resource.resource),
-        };
-        let whereabouts = match &resource.namespace {
-            Some(namespace) => format!("in the namespace {namespace:?}"),
-            None => "at the cluster scope".to_owned(),
-        };
-        let why =
-            format!("User {user:?} cannot {verb} resource {what:?} in API group {:?} {whereabouts}", resource.group);
-        let group_resource = GroupResource::new(resource.group.clone(), resource.resource.clone());
-        Status::forbidden(&group_resource, &resource.name, why)
+        let mut message = what.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+        if !why.is_empty() {
+            message = format!("{message}: {why}");
+        }
+        match self.object {
+            Object::Resource { group, resource, name, .. } => {
+                Status::forbidden(&GroupResource::new(group.to_owned(), resource.to_owned()), name, message)
+            }
+            Object::Path(_) => Status::failure(403, reason::FORBIDDEN, format!("forbidden: {message}"))
+                .with_details(StatusDetails::default()),
+        }
     }
 }
+
+// === impl Decision ===
+
+impl Decision {
+    pub(crate) fn is_allowed(&self) -> bool {
+        !matches!(self, Self::Refused(_))
+    }
+
+    /// Why, as reviews tell it.
+    pub(crate) fn reason(&self) -> String {
+        match self {
+            Self::Unrestricted => String::new(),
+            Self::Allowed(Reason { binding, subject }) => format!("RBAC: allowed by {}", binding.describe(*subject)),
+            Self::Refused(why) => why.clone(),
+        }
+    }
+}
+
+// === impl Authorizer ===
+
+impl Authorizer {
+    pub(crate) fn new(mode: Authorization) -> Self {
+        Self { mode, ..Self::default() }
+    }
+
+    /// Whether the user may do everything, whatever the roles say.
+    pub(crate) fn trusts(&self, user: &User) -> bool {
+        user.is_in(MASTERS) || (self.mode == Authorization::AlwaysAllow && user.is_in(AUTHENTICATED))
+    }
+
+    /// Whether the user may do it.
+    pub(crate) async fn decide(
+        &self,
+        storage: &dyn Storage,
+        user: &User,
+        attempt: &Attempt<'_>,
+    ) -> Result<Decision, Status> {
+        if self.trusts(user) {
+            return Ok(Decision::Unrestricted);
+        }
+        self.ask(storage, |grants| grants.decide(user, attempt, attempt.namespace())).await
+    }
+
+    /// All that a user may do in a namespace; and what kept some of it from being found.
+    pub(crate) async fn rules_of(
+        &self,
+        storage: &dyn Storage,
+        user: &User,
+        namespace: &str,
+    ) -> Result<(Vec<Rule>, Option<String>), Status> {
+        if self.mode == Authorization::AlwaysAllow && user.is_in(AUTHENTICATED) {
+            return Ok((Rule::everything().into(), None));
+        }
+        self.ask(storage, |grants| grants.rules_of(user, namespace)).await
+    }
+
+    /// Asks the roles and bindings as they are now.
+    pub(crate) async fn ask<T>(&self, storage: &dyn Storage, question: impl Fn(&Grants) -> T) -> Result<T, Status> {
+        if let Some(grants) = self.follower.lock().as_mut().and_then(Follower::now) {
+            return Ok(question(grants));
+        }
+        let mut follower = Follower::start(storage).await.map_err(|error| Status::internal(error))?;
+        let answer = follower.now().map(&question);
+        *self.follower.lock() = Some(follower);
+        answer.ok_or_else(|| Status::internal("the roles cannot be followed in storage"))
+    }
+}
+
+#[cfg(test)]
+mod tests;

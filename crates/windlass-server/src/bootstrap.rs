@@ -14,6 +14,7 @@ use windlass_api::{Clock, Entropy, Status, format_time};
 
 use crate::{
     admission::{self, PodAccounts},
+    authz::Authorizer,
     kinds::{self, KindOptions, SYSTEM_CLASSES, service::ServiceCidr},
     registry::{Body, Registry, Target, Tree, WriteParams},
     storage::Storage,
@@ -48,12 +49,14 @@ pub(crate) async fn start(
     clock: Clock,
     entropy: Entropy,
     choices: Choices,
+    authorizer: Arc<Authorizer>,
     address: SocketAddr,
 ) -> Result<Registry, Status> {
     let Choices { service_cidr, pod_accounts } = choices;
     let options = KindOptions { service_cidr, clock: clock.clone(), entropy: entropy.clone() };
     let registry =
-        Registry::new(storage, kinds::built_ins(&options), admission::chain(pod_accounts), clock, entropy).await?;
+        Registry::new(storage, kinds::built_ins(&options), admission::chain(pod_accounts, authorizer), clock, entropy)
+            .await?;
     bootstrap(&registry, service_cidr, Endpoint { address: address.ip(), port: address.port() }).await?;
     registry.serve_custom_resources().await?;
     Ok(registry)

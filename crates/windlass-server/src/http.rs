@@ -18,6 +18,7 @@ use windlass_api::Status;
 
 use crate::{
     authn::{self, Shown, User},
+    authz::Attempt,
     bootstrap,
     codec::go_quote,
     discovery,
@@ -184,7 +185,7 @@ pub(crate) async fn handle(server: Arc<Inner>, origin: Origin, request: http::Re
             user: Arc::default(),
         };
         let user = authenticate(&server, &origin.trust, &exchange).await.map_err(Failure::Unauthorized)?;
-        user.authorize(&exchange.info).map_err(Failure::Unauthorized)?;
+        server.authorize(&user, &Attempt::of(&exchange.info)).await.map_err(Failure::Unauthorized)?;
         exchange.user = user;
         answer(&server, exchange, body).await
     };
@@ -217,7 +218,7 @@ async fn authenticate(server: &Inner, trust: &Trust, exchange: &Exchange) -> Res
             server.authenticator().authenticate(server, shown, &exchange.headers, &exchange.warnings).await?
         }
     };
-    authn::impersonated(user, &exchange.info, &exchange.headers)
+    authn::impersonated(server, user, &exchange.info, &exchange.headers).await
 }
 
 /// Answers a request of somebody who may ask.

@@ -69,6 +69,7 @@ pub mod storage;
 pub use self::{
     admission::PodAccounts,
     authn::{KeyError, TokenIssuer, User},
+    authz::Authorization,
     http::Body,
     kinds::service::{InvalidServiceCidr, ServiceCidr},
     server::{Server, ServerBuilder, Service},

@@ -58,7 +58,7 @@ mod tests;
 pub(crate) use self::{
     address::{Range, parse as parse_address},
     delete::DeleteParams,
-    field::{Errors, Path, Shown, validate_address},
+    field::{Errors, Path, Shown, validate_address, validate_domain_prefixed},
     list::{ItemList, ListParams},
     meta::{settle_namespace, validate_annotations, validate_labels},
     names::{

@@ -5,6 +5,7 @@
 
 mod access;
 mod identity;
+mod selectors;
 mod tokens;
 
 #[cfg(test)]
@@ -54,17 +55,13 @@ fn answerer(target: &Target) -> Option<(Answerer, &'static str)> {
             (|question| Box::pin(async { Ok(identity::who_am_i(question)) }), "")
         }
         ("authentication.k8s.io", "tokenreviews", "") => (|question| Box::pin(identity::whose_token(question)), ""),
-        ("authorization.k8s.io", "selfsubjectaccessreviews", "") => {
-            (|question| Box::pin(async { access::may_i(question) }), "")
-        }
-        ("authorization.k8s.io", "subjectaccessreviews", "") => {
-            (|question| Box::pin(async { access::may_they(question) }), "")
-        }
+        ("authorization.k8s.io", "selfsubjectaccessreviews", "") => (|question| Box::pin(access::may_i(question)), ""),
+        ("authorization.k8s.io", "subjectaccessreviews", "") => (|question| Box::pin(access::may_they(question)), ""),
         ("authorization.k8s.io", "localsubjectaccessreviews", "") => {
-            (|question| Box::pin(async { access::may_they_here(question) }), "")
+            (|question| Box::pin(access::may_they_here(question)), "")
         }
         ("authorization.k8s.io", "selfsubjectrulesreviews", "") => {
-            (|question| Box::pin(async { access::what_may_i(question) }), "")
+            (|question| Box::pin(access::what_may_i(question)), "")
         }
         ("", "serviceaccounts", "token") => (|question| Box::pin(tokens::request(question)), "TokenRequest"),
         _ => return None,

@@ -24,6 +24,7 @@ use windlass_api::{BoxError, Clock, Entropy, Status};
 use crate::{
     admission::PodAccounts,
     authn::{Authenticator, TokenIssuer, Tokens, User},
+    authz::{Attempt, Authorization, Authorizer, Decision, Rule},
     bootstrap::{self, Choices},
     http::{Body, Origin, RequestBody, Stopping, Trust, handle},
     kinds::service::ServiceCidr,
@@ -57,6 +58,7 @@ pub struct ServerBuilder {
     issuer: TokenIssuer,
     storage: Option<Arc<dyn Storage>>,
     choices: Choices,
+    authorization: Authorization,
     address: SocketAddr,
 }
 
@@ -74,6 +76,7 @@ pub(crate) struct Inner {
     clock: Clock,
     entropy: Entropy,
     authenticator: Authenticator,
+    authorizer: Arc<Authorizer>,
     storage: Arc<dyn Storage>,
     choices: Choices,
     /// Made with the first request that needs it.
@@ -145,6 +148,12 @@ impl ServerBuilder {
         self
     }
 
+    /// Who may do what; what roles say, unless it is said.
+    pub fn authorization(mut self, authorization: Authorization) -> Self {
+        self.authorization = authorization;
+        self
+    }
+
     /// The server.
     #[must_use]
     pub fn build(self) -> Server {
@@ -153,6 +162,7 @@ impl ServerBuilder {
             clock: self.clock,
             entropy: self.entropy.unwrap_or_default(),
             authenticator: Authenticator::new(self.token, self.tokens, self.issuer),
+            authorizer: Arc::new(Authorizer::new(self.authorization)),
             storage: self.storage.unwrap_or_else(|| Arc::new(MemoryStorage::default())),
             choices: self.choices,
             registry: OnceCell::new(),
@@ -176,6 +186,7 @@ impl Server {
             issuer: TokenIssuer::default(),
             storage: None,
             choices: Choices::default(),
+            authorization: Authorization::default(),
             address: SocketAddr::from(([127, 0, 0, 1], 443)),
         }
     }
@@ -243,7 +254,8 @@ impl Inner {
     pub(crate) async fn registry(&self) -> Result<&Registry, Status> {
         let start = || {
             let (clock, entropy) = (self.clock.clone(), self.entropy.clone());
-            bootstrap::start(self.storage.clone(), clock, entropy, self.choices, self.address())
+            let authorizer = Arc::clone(&self.authorizer);
+            bootstrap::start(self.storage.clone(), clock, entropy, self.choices, authorizer, self.address())
         };
         self.registry.get_or_try_init(start).await
     }
@@ -252,6 +264,28 @@ impl Inner {
     pub(crate) async fn furnish(&self) -> Result<(), Status> {
         let registry = self.registry().await?;
         self.furnished.get_or_try_init(|| bootstrap::furnish(registry)).await.copied()
+    }
+
+    /// Whether a user may do something, by the roles of this moment.
+    pub(crate) async fn decide(&self, user: &User, attempt: &Attempt<'_>) -> Result<Decision, Status> {
+        if !self.authorizer.trusts(user) {
+            self.furnish().await?;
+        }
+        self.authorizer.decide(&*self.storage, user, attempt).await
+    }
+
+    /// Refuses what a user may not do.
+    pub(crate) async fn authorize(&self, user: &User, attempt: &Attempt<'_>) -> Result<(), Status> {
+        match self.decide(user, attempt).await? {
+            Decision::Refused(why) => Err(attempt.forbidden(user, &why)),
+            Decision::Unrestricted | Decision::Allowed(_) => Ok(()),
+        }
+    }
+
+    /// All that a user may do in a namespace; and what kept some of it from being found.
+    pub(crate) async fn rules_of(&self, user: &User, namespace: &str) -> Result<(Vec<Rule>, Option<String>), Status> {
+        self.furnish().await?;
+        self.authorizer.rules_of(&*self.storage, user, namespace).await
     }
 
     pub(crate) fn authenticator(&self) -> &Authenticator {

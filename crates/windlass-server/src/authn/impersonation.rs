@@ -1,4 +1,8 @@
 //! Asking on behalf of somebody else: the `Impersonate-*` headers.
+//!
+//! There are several ways to be allowed that. The narrow ones (`impersonate:user-info` and its like) also need leave to do
+//! what the request does on somebody's behalf (`impersonate-on:user-info:get`); the old one, `impersonate`, is for whatever
+//! follows. One of them has to be open in all of its parts; if none is, the refusal is that of the first.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -6,11 +10,13 @@ use http::HeaderMap;
 use percent_encoding::percent_decode_str;
 use windlass_api::Status;
 
-use super::{ANONYMOUS, AUTHENTICATED, SERVICE_ACCOUNT, UNAUTHENTICATED, User, service_account_groups};
+use super::{ANONYMOUS, AUTHENTICATED, NODE_NAME, SERVICE_ACCOUNT, SERVICE_ACCOUNTS, UNAUTHENTICATED, User};
 use crate::{
-    authz::{Attempt, MASTERS},
+    authz::{Attempt, MASTERS, Object},
     codec::go_quote,
     http::RequestInfo,
+    registry::{Errors, Path, dns_label, dns_subdomain, validate_domain_prefixed},
+    server::Inner,
 };
 
 const USER: &str = "impersonate-user";
@@ -18,65 +24,257 @@ const GROUP: &str = "impersonate-group";
 const UID: &str = "impersonate-uid";
 const EXTRA: &str = "impersonate-extra-";
 
-/// Whoever the request is to be answered for: the asker, or whom the headers name.
-pub(crate) fn impersonated(asker: Arc<User>, request: &RequestInfo, headers: &HeaderMap) -> Result<Arc<User>, Status> {
+const AUTHENTICATION: &str = "authentication.k8s.io";
+const NODE: &str = "system:node:";
+const NODES: &str = "system:nodes";
+
+/// From so many on, leave for all groups or extras at once is tried first.
+const MANY: usize = 4;
+
+/// A way to be allowed to ask for somebody else.
+struct Way {
+    /// Empty: the old one.
+    name: &'static str,
+    /// Whether this way leads there at all.
+    leads_to: fn(wanted: &User, asker: &User) -> bool,
+}
+
+/// In the order in which they are tried.
+const WAYS: [Way; 5] = [
+    Way { name: "associated-node", leads_to: |wanted, asker| is_only_name(wanted) && lives_on(asker, wanted) },
+    Way { name: "arbitrary-node", leads_to: |wanted, _| is_only_name(wanted) && node(&wanted.name).is_some() },
+    Way { name: "serviceaccount", leads_to: |wanted, _| is_only_name(wanted) && account(&wanted.name).is_some() },
+    Way { name: "user-info", leads_to: |wanted, _| node(&wanted.name).is_none() && account(&wanted.name).is_none() },
+    Way { name: "", leads_to: |_, _| true },
+];
+
+/// Whoever a request is to be answered for: the asker, or whom the headers name.
+pub(crate) async fn impersonated(
+    server: &Inner,
+    asker: Arc<User>,
+    request: &RequestInfo,
+    headers: &HeaderMap,
+) -> Result<Arc<User>, Status> {
+    let Some(wanted) = wanted(headers)? else { return Ok(asker) };
+    let mut first = None;
+    for way in WAYS.iter().filter(|way| (way.leads_to)(&wanted, &asker)) {
+        match (Passage { server, asker: &asker, way }).pass(request, &wanted).await {
+            Ok(user) => return Ok(Arc::new(user)),
+            Err(refusal) => first = first.or(Some(refusal)),
+        }
+    }
+    Err(first.unwrap_or_else(|| Status::internal("all impersonation modes failed")))
+}
+
+/// Whom the headers name, as they name them.
+fn wanted(headers: &HeaderMap) -> Result<Option<User>, Status> {
     let text = |name: &str| {
         let value = headers.get(name).and_then(|value| value.to_str().ok());
         value.unwrap_or_default().to_owned()
     };
-    let mut groups: Vec<String> = Vec::new();
-    let mut extra = BTreeMap::<String, Vec<String>>::new();
+    let mut wanted = User { name: text(USER), uid: text(UID), ..User::default() };
     for (name, value) in headers {
         let Ok(value) = value.to_str() else { continue };
         if name.as_str() == GROUP {
-            groups.push(value.to_owned());
+            wanted.groups.push(value.to_owned());
         } else if let Some(key) = name.as_str().strip_prefix(EXTRA) {
             let key = percent_decode_str(key).decode_utf8_lossy().into_owned();
-            extra.entry(key).or_default().push(value.to_owned());
+            wanted.extra.entry(key).or_default().push(value.to_owned());
         }
     }
-    let (name, uid) = (text(USER), text(UID));
-    if name.is_empty() {
-        if uid.is_empty() && groups.is_empty() && extra.is_empty() {
-            return Ok(asker);
-        }
-        return Err(Status::bad_request(format!(
-            "requested {} without impersonating a user name",
-            go_user(&uid, &groups, &extra)
-        )));
+    if !wanted.name.is_empty() {
+        return Ok(Some(wanted));
     }
-    if !asker.may(Attempt::Resource) {
-        return Err(asker.forbidden(request, &format!("impersonate-on:user-info:{}", request.verb)));
+    if is_only_name(&wanted) {
+        return Ok(None);
     }
-    let is_member = |groups: &[String], group: &str| groups.iter().any(|own| own == group);
-    if let Some((namespace, _)) = name.strip_prefix(SERVICE_ACCOUNT).and_then(|rest| rest.split_once(':'))
-        && groups.is_empty()
-    {
-        groups.extend(service_account_groups(namespace));
-    }
-    if name == ANONYMOUS {
-        if !is_member(&groups, UNAUTHENTICATED) {
-            groups.push(UNAUTHENTICATED.to_owned());
-        }
-    } else if !is_member(&groups, AUTHENTICATED) && !is_member(&groups, UNAUTHENTICATED) {
-        groups.push(AUTHENTICATED.to_owned());
-    }
-    if is_member(&groups, MASTERS) && !asker.is_in(MASTERS) {
-        tracing::debug!(user = asker.name, "a user takes the rights of an administrator");
-    }
-    Ok(Arc::new(User { name, uid, groups, extra }))
+    Err(Status::bad_request(format!("requested {} without impersonating a user name", in_go(&wanted))))
 }
 
-/// As Go prints the user that nobody named.
-fn go_user(uid: &str, groups: &[String], extra: &BTreeMap<String, Vec<String>>) -> String {
+/// One attempt to go one way.
+struct Passage<'a> {
+    server: &'a Inner,
+    asker: &'a User,
+    way: &'a Way,
+}
+
+impl Passage<'_> {
+    /// Whoever the request is answered for, if all doors are open.
+    async fn pass(&self, request: &RequestInfo, wanted: &User) -> Result<User, Status> {
+        let asked = Attempt::of(request);
+        if self.is_narrow() {
+            let verb = format!("impersonate-on:{}:{}", self.way.name, asked.verb);
+            self.ask(&Attempt { verb: &verb, ..asked }).await?;
+        }
+        let mut user = wanted.clone();
+        self.ask_for_name(&mut user).await?;
+        if !wanted.uid.is_empty() {
+            self.ask_for(AUTHENTICATION, "uids", "", "", &wanted.uid).await?;
+        }
+        self.ask_for_groups(&wanted.groups).await?;
+        self.ask_for_extra(&wanted.extra).await?;
+        if user.name == ANONYMOUS {
+            user.join(UNAUTHENTICATED);
+        } else if !user.is_in(UNAUTHENTICATED) {
+            user.join(AUTHENTICATED);
+        }
+        Ok(user)
+    }
+
+    /// Leave to have the name; of accounts and nodes, the groups follow from it.
+    async fn ask_for_name(&self, user: &mut User) -> Result<(), Status> {
+        let name = user.name.clone();
+        let group = self.group();
+        if let Some(node) = node(&name).filter(|_| self.is_narrow()) {
+            user.groups = vec![NODES.to_owned()];
+            // Whichever node it is: that it is the asker's own has been seen.
+            let node = if self.way.name == "associated-node" { "*" } else { node };
+            return self.ask_for(group, "nodes", "", "", node).await;
+        }
+        if let Some((namespace, account)) = account(&name) {
+            if user.groups.is_empty() {
+                user.groups = vec![SERVICE_ACCOUNTS.to_owned(), format!("{SERVICE_ACCOUNTS}:{namespace}")];
+            }
+            return self.ask_for(group, "serviceaccounts", "", namespace, account).await;
+        }
+        self.ask_for(group, "users", "", "", &name).await
+    }
+
+    async fn ask_for_groups(&self, groups: &[String]) -> Result<(), Status> {
+        let refused = |name: &str, why: &str| {
+            let verb = self.verb();
+            let object =
+                Object::Resource { group: self.group(), resource: "groups", subresource: "", namespace: "", name };
+            Err(Attempt { verb: &verb, object }.forbidden(self.asker, why))
+        };
+        if self.is_narrow() {
+            if groups.iter().any(String::is_empty) {
+                return refused("", "impersonating the empty string group is not allowed");
+            }
+            if groups.iter().any(|group| group == MASTERS) {
+                return refused(MASTERS, "impersonating the system:masters group is not allowed");
+            }
+            if groups.len() >= MANY && self.ask_for(self.group(), "groups", "", "", "*").await.is_ok() {
+                return Ok(());
+            }
+        }
+        for group in groups {
+            self.ask_for(self.group(), "groups", "", "", group).await?;
+        }
+        Ok(())
+    }
+
+    async fn ask_for_extra(&self, extra: &BTreeMap<String, Vec<String>>) -> Result<(), Status> {
+        const RESOURCE: &str = "userextras";
+        if self.is_narrow() {
+            if let Some(why) = extra.iter().find_map(|(key, values)| improper(key, values)) {
+                let object = Object::Resource {
+                    group: AUTHENTICATION,
+                    resource: RESOURCE,
+                    subresource: "",
+                    namespace: "",
+                    name: "",
+                };
+                return Err(Attempt { verb: &self.verb(), object }.forbidden(self.asker, &why));
+            }
+            if extra.values().map(Vec::len).sum::<usize>() >= MANY
+                && self.ask_for(AUTHENTICATION, RESOURCE, "*", "", "*").await.is_ok()
+            {
+                return Ok(());
+            }
+        }
+        for (key, values) in extra {
+            for value in values {
+                self.ask_for(AUTHENTICATION, RESOURCE, key, "", value).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn ask_for(
+        &self,
+        group: &str,
+        resource: &str,
+        subresource: &str,
+        namespace: &str,
+        name: &str,
+    ) -> Result<(), Status> {
+        let object = Object::Resource { group, resource, subresource, namespace, name };
+        self.ask(&Attempt { verb: &self.verb(), object }).await
+    }
+
+    async fn ask(&self, attempt: &Attempt<'_>) -> Result<(), Status> {
+        self.server.authorize(self.asker, attempt).await
+    }
+
+    fn is_narrow(&self) -> bool {
+        !self.way.name.is_empty()
+    }
+
+    fn verb(&self) -> String {
+        if self.is_narrow() { format!("impersonate:{}", self.way.name) } else { "impersonate".to_owned() }
+    }
+
+    /// Where users and groups are, as resources.
+    fn group(&self) -> &'static str {
+        if self.is_narrow() { AUTHENTICATION } else { "" }
+    }
+}
+
+/// What is wrong with an extra, if anything is.
+fn improper(key: &str, values: &[String]) -> Option<String> {
+    let mut errors = Errors::default();
+    validate_domain_prefixed(key, &Path::new("extra.key"), &mut errors);
+    let problems: Vec<String> =
+        errors.into_causes().into_iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect();
+    let why = if key.is_empty() {
+        "impersonating the empty string key in extra is not allowed".to_owned()
+    } else if let [problem] = problems.as_slice() {
+        format!("impersonating an invalid key in extra is not allowed: {problem}")
+    } else if !problems.is_empty() {
+        format!("impersonating an invalid key in extra is not allowed: [{}]", problems.join(", "))
+    } else if key != key.to_lowercase() {
+        format!("impersonating a non-lowercase key in extra is not allowed: {key:?}")
+    } else if values.iter().any(String::is_empty) {
+        "impersonating the empty string value in extra is not allowed".to_owned()
+    } else {
+        return None;
+    };
+    Some(why)
+}
+
+fn is_only_name(user: &User) -> bool {
+    user.uid.is_empty() && user.groups.is_empty() && user.extra.is_empty()
+}
+
+/// The node that a user is.
+fn node(user: &str) -> Option<&str> {
+    user.strip_prefix(NODE).filter(|name| dns_subdomain(name).is_empty())
+}
+
+/// Namespace and name of the service account that a user is.
+fn account(user: &str) -> Option<(&str, &str)> {
+    let (namespace, name) = user.strip_prefix(SERVICE_ACCOUNT)?.split_once(':')?;
+    (dns_label(namespace).is_empty() && dns_subdomain(name).is_empty()).then_some((namespace, name))
+}
+
+/// Whether the asker is a service account of a pod on the wanted node.
+fn lives_on(asker: &User, wanted: &User) -> bool {
+    let own = asker.extra.get(NODE_NAME).map(Vec::as_slice);
+    account(&asker.name).is_some() && node(&wanted.name).is_some_and(|node| matches!(own, Some([own]) if own == node))
+}
+
+/// As Go prints a user.
+fn in_go(user: &User) -> String {
     let list = |items: &[String]| items.iter().map(|item| go_quote(item)).collect::<Vec<_>>().join(", ");
-    let groups = if groups.is_empty() { "[]string(nil)".to_owned() } else { format!("[]string{{{}}}", list(groups)) };
-    let extra = if extra.is_empty() {
+    let groups =
+        if user.groups.is_empty() { "[]string(nil)".to_owned() } else { format!("[]string{{{}}}", list(&user.groups)) };
+    let extra = if user.extra.is_empty() {
         "map[string][]string(nil)".to_owned()
     } else {
         let entries: Vec<String> =
-            extra.iter().map(|(key, values)| format!("{}:[]string{{{}}}", go_quote(key), list(values))).collect();
+            user.extra.iter().map(|(key, values)| format!("{}:[]string{{{}}}", go_quote(key), list(values))).collect();
         format!("map[string][]string{{{}}}", entries.join(", "))
     };
-    format!("&user.DefaultInfo{{Name:\"\", UID:{}, Groups:{groups}, Extra:{extra}}}", go_quote(uid))
+    format!("&user.DefaultInfo{{Name:\"\", UID:{}, Groups:{groups}, Extra:{extra}}}", go_quote(&user.uid))
 }

@@ -6,8 +6,10 @@ use std::borrow::Cow;
 
 use http::Method;
 use percent_encoding::percent_decode_str;
+use windlass_api::FieldSelector;
 
 use super::query::Query;
+use crate::registry::path_segment;
 
 /// Method and path, understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +39,8 @@ pub(crate) struct ResourcePath {
     pub(crate) subresource: String,
     /// What follows the subresource.
     pub(crate) rest: Vec<String>,
+    /// The one name that the query of a collection selects: whoever may read that object may do so in this way.
+    pub(crate) selected: String,
 }
 
 /// A path that is neither a resource nor anything else.
@@ -100,8 +104,10 @@ impl RequestInfo {
         resource.rest = parts.collect();
         if resource.name.is_empty() {
             verb = match verb {
-                "get" if query.boolean("watch") => "watch",
-                "get" => "list",
+                "get" => {
+                    resource.selected = selected_name(query).unwrap_or_default();
+                    if query.boolean("watch") { "watch" } else { "list" }
+                }
                 "delete" => "deletecollection",
                 verb => verb,
             };
@@ -113,6 +119,13 @@ impl RequestInfo {
     pub(crate) fn is_long_running(&self) -> bool {
         self.resource.is_some() && self.verb == "watch"
     }
+}
+
+/// The name that a field selector asks for, if it asks for one.
+fn selected_name(query: &Query) -> Option<String> {
+    let selector: FieldSelector = query.text("fieldSelector")?.parse().ok()?;
+    let name = selector.exact("metadata.name")?;
+    path_segment(name).is_empty().then(|| name.to_owned())
 }
 
 #[cfg(test)]

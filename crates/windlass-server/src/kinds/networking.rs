@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use super::{BASE, Kind, pod_rules::in_port_range, selector::validate_selector};
 use crate::registry::{
     Errors, Generation, MetadataRule, NameRule, Path, Range, Resets, Rules, Tree, address_problem, as_object,
-    default_pointer, dns_label, dns_subdomain, entry_mut, http_path, ip_range, items_mut, parse_address, path_segment,
-    port_name, range_problem, same, wildcard_subdomain,
+    default_pointer, dns_label, dns_subdomain, entry_mut, ip_range, items_mut, parse_address, path_segment, port_name,
+    range_problem, same, validate_domain_prefixed, wildcard_subdomain,
 };
 
 const SPEC: Path<'static> = Path::new("spec");
@@ -251,14 +251,7 @@ fn validate_ingress_class(class: &Value, errors: &mut Errors) {
     if controller.len() > 250 {
         errors.too_long(&path, 250);
     }
-    match controller.split_once('/') {
-        _ if controller.is_empty() => errors.required(&path, ""),
-        Some((host, rest)) if !host.is_empty() && !rest.is_empty() => {
-            errors.invalid_each(&path, host, dns_subdomain(host));
-            errors.invalid_each(&path, rest, http_path(rest));
-        }
-        _ => errors.invalid(&path, controller, "must be a domain-prefixed path (such as \"acme.io/foo\")"),
-    }
+    validate_domain_prefixed(controller, &path, errors);
     let Some(parameters) = class.at(&["spec", "parameters"]) else { return };
     let path = SPEC.child("parameters");
     validate_reference(parameters, &path, errors);

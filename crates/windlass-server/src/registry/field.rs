@@ -175,6 +175,18 @@ pub(crate) fn validate_address(address: &str, path: &Path<'_>, errors: &mut Erro
     }
 }
 
+/// A path below a domain: `acme.io/foo`.
+pub(crate) fn validate_domain_prefixed(text: &str, path: &Path<'_>, errors: &mut Errors) {
+    match text.split_once('/') {
+        _ if text.is_empty() => errors.required(path, ""),
+        Some((host, rest)) if !host.is_empty() && !rest.is_empty() => {
+            errors.invalid_each(path, host, super::dns_subdomain(host));
+            errors.invalid_each(path, rest, super::http_path(rest));
+        }
+        _ => errors.invalid(path, text, "must be a domain-prefixed path (such as \"acme.io/foo\")"),
+    }
+}
+
 fn with_detail(message: &str, detail: &str) -> String {
     if detail.is_empty() { message.to_owned() } else { format!("{message}: {detail}") }
 }

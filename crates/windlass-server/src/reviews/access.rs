@@ -3,39 +3,38 @@
 use serde_json::{Map, Value, json};
 use windlass_api::Status;
 
-use super::{Question, check};
+use super::{Asker, Question, check, selectors};
 use crate::{
     authn::User,
-    authz::{Attempt, MASTERS, PUBLIC},
+    authz::{Attempt, Object, Rule},
     registry::{Errors, Path, Tree, as_object},
 };
 
 const SPEC: Path<'static> = Path::new("spec");
 
 /// A `SelfSubjectAccessReview`.
-pub(super) fn may_i(question: Question<'_>) -> Result<Value, Status> {
+pub(super) async fn may_i(question: Question<'_>) -> Result<Value, Status> {
     let mut errors = Errors::default();
     validate_attributes(&question.object, &mut errors);
     validate_metadata(&question.object, &["managedFields"], "must be empty", &mut errors);
     check(errors)?;
-    let user = question.asker.user.clone();
-    Ok(decided(question.object, &user))
+    decided(question.asker, question.object, question.asker.user).await
 }
 
 /// A `SubjectAccessReview`.
-pub(super) fn may_they(question: Question<'_>) -> Result<Value, Status> {
+pub(super) async fn may_they(question: Question<'_>) -> Result<Value, Status> {
     let mut errors = Errors::default();
     validate_attributes(&question.object, &mut errors);
     validate_subject(&question.object, &mut errors);
     validate_metadata(&question.object, &["managedFields"], "must be empty", &mut errors);
     check(errors)?;
     let user = subject(&question.object);
-    Ok(decided(question.object, &user))
+    decided(question.asker, question.object, &user).await
 }
 
 /// A `LocalSubjectAccessReview`.
-pub(super) fn may_they_here(question: Question<'_>) -> Result<Value, Status> {
-    let object = question.object;
+pub(super) async fn may_they_here(question: Question<'_>) -> Result<Value, Status> {
+    let Question { asker, object, .. } = question;
     let mut errors = Errors::default();
     validate_attributes(&object, &mut errors);
     validate_subject(&object, &mut errors);
@@ -53,32 +52,33 @@ pub(super) fn may_they_here(question: Question<'_>) -> Result<Value, Status> {
     }
     check(errors)?;
     let user = subject(&object);
-    Ok(decided(object, &user))
+    decided(asker, object, &user).await
 }
 
 /// A `SelfSubjectRulesReview`.
-pub(super) fn what_may_i(question: Question<'_>) -> Result<Value, Status> {
+pub(super) async fn what_may_i(question: Question<'_>) -> Result<Value, Status> {
     let Question { asker, mut object, .. } = question;
-    if object.text(&["spec", "namespace"]).is_empty() {
+    let namespace = object.text(&["spec", "namespace"]).to_owned();
+    if namespace.is_empty() {
         return Err(Status::bad_request("no namespace on request"));
     }
-    let mut resources = vec![
-        json!({"verbs": ["create"], "apiGroups": ["authorization.k8s.io"],
-            "resources": ["selfsubjectaccessreviews", "selfsubjectrulesreviews"]}),
-        json!({"verbs": ["create"], "apiGroups": ["authentication.k8s.io"], "resources": ["selfsubjectreviews"]}),
-    ];
-    let mut paths = vec![
-        json!({"verbs": ["get"], "nonResourceURLs": [
-            "/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/openapi", "/openapi/*", "/readyz", "/version",
-            "/version/"
-        ]}),
-        json!({"verbs": ["get"], "nonResourceURLs": PUBLIC}),
-    ];
-    if asker.user.may(Attempt::Resource) {
-        resources.push(json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}));
-        paths.insert(0, json!({"verbs": ["*"], "nonResourceURLs": ["*"]}));
+    let (rules, unresolved) = asker.server.rules_of(asker.user, &namespace).await?;
+    let with = |with: fn(&Rule) -> bool, show: fn(&Rule) -> Value| -> Vec<Value> {
+        rules.iter().filter(|rule| with(rule)).map(show).collect()
+    };
+    let mut status = json!({
+        "resourceRules": with(|rule| !rule.resources.is_empty(), |rule| {
+            let Rule { verbs, groups, resources, names, .. } = rule;
+            json!({"verbs": verbs, "apiGroups": groups, "resources": resources, "resourceNames": names})
+        }),
+        "nonResourceRules": with(|rule| !rule.paths.is_empty(), |rule| {
+            json!({"verbs": rule.verbs, "nonResourceURLs": rule.paths})
+        }),
+        "incomplete": false,
+    });
+    if let Some(unresolved) = unresolved {
+        status["evaluationError"] = unresolved.into();
     }
-    let status = json!({"resourceRules": resources, "nonResourceRules": paths, "incomplete": false});
     let review = as_object(&mut object);
     review.insert("metadata".to_owned(), json!({}));
     review.insert("spec".to_owned(), json!({}));
@@ -87,19 +87,30 @@ pub(super) fn what_may_i(question: Question<'_>) -> Result<Value, Status> {
 }
 
 /// The review with its answer.
-fn decided(mut review: Value, user: &User) -> Value {
-    let path = review.at(&["spec", "nonResourceAttributes"]);
-    let attempt = match path {
-        Some(path) => Attempt::Path { verb: path.text(&["verb"]), path: path.text(&["path"]) },
-        None => Attempt::Resource,
+async fn decided(asker: &Asker<'_>, mut review: Value, user: &User) -> Result<Value, Status> {
+    let attempt = match review.at(&["spec", "nonResourceAttributes"]) {
+        Some(path) => Attempt { verb: path.text(&["verb"]), object: Object::Path(path.text(&["path"])) },
+        None => {
+            let resource = review.at(&["spec", "resourceAttributes"]).unwrap_or(&Value::Null);
+            let object = Object::Resource {
+                group: resource.text(&["group"]),
+                resource: resource.text(&["resource"]),
+                subresource: resource.text(&["subresource"]),
+                namespace: resource.text(&["namespace"]),
+                name: resource.text(&["name"]),
+            };
+            Attempt { verb: resource.text(&["verb"]), object }
+        }
     };
-    let allowed = user.may(attempt);
-    let mut status = json!({"allowed": allowed});
-    if allowed && path.is_none() && !user.is_in(MASTERS) {
-        status["reason"] = "there are no roles yet: whoever is authenticated may do everything".into();
+    let decision = asker.server.decide(user, &attempt).await?;
+    let mut status = json!({"allowed": decision.is_allowed()});
+    for (field, text) in [("reason", decision.reason()), ("evaluationError", selectors::problem(&review))] {
+        if !text.is_empty() {
+            status[field] = text.into();
+        }
     }
     as_object(&mut review).insert("status".to_owned(), status);
-    review
+    Ok(review)
 }
 
 fn subject(review: &Value) -> User {

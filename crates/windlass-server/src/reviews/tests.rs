@@ -131,7 +131,7 @@ async fn a_token_for_somebody_else_opens_nothing_here() {
 }
 
 #[tokio::test]
-async fn whoever_is_known_may_do_everything_and_others_nothing() {
+async fn masters_may_do_everything_and_others_what_roles_give_them() {
     let fixture = Fixture::new();
     let pods = json!({"verb": "list", "resource": "pods"});
     let (code, review) = fixture.post(MAY_I, "TOKEN", json!({"spec": {"resourceAttributes": pods}})).await;

@@ -1,0 +1,128 @@
+//! Nobody gives away what they do not have: the checks that stand before roles and bindings in the real server's storage.
+//!
+//! Last of the chain, so that it sees a role as webhooks have left it.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use serde_json::Value;
+use windlass_api::Status;
+
+use super::{Admission, Attributes, Operation};
+use crate::{
+    authz::{Attempt, Authorizer, GROUP, Object, RoleName, Rule, is_policy, missing, quoted},
+    codec::go_quote,
+    registry::{Registry, Tree, metadata_mut},
+};
+
+/// Refuses roles and bindings that would give more than whoever writes them has.
+#[derive(Debug)]
+pub(crate) struct NoEscalation(pub(crate) Arc<Authorizer>);
+
+/// What changes in an object that is being collected; the rest is as it was.
+const COLLECTED: [&str; 4] = ["ownerReferences", "finalizers", "selfLink", "managedFields"];
+
+impl Admission for NoEscalation {
+    fn handles(&self, write: &Attributes) -> bool {
+        // What the server itself writes has no user.
+        let user = &write.asked.user;
+        write.operation != Operation::Delete
+            && is_policy(&write.resource)
+            && !user.name.is_empty()
+            && !self.0.trusts(user)
+    }
+
+    fn admit<'a>(&'a self, registry: &'a Registry, write: &'a mut Attributes) -> BoxFuture<'a, Result<(), Status>> {
+        Box::pin(async move {
+            if write.old.as_ref().is_some_and(|old| is_only_collected(&write.object, old)) {
+                return Ok(());
+            }
+            if write.resource.kind.ends_with("Binding") {
+                return self.check_binding(registry, write).await;
+            }
+            self.check_role(registry, write).await
+        })
+    }
+}
+
+impl NoEscalation {
+    /// The rules of a role must be its author's already.
+    async fn check_role(&self, registry: &Registry, write: &Attributes) -> Result<(), Status> {
+        // What is being created has no name in the request.
+        let name = if write.operation == Operation::Create { "" } else { &write.name };
+        if self.is_allowed(registry, write, "escalate", &write.resource.plural, name).await? {
+            return Ok(());
+        }
+        self.check(registry, write, &Rule::all_of(&write.object)).await?;
+        let gathers = |role: &Value| !role.items(&["aggregationRule", "clusterRoleSelectors"]).is_empty();
+        if (gathers(&write.object) || write.old.as_ref().is_some_and(gathers))
+            && self.check(registry, write, &Rule::everything()).await.is_err()
+        {
+            return Err(write.forbidden("must have cluster-admin privileges to use the aggregationRule"));
+        }
+        Ok(())
+    }
+
+    /// The rules of the role that is bound must be those already of whoever binds it.
+    async fn check_binding(&self, registry: &Registry, write: &Attributes) -> Result<(), Status> {
+        let resource = match write.object.text(&["roleRef", "kind"]) {
+            "ClusterRole" => "clusterroles",
+            "Role" => "roles",
+            other => {
+                return Err(Status::unclassified(format!("unsupported role reference kind: {}", go_quote(other))));
+            }
+        };
+        let role = RoleName::of(&write.object, &write.namespace);
+        if self.is_allowed(registry, write, "bind", resource, &role.name).await? {
+            return Ok(());
+        }
+        let rules = self.0.ask(&**registry.storage(), |grants| grants.rules(&role).map(<[Rule]>::to_vec)).await??;
+        self.check(registry, write, &rules).await
+    }
+
+    async fn is_allowed(
+        &self,
+        registry: &Registry,
+        write: &Attributes,
+        verb: &str,
+        resource: &str,
+        name: &str,
+    ) -> Result<bool, Status> {
+        let object = Object::Resource { group: GROUP, resource, subresource: "", namespace: &write.namespace, name };
+        let decision = self.0.decide(&**registry.storage(), &write.asked.user, &Attempt { verb, object }).await?;
+        Ok(decision.is_allowed())
+    }
+
+    async fn check(&self, registry: &Registry, write: &Attributes, rules: &[Rule]) -> Result<(), Status> {
+        let user = &write.asked.user;
+        let (held, unresolved) = self.0.rules_of(&**registry.storage(), user, &write.namespace).await?;
+        let missing = missing(&held, rules);
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let missing: Vec<String> = missing.into_iter().collect();
+        let mut why = format!(
+            "user {} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}",
+            go_quote(&user.name),
+            quoted(&user.groups),
+            missing.join("\n")
+        );
+        if let Some(unresolved) = unresolved {
+            why.push_str(&format!("; resolution errors: [{unresolved}]"));
+        }
+        Err(write.forbidden(why))
+    }
+}
+
+/// Whether a write does no more than what lets an object go.
+fn is_only_collected(new: &Value, old: &Value) -> bool {
+    let rest = |object: &Value| {
+        let mut object = object.clone();
+        let metadata = metadata_mut(&mut object);
+        for field in COLLECTED {
+            metadata.shift_remove(field);
+        }
+        object
+    };
+    rest(new) == rest(old)
+}

@@ -1,0 +1,323 @@
+//! The roles and bindings that are stored, arranged for questions, and kept in step with the storage.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use futures::{FutureExt as _, StreamExt as _};
+use serde_json::Value;
+use tokio::task::unconstrained;
+use windlass_api::{GroupResource, Status};
+
+use super::{Attempt, Decision, GROUP, Reason, Rule};
+use crate::{
+    authn::{SERVICE_ACCOUNT, User},
+    codec::go_quote,
+    registry::{Item, ResourceInfo, Tree},
+    storage::{EventStream, RangeQuery, Storage, StorageError, StorageEvent, StoredValue},
+};
+
+/// Where roles and bindings are stored.
+const PREFIXES: [(&str, Kind); 4] = [
+    ("/registry/clusterrolebindings/", Kind::ClusterRoleBinding),
+    ("/registry/clusterroles/", Kind::ClusterRole),
+    ("/registry/rolebindings/", Kind::RoleBinding),
+    ("/registry/roles/", Kind::Role),
+];
+/// What the keys of all of them begin with, and few others.
+const WATCHED: [&str; 2] = ["/registry/clusterrole", "/registry/role"];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Role,
+    ClusterRole,
+    RoleBinding,
+    ClusterRoleBinding,
+}
+
+/// A role, by name. Ordered by namespace; cluster roles have none.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct RoleName {
+    /// None for cluster roles.
+    pub(crate) namespace: Option<String>,
+    pub(crate) name: String,
+}
+
+/// Who has a role: in one namespace, or in the cluster.
+#[derive(Debug)]
+pub(crate) struct Binding {
+    name: String,
+    /// Empty: the cluster.
+    namespace: String,
+    role: RoleName,
+    subjects: Vec<Subject>,
+}
+
+#[derive(Debug)]
+struct Subject {
+    kind: String,
+    name: String,
+    /// Of a service account.
+    namespace: String,
+    /// The user or the group that it is.
+    member: Member,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Member {
+    User(String),
+    Group(String),
+    Nobody,
+}
+
+/// What users may do.
+#[derive(Debug, Default)]
+pub(crate) struct Grants {
+    roles: BTreeMap<RoleName, Vec<Rule>>,
+    /// By namespace; those of the cluster are under the empty one.
+    scopes: BTreeMap<String, Scope>,
+}
+
+/// The bindings of a namespace, by name, and the same by whom they bind.
+#[derive(Debug, Default)]
+struct Scope {
+    bindings: BTreeMap<String, Arc<Binding>>,
+    users: BTreeMap<String, BTreeMap<String, Arc<Binding>>>,
+    groups: BTreeMap<String, BTreeMap<String, Arc<Binding>>>,
+}
+
+/// Grants, and the events that change them.
+pub(super) struct Follower {
+    grants: Grants,
+    events: Vec<EventStream>,
+}
+
+/// Whether a write of this resource changes what somebody may do.
+pub(crate) fn is_policy(resource: &ResourceInfo) -> bool {
+    PREFIXES.iter().any(|(prefix, _)| *prefix == resource.prefix)
+}
+
+// === impl Follower ===
+
+impl Follower {
+    /// Reads what is stored.
+    pub(super) async fn start(storage: &dyn Storage) -> Result<Self, StorageError> {
+        let mut follower = Self { grants: Grants::default(), events: Vec::new() };
+        for prefix in WATCHED {
+            let range = storage.range(RangeQuery::prefix(prefix)).await?;
+            for value in &range.values {
+                follower.grants.put(&value.key, Some(value));
+            }
+            follower.events.push(storage.watch(prefix, range.revision).await?);
+        }
+        Ok(follower)
+    }
+
+    /// The grants after all that has happened; none when that is not known, and one has to start anew.
+    pub(super) fn now(&mut self) -> Option<&Grants> {
+        for events in &mut self.events {
+            // Without a budget: what has happened must not be missed because this task has been busy.
+            while let Some(event) = unconstrained(events.next()).now_or_never() {
+                let StorageEvent { key, current, .. } = event?.ok()?;
+                self.grants.put(&key, current.as_ref());
+            }
+        }
+        Some(&self.grants)
+    }
+}
+
+impl fmt::Debug for Follower {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Follower").field("roles", &self.grants.roles.len()).finish_non_exhaustive()
+    }
+}
+
+// === impl Grants ===
+
+impl Grants {
+    /// Takes note of what is stored under a key now.
+    fn put(&mut self, key: &str, stored: Option<&StoredValue>) {
+        let found = PREFIXES.iter().find_map(|(prefix, kind)| Some((key.strip_prefix(prefix)?, *kind)));
+        let Some((rest, kind)) = found else { return };
+        let (namespace, name) = rest.split_once('/').unwrap_or(("", rest));
+        // What cannot be read gives nobody anything.
+        let object = stored.and_then(|stored| Some(Item::stored(stored).ok()?.value()));
+        match kind {
+            Kind::Role | Kind::ClusterRole => {
+                let namespace = (kind == Kind::Role).then(|| namespace.to_owned());
+                let role = RoleName { namespace, name: name.to_owned() };
+                match object {
+                    Some(object) => drop(self.roles.insert(role, Rule::all_of(&object))),
+                    None => drop(self.roles.remove(&role)),
+                }
+            }
+            Kind::RoleBinding | Kind::ClusterRoleBinding => {
+                let binding = object.map(|object| Binding::read(namespace, name, &object));
+                self.scopes.entry(namespace.to_owned()).or_default().put(name, binding);
+            }
+        }
+    }
+
+    /// Whether the user may do it there.
+    pub(super) fn decide(&self, user: &User, attempt: &Attempt<'_>, namespace: &str) -> Decision {
+        let mut missing = Vec::new();
+        for binding in self.bindings(user, namespace) {
+            match self.roles.get(&binding.role) {
+                Some(rules) if rules.iter().any(|rule| rule.allows(attempt)) => {
+                    let subject = binding.subjects.iter().position(|subject| subject.is(user)).unwrap_or_default();
+                    return Decision::Allowed(Reason { binding: Arc::clone(binding), subject });
+                }
+                Some(_) => {}
+                None => missing.push(&binding.role),
+            }
+        }
+        Decision::Refused(unresolved(missing.into_iter()).map_or_else(String::new, |why| format!("RBAC: {why}")))
+    }
+
+    /// All that a user may do there; and what kept some of it from being found.
+    pub(crate) fn rules_of(&self, user: &User, namespace: &str) -> (Vec<Rule>, Option<String>) {
+        let (mut rules, mut missing) = (Vec::new(), Vec::new());
+        let mut seen: Vec<&Arc<Binding>> = Vec::new();
+        for binding in self.bindings(user, namespace) {
+            if seen.iter().any(|other| Arc::ptr_eq(other, binding)) {
+                continue;
+            }
+            seen.push(binding);
+            match self.roles.get(&binding.role) {
+                Some(found) => rules.extend_from_slice(found),
+                None => missing.push(&binding.role),
+            }
+        }
+        (rules, unresolved(missing.into_iter()))
+    }
+
+    /// The rules of a role.
+    pub(crate) fn rules(&self, role: &RoleName) -> Result<&[Rule], Status> {
+        self.roles.get(role).map(Vec::as_slice).ok_or_else(|| role.not_found())
+    }
+
+    /// The bindings of a user: those of the cluster, then those of a namespace. One may come more than once.
+    fn bindings<'g>(&'g self, user: &'g User, namespace: &'g str) -> impl Iterator<Item = &'g Arc<Binding>> {
+        let scopes = ["", namespace].into_iter().take(if namespace.is_empty() { 1 } else { 2 });
+        scopes.filter_map(|scope| self.scopes.get(scope)).flat_map(|scope| {
+            let by_group = user.groups.iter().filter_map(|group| scope.groups.get(group));
+            scope.users.get(&user.name).into_iter().chain(by_group).flat_map(BTreeMap::values)
+        })
+    }
+}
+
+/// The roles that are not there, as one complaint.
+fn unresolved<'r>(roles: impl Iterator<Item = &'r RoleName>) -> Option<String> {
+    let mut texts: Vec<String> = Vec::new();
+    for text in roles.map(|role| role.not_found().message) {
+        if !texts.contains(&text) {
+            texts.push(text);
+        }
+    }
+    match texts.len() {
+        0 | 1 => texts.pop(),
+        _ => Some(format!("[{}]", texts.join(", "))),
+    }
+}
+
+// === impl Scope ===
+
+impl Scope {
+    fn put(&mut self, name: &str, binding: Option<Binding>) {
+        if let Some(old) = self.bindings.remove(name) {
+            for subject in &old.subjects {
+                let Some((index, member)) = self.index(&subject.member) else { continue };
+                if let Some(bindings) = index.get_mut(member) {
+                    bindings.remove(name);
+                    if bindings.is_empty() {
+                        index.remove(member);
+                    }
+                }
+            }
+        }
+        let Some(binding) = binding.map(Arc::new) else { return };
+        for subject in &binding.subjects {
+            let Some((index, member)) = self.index(&subject.member) else { continue };
+            index.entry(member.clone()).or_default().insert(name.to_owned(), Arc::clone(&binding));
+        }
+        self.bindings.insert(name.to_owned(), binding);
+    }
+
+    fn index<'m>(
+        &mut self,
+        member: &'m Member,
+    ) -> Option<(&mut BTreeMap<String, BTreeMap<String, Arc<Binding>>>, &'m String)> {
+        match member {
+            Member::User(name) => Some((&mut self.users, name)),
+            Member::Group(name) => Some((&mut self.groups, name)),
+            Member::Nobody => None,
+        }
+    }
+}
+
+// === impl Binding ===
+
+impl Binding {
+    fn read(namespace: &str, name: &str, object: &Value) -> Self {
+        let subjects = object.items(&["subjects"]).iter().map(|subject| Subject::read(namespace, subject)).collect();
+        let role = RoleName::of(object, namespace);
+        Self { name: name.to_owned(), namespace: namespace.to_owned(), role, subjects }
+    }
+
+    /// In words, with one of its subjects.
+    pub(super) fn describe(&self, subject: usize) -> String {
+        let (kind, name) = match self.namespace.as_str() {
+            "" => ("ClusterRoleBinding", self.name.clone()),
+            namespace => ("RoleBinding", format!("{}/{namespace}", self.name)),
+        };
+        let (role, whom) = (self.role.kind(), self.subjects.get(subject).map_or_else(String::new, Subject::describe));
+        format!("{kind} {} of {role} {} to {whom}", go_quote(&name), go_quote(&self.role.name))
+    }
+}
+
+impl Subject {
+    /// `here`: the namespace of the binding, which that of a service account may be left out for.
+    fn read(here: &str, subject: &Value) -> Self {
+        let text = |field| subject.text(&[field]).to_owned();
+        let (kind, name) = (text("kind"), text("name"));
+        let namespace = Some(text("namespace")).filter(|own| !own.is_empty()).unwrap_or_else(|| here.to_owned());
+        let member = match kind.as_str() {
+            "User" => Member::User(name.clone()),
+            "Group" => Member::Group(name.clone()),
+            "ServiceAccount" if !namespace.is_empty() => Member::User(format!("{SERVICE_ACCOUNT}{namespace}:{name}")),
+            _ => Member::Nobody,
+        };
+        Self { kind, name, namespace, member }
+    }
+
+    fn is(&self, user: &User) -> bool {
+        match &self.member {
+            Member::User(name) => *name == user.name,
+            Member::Group(name) => user.is_in(name),
+            Member::Nobody => false,
+        }
+    }
+
+    fn describe(&self) -> String {
+        let Self { kind, name, namespace, .. } = self;
+        let name = if kind == "ServiceAccount" { format!("{name}/{namespace}") } else { name.clone() };
+        format!("{kind} {}", go_quote(&name))
+    }
+}
+
+// === impl RoleName ===
+
+impl RoleName {
+    /// The role that a binding is of. `namespace`: that of the binding.
+    pub(crate) fn of(binding: &Value, namespace: &str) -> Self {
+        let is_local = binding.text(&["roleRef", "kind"]) == "Role";
+        let name = binding.text(&["roleRef", "name"]).to_owned();
+        Self { namespace: is_local.then(|| namespace.to_owned()), name }
+    }
+
+    fn kind(&self) -> &'static str {
+        if self.namespace.is_some() { "Role" } else { "ClusterRole" }
+    }
+
+    fn not_found(&self) -> Status {
+        Status::not_found(&GroupResource::new(GROUP, self.kind().to_ascii_lowercase()), &self.name)
+    }
+}

@@ -1,0 +1,137 @@
+//! One rule of a role.
+
+use serde_json::Value;
+
+use super::{Attempt, Object};
+use crate::{codec::go_quote, registry::Tree};
+
+const ALL: &str = "*";
+
+/// What a role allows: verbs, with resources or with paths.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rule {
+    pub(crate) verbs: Vec<String>,
+    pub(crate) groups: Vec<String>,
+    /// `pods`, `pods/log`, `*/scale`, `*`
+    pub(crate) resources: Vec<String>,
+    /// Empty: whatever the name.
+    pub(crate) names: Vec<String>,
+    /// Ending in `*`: and what follows.
+    pub(crate) paths: Vec<String>,
+}
+
+impl Rule {
+    /// The rules of a role.
+    pub(crate) fn all_of(role: &Value) -> Vec<Self> {
+        role.items(&["rules"]).iter().map(Self::read).collect()
+    }
+
+    fn read(rule: &Value) -> Self {
+        let texts = |field| rule.items(&[field]).iter().filter_map(Value::as_str).map(str::to_owned).collect();
+        Self {
+            verbs: texts("verbs"),
+            groups: texts("apiGroups"),
+            resources: texts("resources"),
+            names: texts("resourceNames"),
+            paths: texts("nonResourceURLs"),
+        }
+    }
+
+    /// Everything.
+    pub(crate) fn everything() -> [Self; 2] {
+        let all = || vec![ALL.to_owned()];
+        [
+            Self { verbs: all(), groups: all(), resources: all(), ..Self::default() },
+            Self { verbs: all(), paths: all(), ..Self::default() },
+        ]
+    }
+
+    /// Whether the rule allows it.
+    pub(super) fn allows(&self, attempt: &Attempt<'_>) -> bool {
+        has(&self.verbs, attempt.verb)
+            && match attempt.object {
+                Object::Path(path) => self.paths.iter().any(|own| path_covers(own, path)),
+                Object::Resource { group, resource, subresource, name, .. } => {
+                    has(&self.groups, group)
+                        && self.resources.iter().any(|own| resource_covers(own, resource, subresource))
+                        && (self.names.is_empty() || self.names.iter().any(|own| own == name))
+                }
+            }
+    }
+
+    /// Whether it allows all that another does, which has one of each field at most.
+    pub(super) fn covers(&self, other: &Self) -> bool {
+        let all = |own: &[String], others: &[String]| others.iter().all(|other| has(own, other));
+        let resource = |other: &String| {
+            let (resource, subresource) = other.split_once('/').unwrap_or((other, ""));
+            self.resources.iter().any(|own| resource_covers(own, resource, subresource))
+        };
+        let named = |other: &String| self.names.contains(other);
+        all(&self.verbs, &other.verbs)
+            && all(&self.groups, &other.groups)
+            && other.resources.iter().all(resource)
+            && other.paths.iter().all(|path| self.paths.iter().any(|own| path_covers(own, path)))
+            && (self.names.is_empty() || !other.names.is_empty() && other.names.iter().all(named))
+    }
+
+    /// The same in as many rules as there are combinations, with one of each field at most.
+    pub(super) fn broken_down(&self) -> Vec<Self> {
+        let one = |text: &String| vec![text.clone()];
+        let names: Vec<Vec<String>> =
+            if self.names.is_empty() { vec![Vec::new()] } else { self.names.iter().map(one).collect() };
+        let mut all = Vec::new();
+        for group in &self.groups {
+            for resource in &self.resources {
+                for verb in &self.verbs {
+                    all.extend(names.iter().map(|names| Self {
+                        verbs: one(verb),
+                        groups: one(group),
+                        resources: one(resource),
+                        names: names.clone(),
+                        paths: Vec::new(),
+                    }));
+                }
+            }
+        }
+        for path in &self.paths {
+            all.extend(self.verbs.iter().map(|verb| Self { verbs: one(verb), paths: one(path), ..Self::default() }));
+        }
+        all
+    }
+
+    /// In words, for whoever lacks it.
+    pub(super) fn describe(&self) -> String {
+        let fields = [
+            ("APIGroups", &self.groups),
+            ("Resources", &self.resources),
+            ("NonResourceURLs", &self.paths),
+            ("ResourceNames", &self.names),
+            ("Verbs", &self.verbs),
+        ];
+        let shown = fields.into_iter().filter(|(_, texts)| !texts.is_empty());
+        let shown: Vec<String> = shown.map(|(name, texts)| format!("{name}:{}", quoted(texts))).collect();
+        format!("{{{}}}", shown.join(", "))
+    }
+}
+
+/// A list of texts, as Go prints it.
+pub(crate) fn quoted(texts: &[String]) -> String {
+    let texts: Vec<String> = texts.iter().map(|text| go_quote(text)).collect();
+    format!("[{}]", texts.join(" "))
+}
+
+fn has(own: &[String], wanted: &str) -> bool {
+    own.iter().any(|own| own == ALL || own == wanted)
+}
+
+fn resource_covers(own: &str, resource: &str, subresource: &str) -> bool {
+    if own == ALL || subresource.is_empty() {
+        return own == ALL || own == resource;
+    }
+    let plural = own.strip_suffix(subresource).and_then(|own| own.strip_suffix('/'));
+    plural.is_some_and(|plural| plural == ALL || plural == resource)
+}
+
+fn path_covers(own: &str, path: &str) -> bool {
+    own == ALL || own == path || own.ends_with('*') && path.starts_with(own.trim_end_matches('*'))
+}

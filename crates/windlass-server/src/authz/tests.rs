@@ -1,0 +1,211 @@
+//! Rules, what of one another they cover, and decisions by what is stored.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    encoded::{Encoded, Style},
+    storage::{Change, Expect, MemoryStorage, Revision},
+};
+
+fn rule(verbs: &[&str], groups: &[&str], resources: &[&str], names: &[&str]) -> Rule {
+    let texts = |texts: &[&str]| texts.iter().copied().map(str::to_owned).collect();
+    Rule {
+        verbs: texts(verbs),
+        groups: texts(groups),
+        resources: texts(resources),
+        names: texts(names),
+        paths: Vec::new(),
+    }
+}
+
+fn paths(verbs: &[&str], paths: &[&str]) -> Rule {
+    let paths = paths.iter().copied().map(str::to_owned).collect();
+    Rule { paths, ..rule(verbs, &[], &[], &[]) }
+}
+
+/// `get apps deployments/scale web`
+fn attempt(text: &str) -> Attempt<'_> {
+    let mut words = text.split(' ');
+    let mut next = || words.next().unwrap_or_default();
+    let (verb, group, resource, name) = (next(), next(), next(), next());
+    let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+    Attempt { verb, object: Object::Resource { group, resource, subresource, namespace: "n", name } }
+}
+
+#[test]
+fn a_rule_allows_what_it_names() {
+    let scale = rule(&["get"], &["apps"], &["*/scale"], &[]);
+    let log = rule(&["get"], &[""], &["pods/log"], &[]);
+    let named = rule(&["*"], &["*"], &["configmaps"], &["a"]);
+    let all = rule(&["*"], &["*"], &["*"], &[]);
+    for (rule, text, expected) in [
+        (&scale, "get apps deployments/scale", true),
+        (&scale, "get apps deployments", false),
+        (&scale, "get apps deployments/status", false),
+        (&scale, "get  replicationcontrollers/scale", false),
+        (&scale, "list apps deployments/scale", false),
+        (&log, "get  pods/log", true),
+        (&log, "get  pods", false),
+        (&log, "get  nodes/log", false),
+        (&named, "delete x configmaps a", true),
+        (&named, "delete x configmaps b", false),
+        (&named, "list x configmaps", false),
+        (&all, "brew x things/part y", true),
+    ] {
+        assert_eq!(rule.allows(&attempt(text)), expected, "{text} by {}", rule.describe());
+    }
+    let debug = paths(&["get"], &["/debug/*", "/metrics"]);
+    for (verb, path, expected) in [
+        ("get", "/debug/a/b", true),
+        ("get", "/debug", false),
+        ("get", "/metrics", true),
+        ("get", "/metrics/a", false),
+        ("put", "/metrics", false),
+    ] {
+        assert_eq!(debug.allows(&Attempt { verb, object: Object::Path(path) }), expected, "{verb} {path}");
+    }
+    assert!(!all.allows(&Attempt { verb: "get", object: Object::Path("/metrics") }), "a path is no resource");
+}
+
+#[test]
+fn what_is_missing_is_told_a_line_for_each_resource() {
+    let held = [rule(&["get"], &[""], &["pods", "*/log"], &[]), rule(&["*"], &[""], &["secrets"], &["a"])];
+    let lines = |wanted: &[Rule]| missing(&held, wanted).into_iter().collect::<Vec<_>>();
+    assert!(lines(&[rule(&["get"], &[""], &["pods", "pods/log"], &["x"])]).is_empty());
+    assert!(lines(&[rule(&["list", "get"], &[""], &["secrets"], &["a"])]).is_empty());
+    assert_eq!(
+        lines(&[rule(&["get", "list", "watch"], &["", "apps"], &["pods"], &[])]),
+        [
+            r#"{APIGroups:[""], Resources:["pods"], Verbs:["list" "watch"]}"#,
+            r#"{APIGroups:["apps"], Resources:["pods"], Verbs:["get" "list" "watch"]}"#
+        ]
+    );
+    assert_eq!(
+        lines(&[rule(&["get"], &[""], &["secrets"], &["a", "b"]), rule(&["get"], &[""], &["secrets"], &[])]),
+        [
+            r#"{APIGroups:[""], Resources:["secrets"], ResourceNames:["b"], Verbs:["get"]}"#,
+            r#"{APIGroups:[""], Resources:["secrets"], Verbs:["get"]}"#
+        ]
+    );
+    assert_eq!(
+        missing(&[paths(&["get"], &["/a/*"])], &[paths(&["get", "put"], &["/a/b"])]).into_iter().collect::<Vec<_>>(),
+        [r#"{NonResourceURLs:["/a/b"], Verbs:["put"]}"#]
+    );
+    let [resources, urls] = Rule::everything();
+    assert!(missing(&[resources, urls], &held).is_empty());
+}
+
+struct Stored {
+    storage: MemoryStorage,
+    authorizer: Authorizer,
+}
+
+impl Stored {
+    async fn put(&self, key: &str, object: Value) {
+        let bytes = Encoded::new(&object, Style::BuiltIn).storage_bytes();
+        self.storage.commit(key, Expect::Absent, Change::Put(bytes)).await.unwrap();
+    }
+
+    async fn delete(&self, key: &str) {
+        let (_, found) = self.storage.get(key, None).await.unwrap();
+        let expect = Expect::Unchanged(found.map_or(Revision(0), |found| found.modified));
+        self.storage.commit(key, expect, Change::Delete).await.unwrap();
+    }
+
+    /// Why the user may; or why not, in parentheses.
+    async fn ask(&self, user: &User, text: &str) -> String {
+        let decision = self.authorizer.decide(&self.storage, user, &attempt(text)).await.unwrap();
+        if decision.is_allowed() { decision.reason() } else { format!("({})", decision.reason()) }
+    }
+}
+
+fn user(name: &str, groups: &[&str]) -> User {
+    let groups = groups.iter().copied().map(str::to_owned).collect();
+    User { name: name.to_owned(), groups, ..User::default() }
+}
+
+#[tokio::test]
+async fn what_is_written_counts_at_once() {
+    let stored = Stored { storage: MemoryStorage::default(), authorizer: Authorizer::default() };
+    let (jane, robot) = (user("jane", &["devs"]), user("system:serviceaccount:n:robot", &[]));
+    assert_eq!(stored.ask(&jane, "get  pods").await, "()");
+    stored
+        .put(
+            "/registry/rolebindings/n/b",
+            json!({"roleRef": {"kind": "ClusterRole", "name": "reader"},
+                "subjects": [{"kind": "User", "name": "joe"}, {"kind": "Group", "name": "devs"},
+                    {"kind": "ServiceAccount", "name": "robot"}]}),
+        )
+        .await;
+    assert_eq!(
+        stored.ask(&jane, "get  pods").await,
+        r#"(RBAC: clusterrole.rbac.authorization.k8s.io "reader" not found)"#
+    );
+    let rules = json!({"rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]});
+    stored.put("/registry/clusterroles/reader", rules).await;
+    assert_eq!(
+        stored.ask(&jane, "get  pods").await,
+        r#"RBAC: allowed by RoleBinding "b/n" of ClusterRole "reader" to Group "devs""#
+    );
+    assert_eq!(
+        stored.ask(&robot, "get  pods").await,
+        r#"RBAC: allowed by RoleBinding "b/n" of ClusterRole "reader" to ServiceAccount "robot/n""#
+    );
+    let elsewhere = Attempt {
+        verb: "get",
+        object: Object::Resource { group: "", resource: "pods", subresource: "", namespace: "m", name: "" },
+    };
+    assert!(!stored.authorizer.decide(&stored.storage, &jane, &elsewhere).await.unwrap().is_allowed());
+    assert_eq!(stored.ask(&user("joan", &[]), "get  pods").await, "()");
+    stored.delete("/registry/rolebindings/n/b").await;
+    assert_eq!(stored.ask(&jane, "get  pods").await, "()");
+}
+
+#[tokio::test]
+async fn what_was_missed_is_read_anew() {
+    let storage = MemoryStorage::default();
+    let stored = Stored { storage, authorizer: Authorizer::default() };
+    let jane = user("jane", &[]);
+    assert_eq!(stored.ask(&jane, "get  pods").await, "()");
+    // More than a watch holds, so that this one is ended.
+    for _ in 0..1 << 15 {
+        stored.put("/registry/roles/n/r", json!({})).await;
+        stored.delete("/registry/roles/n/r").await;
+    }
+    let binding = json!({"roleRef": {"kind": "Role", "name": "r"}, "subjects": [{"kind": "User", "name": "jane"}]});
+    stored.put("/registry/rolebindings/n/b", binding).await;
+    let rules = json!({"rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]});
+    stored.put("/registry/roles/n/r", rules).await;
+    assert_eq!(
+        stored.ask(&jane, "get  pods").await,
+        r#"RBAC: allowed by RoleBinding "b/n" of Role "r" to User "jane""#
+    );
+}
+
+#[tokio::test]
+async fn those_who_are_trusted_need_no_role() {
+    let storage = MemoryStorage::default();
+    let stored = Stored { storage, authorizer: Authorizer::default() };
+    assert_eq!(stored.ask(&user("root", &[MASTERS]), "get  pods").await, "");
+    assert_eq!(stored.ask(&user("jane", &[AUTHENTICATED]), "get  pods").await, "()");
+    let open = Stored { authorizer: Authorizer::new(Authorization::AlwaysAllow), ..stored };
+    assert_eq!(open.ask(&user("jane", &[AUTHENTICATED]), "get  pods").await, "");
+    assert_eq!(open.ask(&user("system:anonymous", &["system:unauthenticated"]), "get  pods").await, "()");
+    let (rules, _) = open.authorizer.rules_of(&open.storage, &user("jane", &[AUTHENTICATED]), "n").await.unwrap();
+    assert_eq!(rules, Rule::everything());
+}
+
+#[test]
+fn a_refusal_names_who_what_and_where() {
+    let refused = |attempt: Attempt<'_>| attempt.forbidden(&user("a<b>\"", &[]), "why").message;
+    assert_eq!(
+        refused(attempt("get apps deployments/scale web")),
+        "deployments.apps \"web\" is forbidden: User \"a&lt;b&gt;\\\"\" cannot get resource \"deployments/scale\" in API \
+         group \"apps\" in the namespace \"n\": why"
+    );
+    assert_eq!(
+        refused(Attempt { verb: "get", object: Object::Path("/x&y") }),
+        "forbidden: User \"a&lt;b&gt;\\\"\" cannot get path \"/x&amp;y\": why"
+    );
+}
