@@ -19,6 +19,7 @@ use http::{HeaderMap, header::AUTHORIZATION};
 use serde_json::{Map, Value, json};
 use windlass_api::Status;
 
+use self::impersonation::OpenWays;
 pub use self::token::{KeyError, TokenIssuer};
 pub(crate) use self::{
     certificate::{ClientAuthority, Shown},
@@ -75,6 +76,7 @@ pub(crate) struct Authenticator {
     admin: Arc<User>,
     anonymous: Arc<User>,
     issuer: Issuer,
+    open_ways: OpenWays,
 }
 
 impl fmt::Debug for Authenticator {
@@ -95,6 +97,7 @@ impl Authenticator {
             admin: user("admin", "admin", &[MASTERS, AUTHENTICATED]),
             anonymous: user(ANONYMOUS, "", &[UNAUTHENTICATED]),
             issuer: Issuer::new(issuer),
+            open_ways: OpenWays::default(),
         }
     }
 
@@ -111,6 +114,11 @@ impl Authenticator {
     /// What issues tokens to service accounts.
     pub(crate) fn issuer(&self) -> &Issuer {
         &self.issuer
+    }
+
+    /// By which ways one may ask for somebody else.
+    fn open_ways(&self) -> &OpenWays {
+        &self.open_ways
     }
 
     /// Whoever the credentials belong to: the certificate that the connection has shown, or else the token in the headers.

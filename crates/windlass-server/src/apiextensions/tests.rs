@@ -15,9 +15,16 @@ use crate::{
 
 async fn registry_over(storage: Arc<dyn Storage>) -> Registry {
     let address = "127.0.0.1:443".parse().unwrap();
-    bootstrap::start(storage, Clock::system(), Entropy::seeded(7), bootstrap::Choices::default(), address)
-        .await
-        .unwrap()
+    bootstrap::start(
+        storage,
+        Clock::system(),
+        Entropy::seeded(7),
+        bootstrap::Choices::default(),
+        Arc::default(),
+        address,
+    )
+    .await
+    .unwrap()
 }
 
 async fn registry() -> Registry {

@@ -2,11 +2,13 @@
 //!
 //! There are several ways to be allowed that. The narrow ones (`impersonate:user-info` and its like) also need leave to do
 //! what the request does on somebody's behalf (`impersonate-on:user-info:get`); the old one, `impersonate`, is for whatever
-//! follows. One of them has to be open in all of its parts; if none is, the refusal is that of the first.
+//! follows. One of them has to be open in all of its parts; if none is, the refusal is that of the first. The first is the one
+//! that has been open to the same asker before, if there is one: so the real server saves itself questions.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use http::HeaderMap;
+use parking_lot::Mutex;
 use percent_encoding::percent_decode_str;
 use windlass_api::Status;
 
@@ -48,6 +50,30 @@ const WAYS: [Way; 5] = [
     Way { name: "", leads_to: |_, _| true },
 ];
 
+/// So many askers are remembered.
+const MOST_REMEMBERED: usize = 10_000;
+
+/// The way, by its place in [`WAYS`], that was last open to an asker.
+#[derive(Debug, Default)]
+pub(crate) struct OpenWays(Mutex<BTreeMap<String, usize>>);
+
+impl OpenWays {
+    fn to(&self, asker: &User) -> Option<usize> {
+        self.0.lock().get(&asker.name).copied()
+    }
+
+    fn remember(&self, asker: &User, way: usize) {
+        let mut ways = self.0.lock();
+        if ways.get(&asker.name) == Some(&way) {
+            return;
+        }
+        if ways.len() >= MOST_REMEMBERED {
+            ways.clear();
+        }
+        ways.insert(asker.name.clone(), way);
+    }
+}
+
 /// Whoever a request is to be answered for: the asker, or whom the headers name.
 pub(crate) async fn impersonated(
     server: &Inner,
@@ -56,10 +82,19 @@ pub(crate) async fn impersonated(
     headers: &HeaderMap,
 ) -> Result<Arc<User>, Status> {
     let Some(wanted) = wanted(headers)? else { return Ok(asker) };
+    let open = server.authenticator().open_ways();
+    let known = open.to(&asker);
+    let order = known.into_iter().chain((0..WAYS.len()).filter(|place| Some(*place) != known));
     let mut first = None;
-    for way in WAYS.iter().filter(|way| (way.leads_to)(&wanted, &asker)) {
+    for (place, way) in order.map(|place| (place, &WAYS[place])) {
+        if !(way.leads_to)(&wanted, &asker) {
+            continue;
+        }
         match (Passage { server, asker: &asker, way }).pass(request, &wanted).await {
-            Ok(user) => return Ok(Arc::new(user)),
+            Ok(user) => {
+                open.remember(&asker, place);
+                return Ok(Arc::new(user));
+            }
             Err(refusal) => first = first.or(Some(refusal)),
         }
     }

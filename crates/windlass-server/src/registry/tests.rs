@@ -48,6 +48,7 @@ impl Fixture {
             clock,
             Entropy::seeded(1),
             Choices::default(),
+            Arc::default(),
             address,
         )
         .await
