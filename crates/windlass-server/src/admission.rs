@@ -78,6 +78,8 @@ pub(crate) struct Asked {
     pub(crate) dry_run: DryRun,
     /// What the client is told, also if the write fails.
     pub(crate) warnings: Warnings,
+    /// The name in the path; empty: there is none, since the object is yet to be named.
+    pub(crate) name: String,
 }
 
 /// What a write does.

@@ -19,7 +19,7 @@ use windlass_api::{GroupResource, Status, StatusDetails, reason};
 use self::policy::{Binding, Follower};
 pub(crate) use self::{
     coverage::missing,
-    policy::{Grants, RoleName, is_policy},
+    policy::{Grants, RoleName, complaint, is_policy},
     rule::{Rule, quoted},
 };
 use crate::{
@@ -198,15 +198,15 @@ impl Authorizer {
         self.ask(storage, |grants| grants.decide(user, attempt, attempt.namespace())).await
     }
 
-    /// All that a user may do in a namespace; and what kept some of it from being found.
+    /// All that a user may do in a namespace; and the roles that are not there.
     pub(crate) async fn rules_of(
         &self,
         storage: &dyn Storage,
         user: &User,
         namespace: &str,
-    ) -> Result<(Vec<Rule>, Option<String>), Status> {
+    ) -> Result<(Vec<Rule>, Vec<RoleName>), Status> {
         if self.mode == Authorization::AlwaysAllow && user.is_in(AUTHENTICATED) {
-            return Ok((Rule::everything().into(), None));
+            return Ok((Rule::everything().into(), Vec::new()));
         }
         self.ask(storage, |grants| grants.rules_of(user, namespace)).await
     }

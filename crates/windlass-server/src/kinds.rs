@@ -9,7 +9,10 @@ use serde_json::Value;
 use windlass_api::{Clock, Entropy};
 
 pub(crate) use self::{
-    pod_defaults::add_amounts, quantity::amount, scheduling::SYSTEM_CLASSES, selector::label_selector,
+    pod_defaults::add_amounts,
+    quantity::amount,
+    scheduling::SYSTEM_CLASSES,
+    selector::{label_selector, validate_count, validate_label},
 };
 use self::{
     service::ServiceCidr,

@@ -176,8 +176,9 @@ pub(crate) enum Answer {
 
 impl WriteParams {
     /// Who writes, and how, as admission sees it.
-    pub(crate) fn asked(&self) -> Asked {
-        Asked { user: self.user.clone(), dry_run: self.dry_run, warnings: self.warnings.clone() }
+    pub(crate) fn asked(&self, target: &Target) -> Asked {
+        let name = target.name().to_owned();
+        Asked { user: self.user.clone(), dry_run: self.dry_run, warnings: self.warnings.clone(), name }
     }
 }
 

@@ -24,7 +24,7 @@ use windlass_api::{BoxError, Clock, Entropy, Status};
 use crate::{
     admission::PodAccounts,
     authn::{Authenticator, TokenIssuer, Tokens, User},
-    authz::{Attempt, Authorization, Authorizer, Decision, Rule},
+    authz::{Attempt, Authorization, Authorizer, Decision, RoleName, Rule},
     bootstrap::{self, Choices},
     http::{Body, Origin, RequestBody, Stopping, Trust, handle},
     kinds::service::ServiceCidr,
@@ -282,8 +282,8 @@ impl Inner {
         }
     }
 
-    /// All that a user may do in a namespace; and what kept some of it from being found.
-    pub(crate) async fn rules_of(&self, user: &User, namespace: &str) -> Result<(Vec<Rule>, Option<String>), Status> {
+    /// All that a user may do in a namespace; and the roles that are not there.
+    pub(crate) async fn rules_of(&self, user: &User, namespace: &str) -> Result<(Vec<Rule>, Vec<RoleName>), Status> {
         self.furnish().await?;
         self.authorizer.rules_of(&*self.storage, user, namespace).await
     }

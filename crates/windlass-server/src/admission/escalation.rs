@@ -10,7 +10,7 @@ use windlass_api::Status;
 
 use super::{Admission, Attributes, Operation};
 use crate::{
-    authz::{Attempt, Authorizer, GROUP, Object, RoleName, Rule, is_policy, missing, quoted},
+    authz::{Attempt, Authorizer, GROUP, Object, RoleName, Rule, complaint, is_policy, missing, quoted},
     codec::go_quote,
     registry::{Registry, Tree, metadata_mut},
 };
@@ -48,9 +48,7 @@ impl Admission for NoEscalation {
 impl NoEscalation {
     /// The rules of a role must be its author's already.
     async fn check_role(&self, registry: &Registry, write: &Attributes) -> Result<(), Status> {
-        // What is being created has no name in the request.
-        let name = if write.operation == Operation::Create { "" } else { &write.name };
-        if self.is_allowed(registry, write, "escalate", &write.resource.plural, name).await? {
+        if self.is_allowed(registry, write, "escalate", &write.resource.plural, &write.asked.name).await? {
             return Ok(());
         }
         self.check(registry, write, &Rule::all_of(&write.object)).await?;
@@ -76,7 +74,9 @@ impl NoEscalation {
         if self.is_allowed(registry, write, "bind", resource, &role.name).await? {
             return Ok(());
         }
-        let rules = self.0.ask(&**registry.storage(), |grants| grants.rules(&role).map(<[Rule]>::to_vec)).await??;
+        let rules = self.0.ask(&**registry.storage(), |grants| grants.rules(&role).map(<[Rule]>::to_vec)).await?;
+        // Of what is not there the real server tells the kind of the request.
+        let rules = rules.ok_or_else(|| Status::not_found(&write.resource.group_resource(), &role.name))?;
         self.check(registry, write, &rules).await
     }
 
@@ -95,7 +95,7 @@ impl NoEscalation {
 
     async fn check(&self, registry: &Registry, write: &Attributes, rules: &[Rule]) -> Result<(), Status> {
         let user = &write.asked.user;
-        let (held, unresolved) = self.0.rules_of(&**registry.storage(), user, &write.namespace).await?;
+        let (held, lost) = self.0.rules_of(&**registry.storage(), user, &write.namespace).await?;
         let missing = missing(&held, rules);
         if missing.is_empty() {
             return Ok(());
@@ -107,8 +107,8 @@ impl NoEscalation {
             quoted(&user.groups),
             missing.join("\n")
         );
-        if let Some(unresolved) = unresolved {
-            why.push_str(&format!("; resolution errors: [{unresolved}]"));
+        if let Some(lost) = complaint(&lost, RoleName::plural) {
+            why.push_str(&format!("; resolution errors: [{lost}]"));
         }
         Err(write.forbidden(why))
     }

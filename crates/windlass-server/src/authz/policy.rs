@@ -5,7 +5,6 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use futures::{FutureExt as _, StreamExt as _};
 use serde_json::Value;
 use tokio::task::unconstrained;
-use windlass_api::{GroupResource, Status};
 
 use super::{Attempt, Decision, GROUP, Reason, Rule};
 use crate::{
@@ -166,14 +165,15 @@ impl Grants {
                     return Decision::Allowed(Reason { binding: Arc::clone(binding), subject });
                 }
                 Some(_) => {}
-                None => missing.push(&binding.role),
+                None => missing.push(binding.role.clone()),
             }
         }
-        Decision::Refused(unresolved(missing.into_iter()).map_or_else(String::new, |why| format!("RBAC: {why}")))
+        let why = complaint(&missing, RoleName::singular);
+        Decision::Refused(why.map_or_else(String::new, |why| format!("RBAC: {why}")))
     }
 
-    /// All that a user may do there; and what kept some of it from being found.
-    pub(crate) fn rules_of(&self, user: &User, namespace: &str) -> (Vec<Rule>, Option<String>) {
+    /// All that a user may do there; and the roles that are not there.
+    pub(super) fn rules_of(&self, user: &User, namespace: &str) -> (Vec<Rule>, Vec<RoleName>) {
         let (mut rules, mut missing) = (Vec::new(), Vec::new());
         let mut seen: Vec<&Arc<Binding>> = Vec::new();
         for binding in self.bindings(user, namespace) {
@@ -183,15 +183,15 @@ impl Grants {
             seen.push(binding);
             match self.roles.get(&binding.role) {
                 Some(found) => rules.extend_from_slice(found),
-                None => missing.push(&binding.role),
+                None => missing.push(binding.role.clone()),
             }
         }
-        (rules, unresolved(missing.into_iter()))
+        (rules, missing)
     }
 
-    /// The rules of a role.
-    pub(crate) fn rules(&self, role: &RoleName) -> Result<&[Rule], Status> {
-        self.roles.get(role).map(Vec::as_slice).ok_or_else(|| role.not_found())
+    /// The rules of a role, if it is there.
+    pub(crate) fn rules(&self, role: &RoleName) -> Option<&[Rule]> {
+        self.roles.get(role).map(Vec::as_slice)
     }
 
     /// The bindings of a user: those of the cluster, then those of a namespace. One may come more than once.
@@ -204,10 +204,11 @@ impl Grants {
     }
 }
 
-/// The roles that are not there, as one complaint.
-fn unresolved<'r>(roles: impl Iterator<Item = &'r RoleName>) -> Option<String> {
+/// That roles are not there, if there are any; `word` is what a role is called.
+pub(crate) fn complaint(missing: &[RoleName], word: fn(&RoleName) -> &'static str) -> Option<String> {
     let mut texts: Vec<String> = Vec::new();
-    for text in roles.map(|role| role.not_found().message) {
+    for role in missing {
+        let text = format!("{}.{GROUP} {} not found", word(role), go_quote(&role.name));
         if !texts.contains(&text) {
             texts.push(text);
         }
@@ -268,7 +269,10 @@ impl Binding {
             "" => ("ClusterRoleBinding", self.name.clone()),
             namespace => ("RoleBinding", format!("{}/{namespace}", self.name)),
         };
-        let (role, whom) = (self.role.kind(), self.subjects.get(subject).map_or_else(String::new, Subject::describe));
+        let (role, whom) = (
+            if self.role.namespace.is_some() { "Role" } else { "ClusterRole" },
+            self.subjects.get(subject).map_or_else(String::new, Subject::describe),
+        );
         format!("{kind} {} of {role} {} to {whom}", go_quote(&name), go_quote(&self.role.name))
     }
 }
@@ -313,11 +317,13 @@ impl RoleName {
         Self { namespace: is_local.then(|| namespace.to_owned()), name }
     }
 
-    fn kind(&self) -> &'static str {
-        if self.namespace.is_some() { "Role" } else { "ClusterRole" }
+    /// What the authorizer calls it.
+    pub(crate) fn singular(&self) -> &'static str {
+        if self.namespace.is_some() { "role" } else { "clusterrole" }
     }
 
-    fn not_found(&self) -> Status {
-        Status::not_found(&GroupResource::new(GROUP, self.kind().to_ascii_lowercase()), &self.name)
+    /// What the storage calls it.
+    pub(crate) fn plural(&self) -> &'static str {
+        if self.namespace.is_some() { "roles" } else { "clusterroles" }
     }
 }

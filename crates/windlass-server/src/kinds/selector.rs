@@ -23,25 +23,38 @@ pub(super) fn validate_selector(selector: Option<&Value>, path: &Path<'_>, error
     let expressions = path.child("matchExpressions");
     for (index, expression) in selector.items(&["matchExpressions"]).iter().enumerate() {
         let place = expressions.index(index);
-        let values = expression.items(&["values"]);
-        match expression.text(&["operator"]) {
-            "In" | "NotIn" if values.is_empty() => {
-                errors.required(&place.child("values"), "must be specified when `operator` is 'In' or 'NotIn'");
-            }
-            "Exists" | "DoesNotExist" if !values.is_empty() => {
-                let text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
-                errors.forbidden(&place.child("values"), text);
-            }
-            "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
-            other => errors.invalid(&place.child("operator"), other, "not a valid selector operator"),
+        validate_count(expression, &place, errors);
+        let operator = expression.text(&["operator"]);
+        if !["In", "NotIn", "Exists", "DoesNotExist"].contains(&operator) {
+            errors.invalid(&place.child("operator"), operator, "not a valid selector operator");
         }
-        let key = expression.text(&["key"]);
-        errors.invalid_each(&place.child("key"), key, qualified_name(key));
-        let list = place.child("values");
-        for (index, value) in values.iter().enumerate() {
-            let value = value.as_str().unwrap_or_default();
-            errors.invalid_each(&list.index(index), value, label_value(value));
+        validate_label(expression, &place, errors);
+    }
+}
+
+/// How many values a requirement has, by its operator; of those that are not known, any number.
+pub(crate) fn validate_count(requirement: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let values = requirement.items(&["values"]);
+    match requirement.text(&["operator"]) {
+        "In" | "NotIn" if values.is_empty() => {
+            errors.required(&path.child("values"), "must be specified when `operator` is 'In' or 'NotIn'");
         }
+        "Exists" | "DoesNotExist" if !values.is_empty() => {
+            let text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
+            errors.forbidden(&path.child("values"), text);
+        }
+        _ => {}
+    }
+}
+
+/// Key and values of what is required of a label.
+pub(crate) fn validate_label(requirement: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let key = requirement.text(&["key"]);
+    errors.invalid_each(&path.child("key"), key, qualified_name(key));
+    let list = path.child("values");
+    for (index, value) in requirement.items(&["values"]).iter().enumerate() {
+        let value = value.as_str().unwrap_or_default();
+        errors.invalid_each(&list.index(index), value, label_value(value));
     }
 }
 

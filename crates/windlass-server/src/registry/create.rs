@@ -48,7 +48,7 @@ impl Registry {
             name: object.text(&["metadata", "name"]).to_owned(),
             object,
             old: None,
-            asked: params.asked(),
+            asked: params.asked(target),
             reinvocation: Reinvocation::default(),
         };
         self.admit(&mut attributes).await?;
@@ -120,7 +120,7 @@ impl Registry {
             name: name.clone(),
             object: object.take(),
             old: None,
-            asked: params.asked(),
+            asked: params.asked(target),
             reinvocation: Reinvocation::default(),
         };
         self.validate_admission(&mut attributes).await?;

@@ -164,7 +164,12 @@ impl Registry {
             name: target.name().to_owned(),
             object: Value::Null,
             old: Some(old),
-            asked: Asked { user: params.user.clone(), dry_run: params.dry_run, warnings: params.warnings.clone() },
+            asked: Asked {
+                user: params.user.clone(),
+                dry_run: params.dry_run,
+                warnings: params.warnings.clone(),
+                name: target.name().to_owned(),
+            },
             reinvocation: Reinvocation::default(),
         };
         self.admit(&mut attributes).await?;

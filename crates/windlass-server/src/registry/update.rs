@@ -155,7 +155,7 @@ impl Registry {
             name: target.name().to_owned(),
             object: new,
             old: Some(old),
-            asked: params.asked(),
+            asked: params.asked(target),
             reinvocation: Reinvocation::default(),
         };
         if aspect != Aspect::Internal {
@@ -253,7 +253,7 @@ impl Registry {
             name: target.name().to_owned(),
             object,
             old: None,
-            asked: params.asked(),
+            asked: params.asked(target),
             reinvocation: Reinvocation::default(),
         };
         self.admit(&mut attributes).await?;

@@ -6,7 +6,7 @@ use windlass_api::Status;
 use super::{Asker, Question, check, selectors};
 use crate::{
     authn::User,
-    authz::{Attempt, Object, Rule},
+    authz::{Attempt, Object, RoleName, Rule, complaint},
     registry::{Errors, Path, Tree, as_object},
 };
 
@@ -62,7 +62,7 @@ pub(super) async fn what_may_i(question: Question<'_>) -> Result<Value, Status> 
     if namespace.is_empty() {
         return Err(Status::bad_request("no namespace on request"));
     }
-    let (rules, unresolved) = asker.server.rules_of(asker.user, &namespace).await?;
+    let (rules, lost) = asker.server.rules_of(asker.user, &namespace).await?;
     let with = |with: fn(&Rule) -> bool, show: fn(&Rule) -> Value| -> Vec<Value> {
         rules.iter().filter(|rule| with(rule)).map(show).collect()
     };
@@ -76,8 +76,8 @@ pub(super) async fn what_may_i(question: Question<'_>) -> Result<Value, Status> 
         }),
         "incomplete": false,
     });
-    if let Some(unresolved) = unresolved {
-        status["evaluationError"] = unresolved.into();
+    if let Some(lost) = complaint(&lost, RoleName::singular) {
+        status["evaluationError"] = lost.into();
     }
     let review = as_object(&mut object);
     review.insert("metadata".to_owned(), json!({}));
@@ -137,22 +137,8 @@ fn validate_attributes(review: &Value, errors: &mut Errors) {
         }
         _ => {}
     }
-    let path = SPEC.child("resourceAttributes");
-    for selector in ["fieldSelector", "labelSelector"] {
-        let Some(found) = resource.and_then(|resource| resource.at(&[selector])) else { continue };
-        let path = path.child(selector);
-        let raw = found.text(&["rawSelector"]);
-        match (raw.is_empty(), found.items(&["requirements"]).is_empty()) {
-            (false, false) => {
-                let why = "may not specified at the same time as requirements";
-                errors.invalid(&path.child("rawSelector"), raw, why);
-            }
-            (true, true) => {
-                let why = format!("when {path} is specified, requirements or rawSelector is required");
-                errors.required(&path.child("requirements"), &why);
-            }
-            _ => {}
-        }
+    if let Some(resource) = resource {
+        selectors::validate(resource, &SPEC.child("resourceAttributes"), errors);
     }
 }
 

@@ -1,47 +1,86 @@
-//! What of the selectors in a review cannot be understood. They make no difference to roles, which know no selectors.
+//! The selectors in reviews. They make no difference to roles, which know no selectors.
 
 use serde_json::Value;
 use windlass_api::{FieldSelector, LabelSelector};
 
-use crate::registry::Tree;
+use crate::{
+    kinds::{validate_count, validate_label},
+    registry::{Errors, Path, Tree},
+};
 
-/// Whether one requirement can be understood.
-type Sound = fn(&Value) -> bool;
+/// What the two kinds do not have in common.
+struct Rules {
+    name: &'static str,
+    parses: fn(&str) -> bool,
+    /// Whether a requirement that is in order can be made use of.
+    is_understood: fn(&Value) -> bool,
+    validate: fn(&Value, &Path<'_>, &mut Errors),
+}
 
-/// In words; empty when all is understood.
+const RULES: [Rules; 2] = [
+    Rules {
+        name: "fieldSelector",
+        parses: |raw| raw.parse::<FieldSelector>().is_ok(),
+        is_understood: |requirement| {
+            matches!(requirement.text(&["operator"]), "In" | "NotIn") && requirement.items(&["values"]).len() == 1
+        },
+        validate: |requirement, path, errors| {
+            if requirement.text(&["key"]).is_empty() {
+                errors.required(&path.child("key"), "must be specified");
+            }
+            validate_count(requirement, path, errors);
+        },
+    },
+    Rules {
+        name: "labelSelector",
+        parses: |raw| raw.parse::<LabelSelector>().is_ok(),
+        is_understood: |requirement| {
+            matches!(requirement.text(&["operator"]), "In" | "NotIn" | "Exists" | "DoesNotExist")
+        },
+        validate: |requirement, path, errors| {
+            validate_count(requirement, path, errors);
+            validate_label(requirement, path, errors);
+        },
+    },
+];
+
+/// What is wrong with the selectors of the attributes of a resource. An operator that is not known may be known elsewhere.
+pub(super) fn validate(attributes: &Value, path: &Path<'_>, errors: &mut Errors) {
+    for rules in &RULES {
+        let Some(found) = attributes.at(&[rules.name]) else { continue };
+        let path = path.child(rules.name);
+        let raw = found.text(&["rawSelector"]);
+        let requirements = found.items(&["requirements"]);
+        let list = path.child("requirements");
+        match (raw.is_empty(), requirements.is_empty()) {
+            (false, false) => {
+                let why = "may not specified at the same time as requirements";
+                errors.invalid(&path.child("rawSelector"), raw, why);
+            }
+            (true, true) => {
+                errors.required(&list, &format!("when {path} is specified, requirements or rawSelector is required"));
+            }
+            _ => {}
+        }
+        for (index, requirement) in requirements.iter().enumerate() {
+            (rules.validate)(requirement, &list.index(index), errors);
+        }
+    }
+}
+
+/// What of the selectors of a review is not understood, in words; empty when all is.
 pub(super) fn problem(review: &Value) -> String {
-    let selectors: [(&str, fn(&str) -> bool, Sound); 2] = [
-        (
-            "fieldSelector",
-            |raw| raw.parse::<FieldSelector>().is_ok(),
-            |requirement| {
-                matches!(requirement.text(&["operator"]), "In" | "NotIn") && requirement.items(&["values"]).len() == 1
-            },
-        ),
-        (
-            "labelSelector",
-            |raw| raw.parse::<LabelSelector>().is_ok(),
-            |requirement| {
-                let given = !requirement.items(&["values"]).is_empty();
-                match requirement.text(&["operator"]) {
-                    "In" | "NotIn" => given,
-                    "Exists" | "DoesNotExist" => !given,
-                    _ => false,
-                }
-            },
-        ),
-    ];
-    let problems = selectors.into_iter().filter_map(|(name, parses, is_sound)| {
-        let selector = review.at(&["spec", "resourceAttributes", name])?;
+    let problems = RULES.iter().filter_map(|rules| {
+        let selector = review.at(&["spec", "resourceAttributes", rules.name])?;
         let requirements = selector.items(&["requirements"]);
-        let sound = requirements.iter().filter(|requirement| is_sound(requirement)).count();
+        let understood = requirements.iter().filter(|requirement| (rules.is_understood)(requirement)).count();
         let how = match requirements.len() {
-            0 if parses(selector.text(&["rawSelector"])) => return None,
-            all if all > 0 && sound == all => return None,
-            _ if sound > 0 => "partially ignored",
+            0 if (rules.parses)(selector.text(&["rawSelector"])) => return None,
+            all if all > 0 && understood == all => return None,
+            _ if understood > 0 => "partially ignored",
             _ => "ignored",
         };
-        Some(format!("spec.resourceAttributes.{name} {how} due to parse error"))
+        Some(format!("spec.resourceAttributes.{} {how} due to parse error", rules.name))
     });
     problems.collect::<Vec<_>>().join("; ")
 }
