@@ -9,7 +9,7 @@ use std::{
 
 use tokio::net::TcpListener;
 use windlass_runtime::shutdown;
-use windlass_server::{PodAccounts, Server, ServerBuilder, ServiceCidr, TlsIdentity, TokenIssuer, User};
+use windlass_server::{Authorization, PodAccounts, Server, ServerBuilder, ServiceCidr, TlsIdentity, TokenIssuer, User};
 
 use super::flags::{Asked, Flag, Flags, help};
 use crate::commands::announce;
@@ -17,7 +17,7 @@ use crate::commands::announce;
 const FLAGS: &[Flag] = &[
     Flag { name: "advertise-address", takes: "ip", about: "Where clients are told that the server is" },
     Flag { name: "allow-privileged", takes: "", about: "Not used: privileged containers are always allowed" },
-    Flag { name: "authorization-mode", takes: "modes", about: "Not used: the server has its own" },
+    Flag { name: "authorization-mode", takes: "modes", about: "AlwaysAllow: roles do not matter" },
     Flag { name: "bind-address", takes: "ip", about: "Where to listen" },
     Flag { name: "cert-dir", takes: "path", about: "Where apiserver.crt and apiserver.key are, or a CA is put" },
     Flag { name: "client-ca-file", takes: "path", about: "Whose certificates say who a client is" },
@@ -65,6 +65,9 @@ fn server(flags: &Flags, bind: SocketAddr) -> Result<ServerBuilder, Box<dyn Erro
     }
     if !flags.list("disable-admission-plugins").any(|plugin| plugin == "ServiceAccount") {
         builder = builder.pod_accounts(PodAccounts::Required);
+    }
+    if flags.list("authorization-mode").any(|mode| mode == "AlwaysAllow") {
+        builder = builder.authorization(Authorization::AlwaysAllow);
     }
     let mut issuer = flags.list("service-account-issuer").next().map_or_else(TokenIssuer::default, TokenIssuer::named);
     if let Some(path) = flags.get("service-account-signing-key-file") {
