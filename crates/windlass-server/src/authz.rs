@@ -216,7 +216,7 @@ impl Authorizer {
         if let Some(grants) = self.follower.lock().as_mut().and_then(Follower::now) {
             return Ok(question(grants));
         }
-        let mut follower = Follower::start(storage).await.map_err(|error| Status::internal(error))?;
+        let mut follower = Follower::start(storage).await.map_err(Status::internal)?;
         let answer = follower.now().map(&question);
         *self.follower.lock() = Some(follower);
         answer.ok_or_else(|| Status::internal("the roles cannot be followed in storage"))

@@ -88,20 +88,7 @@ pub(super) async fn what_may_i(question: Question<'_>) -> Result<Value, Status> 
 
 /// The review with its answer.
 async fn decided(asker: &Asker<'_>, mut review: Value, user: &User) -> Result<Value, Status> {
-    let attempt = match review.at(&["spec", "nonResourceAttributes"]) {
-        Some(path) => Attempt { verb: path.text(&["verb"]), object: Object::Path(path.text(&["path"])) },
-        None => {
-            let resource = review.at(&["spec", "resourceAttributes"]).unwrap_or(&Value::Null);
-            let object = Object::Resource {
-                group: resource.text(&["group"]),
-                resource: resource.text(&["resource"]),
-                subresource: resource.text(&["subresource"]),
-                namespace: resource.text(&["namespace"]),
-                name: resource.text(&["name"]),
-            };
-            Attempt { verb: resource.text(&["verb"]), object }
-        }
-    };
+    let attempt = attempt(&review);
     let decision = asker.server.decide(user, &attempt).await?;
     let mut status = json!({"allowed": decision.is_allowed()});
     for (field, text) in [("reason", decision.reason()), ("evaluationError", selectors::problem(&review))] {
@@ -111,6 +98,22 @@ async fn decided(asker: &Asker<'_>, mut review: Value, user: &User) -> Result<Va
     }
     as_object(&mut review).insert("status".to_owned(), status);
     Ok(review)
+}
+
+/// What the review asks about.
+fn attempt(review: &Value) -> Attempt<'_> {
+    if let Some(path) = review.at(&["spec", "nonResourceAttributes"]) {
+        return Attempt { verb: path.text(&["verb"]), object: Object::Path(path.text(&["path"])) };
+    }
+    let text = |field| review.text(&["spec", "resourceAttributes", field]);
+    let object = Object::Resource {
+        group: text("group"),
+        resource: text("resource"),
+        subresource: text("subresource"),
+        namespace: text("namespace"),
+        name: text("name"),
+    };
+    Attempt { verb: text("verb"), object }
 }
 
 fn subject(review: &Value) -> User {
