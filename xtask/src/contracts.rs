@@ -41,6 +41,7 @@ const TABLES: &[Table] = &[
         ],
     },
     Table { file: "crates/windlass-webhook/src/contracts.md", contracts: &[(14, &[1, 2, 3, 4, 5, 6, 7, 8])] },
+    Table { file: "crates/windlass-envtest/src/contracts.md", contracts: &[(17, &[1, 2, 3, 4, 5, 6, 7, 8])] },
 ];
 
 /// Where tests stand that rows name.

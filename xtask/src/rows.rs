@@ -6,7 +6,7 @@ use crate::{Result, upstream::root};
 
 /// The rows that must be there, by area.
 const ROWS: &[RangeInclusive<u32>] =
-    &[1..=30, 40..=65, 70..=94, 100..=111, 120..=148, 150..=158, 160..=167, 170..=192, 200..=218, 220..=232];
+    &[1..=30, 40..=65, 70..=94, 100..=111, 120..=148, 150..=158, 160..=167, 170..=192, 200..=218, 220..=232, 240..=249];
 
 /// Whose columns there are, in their order.
 const COLUMNS: [&str; 3] = ["Windlass", "client-go", "kube-rs"];

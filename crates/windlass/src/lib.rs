@@ -38,6 +38,7 @@
 //! |---|---|---|
 //! | `v1_36` | yes | the built-in kinds of Kubernetes 1.36, and `Clientset` over them |
 //! | `certificates` | no | `windlass::client::certificates`: keys, authorities, certificates that a cluster signs and renews |
+//! | `envtest` | no | `windlass::envtest`: API server, clients and managers of one test, in process |
 //! | `config` | no | `windlass::config`: what a manager may be told by a file |
 //! | `flags` | no | the same by flags, for `clap` |
 //! | `logging` | no | the log that file and flags ask for, by `tracing-subscriber` |
@@ -49,6 +50,8 @@ pub mod prelude;
 pub use windlass_api as api;
 pub use windlass_cache as cache;
 pub use windlass_client as client;
+#[cfg(feature = "envtest")]
+pub use windlass_envtest as envtest;
 pub use windlass_queue as queue;
 pub use windlass_runtime as runtime;
 #[cfg(feature = "config")]

@@ -1,0 +1,129 @@
+//! Kinds that a test brings along.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use serde_json::{Value, json};
+use windlass_api::{ApiResource, BoxError, DynamicObject, GroupVersionKind, ObjectExt as _, Resource, Scope};
+use windlass_client::{read_manifests, wait};
+
+use crate::{Environment, Error, NAME};
+
+const KIND: &str = "CustomResourceDefinition";
+
+/// The endings of files that are looked into.
+const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
+
+impl Environment {
+    /// Installs a kind that is known by its type alone: its objects may have any fields, and a status that is written by
+    /// itself. A kind whose fields are to be defaulted and checked is installed by its manifest, [`Self::install_manifests`].
+    ///
+    /// # Panics
+    /// When the server does not have it: the type's group, kind or plural name cannot be.
+    pub async fn install<K: Resource>(&self) {
+        let definition = definition_of(&K::api_resource());
+        if let Err(error) = self.establish(definition).await {
+            let resource = K::api_resource();
+            #[allow(clippy::panic, reason = "documented: a test cannot go on without its kind")]
+            {
+                panic!("installing {}.{}: {}", resource.plural, resource.group, windlass_api::ErrorChain(&error));
+            }
+        }
+    }
+
+    /// Installs the definitions of custom resources in a text of YAML or JSON, waits until they are served, and gives their
+    /// names. Objects of other kinds are passed over. Definitions that are there already are replaced.
+    pub async fn install_manifests(&self, text: &str) -> Result<Vec<String>, Error> {
+        self.install_text(text, None).await
+    }
+
+    /// Installs the definitions in a file, or in the files of a folder, not of those in it.
+    pub async fn install_from(&self, path: impl AsRef<Path>) -> Result<Vec<String>, Error> {
+        let mut names = Vec::new();
+        for (file, text) in read(path.as_ref())? {
+            names.extend(self.install_text(&text, Some(file)).await?);
+        }
+        Ok(names)
+    }
+
+    async fn install_text(&self, text: &str, origin: Option<PathBuf>) -> Result<Vec<String>, Error> {
+        let objects = read_manifests(text);
+        let objects = objects.map_err(|error| Error::Manifest { origin, source: error.into() })?;
+        let mut names = Vec::new();
+        for object in objects.into_iter().filter(|object| object.types.as_ref().is_some_and(|types| types.kind == KIND))
+        {
+            names.push(object.name().to_owned());
+            self.establish(object).await?;
+        }
+        Ok(names)
+    }
+
+    async fn establish(&self, definition: DynamicObject) -> Result<(), Error> {
+        let name = definition.name().to_owned();
+        let doing = || format!("installing {KIND} {name}");
+        let definitions = self.client().dynamic(&definitions());
+        definitions.apply(&definition).field_manager(NAME).force().await.map_err(Error::client(doing()))?;
+        let established = wait::condition::<DynamicObject>("Established", "True");
+        let refused = wait::condition::<DynamicObject>("NamesAccepted", "False");
+        let found = definitions.wait_for(name.as_str()).timeout(self.patience());
+        let found = found.until(|found| established(found) || refused(found)).await.map_err(Error::client(doing()))?;
+        if established(found.as_ref()) {
+            return Ok(());
+        }
+        let status = found.and_then(|mut found| found.data.remove("status")).unwrap_or_default();
+        let source: BoxError = format!("its names are not accepted: {}", status["conditions"]).into();
+        Err(Error::Serve { doing: "installing a CustomResourceDefinition", source })
+    }
+}
+
+/// The resource of the definitions themselves.
+fn definitions() -> ApiResource {
+    let gvk = GroupVersionKind::new("apiextensions.k8s.io", "v1", KIND);
+    ApiResource::namespaced(gvk, "customresourcedefinitions").cluster_scoped()
+}
+
+fn definition_of(resource: &ApiResource) -> DynamicObject {
+    let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let name = format!("{}.{}", resource.plural, resource.group);
+    let definition: Value = json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": KIND,
+        "metadata": {"name": name},
+        "spec": {
+            "group": resource.group,
+            "names": {
+                "kind": resource.kind, "listKind": format!("{}List", resource.kind), "plural": resource.plural,
+                "singular": resource.kind.to_lowercase(),
+            },
+            "scope": if resource.scope == Scope::Namespaced { "Namespaced" } else { "Cluster" },
+            "versions": [{
+                "name": resource.version, "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true,
+                    "properties": {"spec": open, "status": open}}},
+                "subresources": {"status": {}},
+            }],
+        },
+    });
+    serde_json::from_value(definition).expect("it has metadata, and is an object")
+}
+
+/// A file's text, or those of the files in a folder, in the order of their names.
+fn read(path: &Path) -> Result<Vec<(PathBuf, String)>, Error> {
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source: io::Error| Error::File { path, source }
+    };
+    let files = if path.is_dir() {
+        let entries = fs::read_dir(path).and_then(Iterator::collect::<io::Result<Vec<_>>>).map_err(failed(path))?;
+        let mut files: Vec<PathBuf> = entries.into_iter().map(|entry| entry.path()).collect();
+        files.retain(|file| file.extension().is_some_and(|ending| ENDINGS.iter().any(|known| ending == *known)));
+        files.sort();
+        files
+    } else {
+        vec![path.to_owned()]
+    };
+    let text = |file: PathBuf| fs::read_to_string(&file).map_err(failed(&file)).map(|text| (file, text));
+    files.into_iter().map(text).collect()
+}

@@ -1,0 +1,268 @@
+//! The environment: a cluster for one test.
+
+use std::{fmt, future::Future, net::SocketAddr, panic::Location, sync::Arc, time::Duration};
+
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use tokio::{
+    sync::watch,
+    task::{JoinHandle, JoinSet},
+};
+use windlass_api::{Clock, Entropy, ObjectRef, Resource};
+use windlass_client::{Client, Config, Transport};
+use windlass_runtime::{Manager, ManagerBuilder};
+use windlass_server::Server;
+
+use crate::{
+    Error, Expectations, Interception, Recorder, Requests,
+    builder::EnvironmentBuilder,
+    wire::{Taps, Wire},
+};
+
+/// The namespace of objects that name none.
+const NAMESPACE: &str = "default";
+
+/// A cluster for one test: see the [crate].
+///
+/// Dropped, it stops all that it runs without waiting; [`Self::stop`] waits, and tells what has failed.
+#[must_use = "dropped, it is gone"]
+pub struct Environment {
+    pub(crate) place: Place,
+    transport: Transport,
+    pub(crate) taps: Arc<Taps>,
+    clock: Clock,
+    pub(crate) entropy: Entropy,
+    patience: Duration,
+    /// True once the test is over.
+    stopping: watch::Sender<bool>,
+    /// Managers, and what else has to end before the server does.
+    running: Mutex<JoinSet<Result<(), Error>>>,
+}
+
+/// Where the API server is.
+pub(crate) enum Place {
+    Own {
+        server: Server,
+        socket: Option<Socket>,
+    },
+    /// Somebody else's.
+    Existing(Box<Config>),
+}
+
+/// The server on a port.
+pub(crate) struct Socket {
+    pub(crate) address: SocketAddr,
+    /// Who has signed its certificate, as PEM.
+    pub(crate) ca: Arc<str>,
+    stop: watch::Sender<bool>,
+    serving: JoinHandle<()>,
+}
+
+impl Environment {
+    /// A server in this process, in memory, with a client. It takes far less than a millisecond: a server does its work
+    /// when it is asked.
+    pub async fn start() -> Self {
+        Self::builder().start().await.expect("without a socket or files nothing can fail")
+    }
+
+    /// An environment with choices.
+    pub fn builder() -> EnvironmentBuilder {
+        EnvironmentBuilder::default()
+    }
+
+    pub(crate) fn new(place: Place, transport: Transport, clock: Clock, entropy: Entropy, patience: Duration) -> Self {
+        let (taps, stopping) = (Arc::default(), watch::Sender::new(false));
+        Self { place, transport, taps, clock, entropy, patience, stopping, running: Mutex::default() }
+    }
+
+    /// The administrator's client. Its requests pass by the [faults](Self::on) and [recorders](Self::record) of the
+    /// environment, as do those of all that is made of it.
+    #[must_use]
+    pub fn client(&self) -> Client {
+        self.client_over(self.transport.clone())
+    }
+
+    pub(crate) fn client_over(&self, transport: Transport) -> Client {
+        Client::from_service(Wire::new(transport, self.taps.clone()), NAMESPACE)
+    }
+
+    /// A manager of that client, with the clock and the randomness of the environment.
+    pub fn manager(&self) -> Manager {
+        self.manager_builder().build()
+    }
+
+    /// The same with choices.
+    pub fn manager_builder(&self) -> ManagerBuilder {
+        Manager::builder(self.client()).clock(self.clock.clone()).entropy(self.entropy.clone())
+    }
+
+    /// Runs a manager until the environment is stopped, which tells whether it has failed.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn run(&self, manager: Manager) {
+        let stopped = self.stopped();
+        self.spawn(async move { manager.run(stopped).await.map_err(|error| Error::Manager(error.into())) });
+    }
+
+    pub(crate) fn spawn(&self, task: impl Future<Output = Result<(), Error>> + Send + 'static) {
+        self.running.lock().spawn(task);
+    }
+
+    /// Resolves when the environment is stopped, or dropped: for managers and others that the test runs itself.
+    pub fn stopped(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut stopping = self.stopping.subscribe();
+        // A sender that is gone means the same as one that says so.
+        async move { drop(stopping.wait_for(|stopping| *stopping).await) }
+    }
+
+    /// The server in this process; `None` where the cluster is somebody else's.
+    #[must_use]
+    pub const fn server(&self) -> Option<&Server> {
+        match &self.place {
+            Place::Own { server, .. } => Some(server),
+            Place::Existing(_) => None,
+        }
+    }
+
+    /// The wall clock of server and managers.
+    #[must_use]
+    pub const fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// How long something may take.
+    pub(crate) const fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    // === what happens to requests ===
+
+    /// Some requests of the environment's clients, to which something is to happen.
+    ///
+    /// ```
+    /// # use windlass_api::{ObjectBuilder, Status, k8s_openapi::api::core::v1::ConfigMap};
+    /// # use windlass_envtest::{Environment, Requests};
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?.block_on(async {
+    /// let env = Environment::start().await;
+    /// let fault = env.on(Requests::writes().of::<ConfigMap>()).once().fail(Status::internal("not today"));
+    /// let config = ConfigMap::named("colours");
+    /// assert!(env.client().create(&config).await.is_err());
+    /// assert!(env.client().create(&config).await.is_ok());
+    /// assert_eq!(fault.hits(), 1);
+    /// # });
+    /// # Ok::<_, std::io::Error>(())
+    /// ```
+    pub fn on(&self, requests: Requests) -> Interception {
+        Interception::new(self.taps.clone(), requests)
+    }
+
+    /// Records some requests of the environment's clients, from now on.
+    pub fn record(&self, requests: Requests) -> Recorder {
+        Recorder::new(&self.taps, requests)
+    }
+
+    // === waiting ===
+
+    /// Waits with the administrator's client, as long as the environment has patience.
+    pub fn expect(&self) -> Expectations {
+        Expectations::of(self.client()).patience(self.patience)
+    }
+
+    /// Waits until an object is there of which the condition holds, and gives it.
+    ///
+    /// # Panics
+    /// When that does not come true in time, with the last state of the object.
+    #[track_caller]
+    pub fn eventually<K: Resource>(
+        &self,
+        key: impl Into<ObjectRef<K>>,
+        condition: impl FnMut(&K) -> bool + Send,
+    ) -> impl Future<Output = K> + Send {
+        self.expect().object_at(Location::caller(), key.into(), condition)
+    }
+
+    /// Waits until an object is not there.
+    ///
+    /// # Panics
+    /// When it is there too long, with its last state.
+    #[track_caller]
+    pub fn eventually_gone<K: Resource>(&self, key: impl Into<ObjectRef<K>>) -> impl Future<Output = ()> + Send {
+        self.expect().gone_at(Location::caller(), key.into())
+    }
+
+    /// Waits until something holds of all objects of a kind, in all namespaces, and gives them.
+    ///
+    /// # Panics
+    /// When that does not come true in time, with the last state of all of them.
+    #[track_caller]
+    pub fn eventually_all<K: Resource>(
+        &self,
+        condition: impl FnMut(&[K]) -> bool + Send,
+    ) -> impl Future<Output = Vec<K>> + Send {
+        self.expect().all_at(Location::caller(), condition)
+    }
+
+    // === the end ===
+
+    /// Stops managers and webhooks, then the server, and waits for them.
+    ///
+    /// # Errors
+    /// The first failure of a manager.
+    pub async fn stop(mut self) -> Result<(), Error> {
+        self.stopping.send_replace(true);
+        let mut outcome = Ok(());
+        let mut running = std::mem::take(self.running.get_mut());
+        while let Some(ended) = running.join_next().await {
+            let ended = ended.unwrap_or_else(|panicked| Err(Error::Manager(panicked.into())));
+            outcome = outcome.and(ended);
+        }
+        if let Place::Own { server, socket } = &mut self.place {
+            server.stop();
+            if let Some(socket) = socket {
+                socket.stop.send_replace(true);
+                // Dropped, it would be aborted.
+                let _ = (&mut socket.serving).await;
+            }
+        }
+        outcome
+    }
+}
+
+impl Drop for Environment {
+    fn drop(&mut self) {
+        self.stopping.send_replace(true);
+        if let Place::Own { server, .. } = &self.place {
+            server.stop();
+        }
+    }
+}
+
+impl fmt::Debug for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cluster = match &self.place {
+            Place::Own { socket: None, .. } => "in process".to_owned(),
+            Place::Own { socket: Some(socket), .. } => socket.address.to_string(),
+            Place::Existing(config) => config.server.to_string(),
+        };
+        f.debug_struct("Environment").field("cluster", &cluster).field("taps", &self.taps).finish_non_exhaustive()
+    }
+}
+
+impl Socket {
+    pub(crate) fn new(
+        address: SocketAddr,
+        ca: Arc<str>,
+        serve: impl FnOnce(BoxFuture<'static, ()>) -> BoxFuture<'static, ()>,
+    ) -> Self {
+        let (stop, mut stopping) = watch::channel(false);
+        let stopped = Box::pin(async move { drop(stopping.wait_for(|stopping| *stopping).await) });
+        Self { address, ca, stop, serving: tokio::spawn(serve(stopped)) }
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}

@@ -1,0 +1,84 @@
+//! Webhooks of a program under test: served here, and made known to the server.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    time::Duration,
+};
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use windlass_api::{ApiResource, DynamicObject, GroupVersionKind, ObjectExt as _};
+use windlass_client::{
+    certificates::{ServingCertificate, Validity, self_signed},
+    config::LiveIdentity,
+    read_manifests,
+};
+use windlass_webhook::{Server, Webhooks};
+
+use crate::{Environment, Error, NAME};
+
+const GROUP: &str = "admissionregistration.k8s.io";
+const MUTATING: &str = "MutatingWebhookConfiguration";
+const VALIDATING: &str = "ValidatingWebhookConfiguration";
+
+/// How long the certificate is good: longer than any test takes.
+const LIFETIME: Duration = Duration::from_hours(7 * 24);
+
+impl Environment {
+    /// Serves webhooks on a free port of loopback until the environment is stopped, with a certificate of an authority that
+    /// is made for it, and installs the configurations in a text of YAML or JSON (as in a project's
+    /// `config/webhook/manifests.yaml`): where they name a service they get the address instead, and that authority. Gives
+    /// the address.
+    ///
+    /// Sockets do not go together with a paused clock.
+    pub async fn serve_webhooks(&self, webhooks: Webhooks, configurations: &str) -> Result<SocketAddr, Error> {
+        let objects = read_manifests(configurations);
+        let objects = objects.map_err(|error| Error::Manifest { origin: None, source: error.into() })?;
+        let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await;
+        let listener = listener.map_err(Error::serve("listening on loopback"))?;
+        let address = listener.local_addr().map_err(Error::serve("listening on loopback"))?;
+        let keyed = self_signed([Ipv4Addr::LOCALHOST.to_string()], Validity::starting(self.clock().now(), LIFETIME));
+        let keyed = keyed.map_err(Error::serve("making a certificate"))?;
+        let identity = LiveIdentity::new();
+        identity.set(keyed.identity());
+        let certificate = std::sync::Arc::new(ServingCertificate::new(identity));
+        let server = Server::new(webhooks).listener(listener).certificate(certificate).grace_period(Duration::ZERO);
+        let stopped = self.stopped();
+        self.spawn(async move { server.serve(stopped).await.map_err(Error::serve("serving webhooks")) });
+
+        let bundle = BASE64_STANDARD.encode(keyed.certificate().to_pem());
+        for mut object in objects {
+            let Some(resource) = configuration(&object) else { continue };
+            redirect(&mut object, address, &bundle);
+            let doing = format!("installing {} {}", resource.kind, object.name());
+            let installed = self.client().dynamic(&resource).apply(&object).field_manager(NAME).force().await;
+            installed.map_err(Error::client(doing))?;
+        }
+        Ok(address)
+    }
+}
+
+/// Which resource a configuration of webhooks is one of; `None` for anything else.
+fn configuration(object: &DynamicObject) -> Option<ApiResource> {
+    let types = object.types.as_ref().filter(|types| types.api_version == format!("{GROUP}/v1"))?;
+    let (kind, plural) = match types.kind.as_str() {
+        MUTATING => (MUTATING, "mutatingwebhookconfigurations"),
+        VALIDATING => (VALIDATING, "validatingwebhookconfigurations"),
+        _ => return None,
+    };
+    Some(ApiResource::namespaced(GroupVersionKind::new(GROUP, "v1", kind), plural).cluster_scoped())
+}
+
+/// Lets all webhooks of a configuration be called here.
+fn redirect(object: &mut DynamicObject, address: SocketAddr, bundle: &str) {
+    let Some(webhooks) = object.data.get_mut("webhooks").and_then(Value::as_array_mut) else { return };
+    for webhook in webhooks {
+        let config = &mut webhook["clientConfig"];
+        if let Some(path) = config["service"]["path"].as_str() {
+            let url = format!("https://{address}/{}", path.trim_start_matches('/'));
+            *config = json!({"url": url});
+        }
+        config["caBundle"] = bundle.into();
+    }
+}

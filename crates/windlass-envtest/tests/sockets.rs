@@ -1,0 +1,75 @@
+//! Environments that others reach over the network of the machine.
+
+#![allow(clippy::unwrap_used, reason = "clippy.toml exempts test functions, but not their helpers")]
+
+use tokio::net::TcpStream;
+use windlass_api::{
+    ObjectBuilder as _,
+    k8s_openapi::api::core::v1::{ConfigMap, Namespace},
+};
+use windlass_client::{Client, Config, config::kubeconfig::Selection};
+use windlass_envtest::{Environment, User};
+
+#[tokio::test]
+async fn a_kubeconfig_leads_to_the_same_server_until_it_stops() {
+    let env = Environment::builder().listen().start().await.unwrap();
+    env.client().create(&ConfigMap::named("seen").in_namespace("default")).await.unwrap();
+    let kubeconfig = env.kubeconfig_of(User::new("alice").in_groups(["system:masters"])).unwrap();
+    let config = Config::from_kubeconfig(&kubeconfig, &Selection::default()).unwrap();
+    let authority = config.server.authority().unwrap().to_string();
+    let outside = Client::new(config).unwrap();
+    assert_eq!(outside.get::<ConfigMap>("seen").await.unwrap().metadata.name.unwrap(), "seen");
+
+    // The same test against a cluster that is there already.
+    let existing = Environment::builder().existing(env.config().unwrap()).start().await.unwrap();
+    assert!(existing.server().is_none());
+    existing.client().create(&ConfigMap::named("too").in_namespace("default")).await.unwrap();
+    env.eventually::<ConfigMap>("too", |_| true).await;
+    let other = existing.client_as(User::new("bob").in_groups(["system:masters"])).unwrap();
+    assert_eq!(other.get::<Namespace>("default").await.unwrap().metadata.name.unwrap(), "default");
+    existing.stop().await.unwrap();
+
+    env.stop().await.unwrap();
+    assert!(TcpStream::connect(&authority).await.is_err(), "nobody listens any more");
+}
+
+#[cfg(feature = "webhook")]
+#[tokio::test]
+async fn webhooks_of_a_project_are_called_by_way_of_its_manifests() {
+    use windlass_webhook::{Webhooks, admission::Request};
+
+    const MANIFESTS: &str = "
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingWebhookConfiguration
+metadata: {name: colours}
+webhooks:
+- name: colours.example.com
+  admissionReviewVersions: [v1]
+  sideEffects: None
+  clientConfig: {service: {namespace: system, name: webhooks, path: /mutate--v1-configmap}}
+  rules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: not-installed}
+";
+    let env = Environment::start().await;
+    let webhooks = Webhooks::builder().mutator(|config: &mut ConfigMap, _: &Request| {
+        if config.data.is_none() {
+            return Err("it says nothing".into());
+        }
+        config.data.get_or_insert_default().entry("color".to_owned()).or_insert_with(|| "blue".to_owned());
+        Ok(())
+    });
+    let address = env.serve_webhooks(webhooks.build().unwrap(), MANIFESTS).await.unwrap();
+    let config = ConfigMap {
+        data: Some([("a".to_owned(), "b".to_owned())].into()),
+        ..ConfigMap::named("c").in_namespace("default")
+    };
+    assert_eq!(env.client().create(&config).await.unwrap().data.unwrap()["color"], "blue");
+    let error = env.client().create(&ConfigMap::named("d").in_namespace("default")).await.unwrap_err();
+    assert!(error.chain().contains("denied the request: it says nothing"), "{}", error.chain());
+    assert!(env.client().get_opt::<Namespace>("not-installed").await.unwrap().is_none());
+    env.stop().await.unwrap();
+    assert!(TcpStream::connect(address).await.is_err(), "nobody listens any more");
+}
