@@ -20,7 +20,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("windlass-server", &["windlass-api"]),
     ("windlass-runtime", &["windlass-api", "windlass-client", "windlass-cache", "windlass-queue", "windlass-webhook"]),
     ("windlass-controllers", &["windlass-runtime", RUNTIME_AND_BELOW]),
-    ("windlass-envtest", &["windlass-client", "windlass-runtime", "windlass-server", RUNTIME_AND_BELOW]),
+    ("windlass-envtest", &["windlass-derive", "windlass-runtime", "windlass-server", RUNTIME_AND_BELOW]),
     (
         "windlass",
         &[

@@ -30,6 +30,7 @@ mod labs;
 mod long;
 mod peers;
 mod reconciles;
+mod scripts;
 mod table;
 
 use conformance::Against;
@@ -102,6 +103,14 @@ enum Task {
         #[arg(long)]
         upstream: bool,
     },
+    /// Run what programs do with the Python and JavaScript clients against `windlass up`, where these can be had
+    Scripts {
+        /// The windlass to run
+        windlass: PathBuf,
+        /// Against the real control plane too
+        #[arg(long)]
+        upstream: bool,
+    },
     /// Run every program of examples/, and `windlass proxy`, against `windlass up`
     Labs {
         /// The windlass to run
@@ -153,6 +162,7 @@ fn main() -> ExitCode {
         Task::Long { part } => long::run(&part),
         Task::Clients { windlass, upstream } => clients::run(&windlass, upstream),
         Task::Envtest { windlass, upstream } => envtest::run(&windlass, upstream),
+        Task::Scripts { windlass, upstream } => scripts::run(&windlass, upstream),
         Task::Labs { windlass } => labs::run(&windlass),
         Task::Console { windlass, pictures } => console::run(&windlass, pictures),
         Task::Kubectl { release: Some(other), windlass, .. } => {
