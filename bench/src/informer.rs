@@ -22,7 +22,7 @@ use self::{
     handling::{Progress, Work},
     reader::Reader,
 };
-use crate::process;
+use windlass_bench::process;
 
 /// The flags of `windlass-bench informer`.
 #[derive(Args, Debug)]

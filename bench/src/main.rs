@@ -3,9 +3,8 @@
 
 mod informer;
 mod objects;
-mod process;
+mod populate;
 mod queue;
-mod reconcile;
 mod replay;
 mod server;
 mod writes;
@@ -31,10 +30,8 @@ enum Bench {
     Replay(replay::Options),
     /// Adds of 10,000 keys by one producer, worked off meanwhile
     Queue(queue::Options),
-    /// Custom resources, each reconciled with a child and a status
-    Reconcile(reconcile::Options),
-    /// Make the objects that `reconcile` is about
-    Populate(reconcile::PopulateOptions),
+    /// Make the objects that `windlass-bench-controller` and its peers reconcile
+    Populate(populate::Options),
     /// Creates, gets, lists and applies against API servers, in turns
     Server(server::Options),
     /// Creates, updates and applies in this process, one at a time
@@ -50,8 +47,7 @@ fn main() -> ExitCode {
         // What waits for the network all the time needs no second thread, and is spared waking it.
         Bench::Informer(options) => on_threads(Some(1), informer::run(options)),
         Bench::Replay(options) => on_threads(None, replay::run(options)),
-        Bench::Reconcile(options) => on_threads(None, reconcile::run(options)),
-        Bench::Populate(options) => on_threads(None, reconcile::populate(options)),
+        Bench::Populate(options) => on_threads(None, populate::run(options)),
         Bench::Server(options) => on_threads(None, server::run(options)),
         Bench::Writes(options) => on_threads(None, async { writes::run(&options).await }),
     };

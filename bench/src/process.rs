@@ -5,17 +5,17 @@ use std::fs;
 use windlass_api::BoxError;
 
 /// Memory in use now, in bytes.
-pub(crate) fn rss() -> Result<u64, BoxError> {
+pub fn rss() -> Result<u64, BoxError> {
     status("VmRSS:")
 }
 
 /// The most memory that was ever in use, in bytes.
-pub(crate) fn peak_rss() -> Result<u64, BoxError> {
+pub fn peak_rss() -> Result<u64, BoxError> {
     status("VmHWM:")
 }
 
 /// Processor time of the threads that there are, in seconds. Those of a runtime live as long as it does.
-pub(crate) fn cpu_seconds() -> Result<f64, BoxError> {
+pub fn cpu_seconds() -> Result<f64, BoxError> {
     let mut nanoseconds = 0_u64;
     for task in fs::read_dir("/proc/self/task")? {
         // A thread may end while we look.
@@ -35,7 +35,7 @@ fn status(field: &str) -> Result<u64, BoxError> {
 
 /// Gives back to the system what the allocator holds and nobody uses, as Go's collector does for the peer.
 #[allow(unsafe_code, reason = "the standard allocator has no safe way to ask for this")]
-pub(crate) fn trim_allocator() {
+pub fn trim_allocator() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: takes no pointer, and may be called at any time from any thread.
     unsafe {
@@ -47,7 +47,7 @@ pub(crate) fn trim_allocator() {
 /// default it has a heap for each thread, whose ends [`trim_allocator`] does not reach, and leaves holes in those where
 /// objects were that other threads have replaced. Programs that care set `MALLOC_ARENA_MAX=1`.
 #[allow(unsafe_code, reason = "the standard allocator has no safe way to ask for this")]
-pub(crate) fn keep_little() {
+pub fn keep_little() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: takes no pointer, and may be called at any time from any thread.
     unsafe {

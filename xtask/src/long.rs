@@ -46,6 +46,13 @@ pub(crate) fn run(part: &Part) -> Result {
         }
         Part::BenchReconcile(options) => {
             release_build(&["windlass-cli", "windlass-bench"])?;
+            succeed(cargo().args([
+                "build",
+                "--profile",
+                "dist",
+                "--package=windlass-bench",
+                "--bin=windlass-bench-controller",
+            ]))?;
             reconciles::run(&bench_program(), options)
         }
         Part::Fuzz { seconds, target } => fuzz::run(target.as_deref(), *seconds),

@@ -34,12 +34,12 @@ pub(crate) fn client_go(package: &str, name: &str) -> Result<PathBuf> {
 pub(crate) fn kube_rs(name: &str) -> Result<PathBuf> {
     let target = root().join("target/bench-kube-rs");
     let mut build = cargo();
-    build.args(["build", "--release", "--locked", "--manifest-path"]).arg(root().join("bench/kube-rs/Cargo.toml"));
+    build.args(["build", "--profile=dist", "--locked", "--manifest-path"]).arg(root().join("bench/kube-rs/Cargo.toml"));
     let status = build.arg("--target-dir").arg(&target).status()?;
     if !status.success() {
         return Err(format!("bench/kube-rs does not build ({status})").into());
     }
-    Ok(target.join("release").join(name))
+    Ok(target.join("dist").join(name))
 }
 
 /// Runs a program to its end, and reads its figures.

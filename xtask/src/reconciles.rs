@@ -71,15 +71,18 @@ const STOPPING: &[Column] = &[
 struct Programs {
     windlass: PathBuf,
     bench: PathBuf,
+    controller: PathBuf,
     controller_runtime: PathBuf,
     kube_rs: PathBuf,
 }
 
-/// Builds the peers, runs all, prints the tables. `bench` is the built `windlass-bench`, and `windlass` is built as well.
+/// Builds the peers, runs all, prints the tables. `bench` is the built `windlass-bench`; `windlass` and our controller are
+/// built as well.
 pub(crate) fn run(bench: &Path, options: &Options) -> Result {
     let programs = Programs {
         windlass: root().join("target/release/windlass"),
         bench: bench.to_path_buf(),
+        controller: root().join("target/dist/windlass-bench-controller"),
         controller_runtime: peers::client_go("./controller", "bench-controller-runtime")?,
         kube_rs: peers::kube_rs("kube-rs-controller")?,
     };
@@ -161,11 +164,7 @@ impl Contending for Contender {
 impl Contender {
     fn command(self, programs: &Programs, server: &Embedded, objects: usize) -> Command {
         let mut command = match self {
-            Self::Windlass => {
-                let mut command = Command::new(&programs.bench);
-                command.arg("reconcile");
-                command
-            }
+            Self::Windlass => Command::new(&programs.controller),
             Self::ControllerRuntime => Command::new(&programs.controller_runtime),
             Self::ControllerRuntimeInOrder => {
                 let mut command = Command::new(&programs.controller_runtime);

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// count is what the reconciles of a run came to: as in windlass-bench.
+// count is what the reconciles of a run came to: as in windlass-bench-controller.
 type count struct {
 	ended, failed atomic.Int64
 

@@ -1,4 +1,4 @@
-// The peer of `windlass-bench reconcile`: the same controller with controller-runtime, the same figures in the same lines.
+// The peer of `windlass-bench-controller`: the same controller with controller-runtime, the same figures in the same lines.
 package main
 
 import (

@@ -3,10 +3,23 @@
 //! Sets of fields are read in the form in which the API writes them (`fieldsV1`): `f:name` is a field, `k:{…}` an item of a
 //! list with keys, `v:…` an item of a set, `i:3` an item by its place, and `.` the item or object itself.
 
+use std::ops::Range;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry};
-use serde_json::{Map, Value, json};
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::{Map, Value, json, value::RawValue};
 
 use crate::{DynamicObject, Object, ObjectExt as _, Patch};
+
+/// What becomes of `metadata.managedFields`, which is about half of a typical object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ManagedFields {
+    /// They are cut out, undecoded.
+    #[default]
+    Drop,
+    /// They are kept.
+    Keep,
+}
 
 /// Which entries of managedFields are meant: those of a manager, about an object or about a subresource of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +125,37 @@ impl<'n> Manager<'n> {
     }
 }
 
+impl ManagedFields {
+    /// Decodes an object from JSON. What is cut out is not looked at, but for its end.
+    pub fn decode<K: DeserializeOwned>(self, object: &[u8]) -> serde_json::Result<K> {
+        match (self, position(object)) {
+            (Self::Drop, Some(at)) => {
+                let rest = [&object[..at.start], b"null", &object[at.end..]].concat();
+                serde_json::from_slice(&rest)
+            }
+            _ => serde_json::from_slice(object),
+        }
+    }
+}
+
+/// Where the value stands. None where it is not, or where only the type that is decoded can tell what the text means.
+fn position(object: &[u8]) -> Option<Range<usize>> {
+    #[derive(Deserialize)]
+    struct Whole<'j> {
+        #[serde(borrow)]
+        metadata: Option<Metadata<'j>>,
+    }
+    #[derive(Deserialize)]
+    struct Metadata<'j> {
+        #[serde(rename = "managedFields", borrow)]
+        managed_fields: Option<&'j RawValue>,
+    }
+    let whole: Whole<'_> = serde_json::from_slice(object).ok()?;
+    let value = whole.metadata?.managed_fields?.get();
+    let start = value.as_ptr().addr() - object.as_ptr().addr();
+    Some(start..start + value.len())
+}
+
 /// Adds the fields of one set to another.
 fn unite(ours: &mut Value, theirs: Value) {
     let (Value::Object(ours), Value::Object(theirs)) = (ours, theirs) else { return };
@@ -177,7 +221,7 @@ fn keys_of(element: &str) -> Option<Map<String, Value>> {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::core::v1::Pod;
+    use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 
     use super::*;
 
@@ -188,6 +232,38 @@ mod tests {
             api_version: Some("v1".to_owned()),
             fields_v1: Some(FieldsV1(fields)),
             ..ManagedFieldsEntry::default()
+        }
+    }
+
+    #[test]
+    fn an_object_is_decoded_without_its_managed_fields_and_with_all_else() {
+        let object = r#"{"metadata": {"annotations": {"a": "{\"managedFields\":[7]}"}, "managedFields": [{"manager": "m"}],
+            "name": "p"}, "spec": {"containers": [{"name": "c", "env": [{"name": "managedFields", "value": "metadata"}]}]}}"#;
+        let kept: Pod = ManagedFields::Keep.decode(object.as_bytes()).unwrap();
+        let dropped: Pod = ManagedFields::Drop.decode(object.as_bytes()).unwrap();
+        assert_eq!(kept.metadata.managed_fields.as_ref().map(Vec::len), Some(1));
+        let without = ObjectMeta { managed_fields: None, ..kept.metadata.clone() };
+        assert_eq!(dropped, Pod { metadata: without, ..kept });
+        // Only an object's own: those of what it embeds are its data.
+        let embedded = r#"{"metadata": {"name": "x"}, "spec": {"metadata": {"managedFields": [1]}}}"#;
+        let decoded: DynamicObject = ManagedFields::Drop.decode(embedded.as_bytes()).unwrap();
+        assert_eq!(decoded.data["spec"], json!({"metadata": {"managedFields": [1]}}));
+    }
+
+    #[test]
+    fn what_cannot_be_cut_is_decoded_as_it_is() {
+        for object in [
+            r#"{"metadata": {"name": "p"}}"#,
+            r#"{"metadata": {"name": "p", "managedFields": null}}"#,
+            r#"{"metadata": {"name": "p", "managed\u0046ields": []}}"#,
+        ] {
+            let pod: Pod = ManagedFields::Drop.decode(object.as_bytes()).unwrap();
+            assert_eq!(pod.metadata.name.as_deref(), Some("p"), "{object}");
+        }
+        for damaged in
+            ["", "{", r#"{"metadata": {"managedFields": [}}"#, r#"{"metadata": {"managedFields": []}, "spec": 7}"#]
+        {
+            assert!(ManagedFields::Drop.decode::<Pod>(damaged.as_bytes()).is_err(), "{damaged}");
         }
     }
 

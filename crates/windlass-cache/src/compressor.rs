@@ -106,10 +106,7 @@ mod tests {
     use windlass_api::{DynamicObject, ObjectExt as _, Resource};
 
     use super::*;
-    use crate::{
-        ingest::{Ingest, ManagedFields},
-        options::InformerOptions,
-    };
+    use crate::{ManagedFields, ingest::Ingest, options::InformerOptions};
 
     type Both = (Ingest<DynamicObject>, Compressor<DynamicObject>);
 

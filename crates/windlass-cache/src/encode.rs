@@ -4,11 +4,7 @@ use std::sync::Arc;
 
 use windlass_api::{ApiResource, MetaError, Object, Resource};
 
-use crate::{
-    cached::Cached,
-    error::UnreadableObject,
-    ingest::{Ingest, ManagedFields},
-};
+use crate::{ManagedFields, cached::Cached, error::UnreadableObject, ingest::Ingest};
 
 impl<K: Object> Cached<K> {
     /// A cache entry of an object, as if it had come from a server; it is encoded for that. Fails when it has no name.

@@ -191,10 +191,7 @@ pub(crate) mod tests {
     use windlass_api::Resource;
 
     use super::*;
-    use crate::{
-        handler::DeletedState,
-        ingest::{Ingest, ManagedFields},
-    };
+    use crate::{ManagedFields, handler::DeletedState, ingest::Ingest};
 
     /// Queues do not care what they hold.
     pub(crate) type Map = Cached<()>;

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use windlass_api::{ApiResource, Meta, ObjectKey, ResourceVersion, Uid};
+use windlass_api::{ApiResource, Meta, ObjectKey, ResourceVersion, Uid, managed_fields::ManagedFields};
 
 use crate::{
     body::Body,
@@ -13,16 +13,6 @@ use crate::{
     options::InformerOptions,
     scan::{self, Survey},
 };
-
-/// What becomes of `metadata.managedFields`, which is about half of a typical object.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ManagedFields {
-    /// They are cut out before the object is stored.
-    #[default]
-    Drop,
-    /// They are kept.
-    Keep,
-}
 
 /// What a metadata-only list or watch calls its objects.
 const PARTIAL: &str = "PartialObjectMetadata";

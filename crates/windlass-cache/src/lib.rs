@@ -101,7 +101,6 @@ pub use handler::{
 pub use indexer::Index;
 pub use informer::SharedInformer;
 pub use informers::{Informers, Registrations};
-pub use ingest::ManagedFields;
 pub use lister::Lister;
 pub use metrics::CacheMetrics;
 pub use options::{Decoding, InformerOptions, InitialSync, Selectors, Verification};
@@ -112,6 +111,7 @@ pub use status::{Activity, InformerPhase, InformerStatus, MemoryUse};
 pub use store::Store;
 pub use synced::{HasSynced, Stopped};
 pub use transform::Transform;
+pub use windlass_api::managed_fields::ManagedFields;
 
 /// Runs a user's code; a panic in it becomes its message.
 fn contained<T>(run: impl FnOnce() -> T) -> Result<T, String> {

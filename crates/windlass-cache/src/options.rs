@@ -5,9 +5,8 @@ use std::{fmt, sync::Arc, time::Duration};
 use windlass_api::{Backoff, Content, Entropy};
 
 use crate::{
-    backoff,
+    ManagedFields, backoff,
     error::InformerError,
-    ingest::ManagedFields,
     metrics::{CacheMetrics, Contained, NoMetrics},
     transform::Transform,
 };

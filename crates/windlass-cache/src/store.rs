@@ -218,7 +218,7 @@ mod tests {
     use windlass_api::{Entropy, Resource};
 
     use super::*;
-    use crate::ingest::{Ingest, ManagedFields};
+    use crate::{ManagedFields, ingest::Ingest};
 
     fn pod(namespace: &str, name: &str, version: u64, app: &str) -> Cached<Pod> {
         let body = json!({"metadata": {"name": name, "namespace": namespace, "resourceVersion": version.to_string(),

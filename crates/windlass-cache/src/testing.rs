@@ -24,11 +24,7 @@ use windlass_api::{
     ObjectKey, Oversize, Place, RawEvent, ResourceVersion, Status, WatchOptions,
 };
 
-use crate::{
-    cached::Cached,
-    error::UnreadableObject,
-    ingest::{Ingest, ManagedFields},
-};
+use crate::{ManagedFields, cached::Cached, error::UnreadableObject, ingest::Ingest};
 
 /// A server of one resource: keeps objects, counts versions, serves lists and watches as a real one does (pages, watches
 /// from a version, WatchList, bookmarks, 410 for what is too old), and fails when it is told to. Clones are one server.

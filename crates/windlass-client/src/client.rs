@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use tower::Service;
 use windlass_api::{
     BoxError, DryRun, FieldValidation, ListWatchError, ObjectRef, Patch, Resource, Scope, WriteOptions,
-    k8s_openapi::api::autoscaling::v1::Scale,
+    k8s_openapi::api::autoscaling::v1::Scale, managed_fields::ManagedFields,
 };
 
 use crate::{
@@ -43,7 +43,7 @@ pub struct Client {
 }
 
 /// What calls say where they do not say otherwise.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Usual {
     /// In whose name fields are written; `None` leaves it to the server, which takes the user agent.
     field_owner: Option<Arc<str>>,
@@ -52,6 +52,15 @@ struct Usual {
     field_validation: Option<FieldValidation>,
     /// The one namespace that calls may be about.
     confined_to: Option<Arc<str>>,
+    managed_fields: ManagedFields,
+}
+
+impl Default for Usual {
+    fn default() -> Self {
+        let managed_fields = ManagedFields::Keep;
+        let dry_run = DryRun::default();
+        Self { field_owner: None, dry_run, field_validation: None, confined_to: None, managed_fields }
+    }
 }
 
 #[derive(Debug)]
@@ -133,6 +142,14 @@ impl Client {
         self
     }
 
+    /// The same client, whose answers are decoded without managedFields. Half of a typical object is spared so; a server takes an
+    /// update without them as one that does not change them. Unless it is asked for, clients keep what servers send.
+    #[must_use]
+    pub fn without_managed_fields(mut self) -> Self {
+        self.usual.managed_fields = ManagedFields::Drop;
+        self
+    }
+
     /// The namespace that the client is [confined to](Self::confined_to), if it is.
     #[must_use]
     pub fn confinement(&self) -> Option<&str> {
@@ -156,6 +173,11 @@ impl Client {
         let Usual { field_owner, dry_run, field_validation, .. } = &self.usual;
         let field_manager = field_owner.as_deref().map(str::to_owned);
         WriteOptions { field_manager, dry_run: *dry_run, field_validation: *field_validation }
+    }
+
+    /// What becomes of managedFields in answers.
+    pub(crate) fn managed_fields(&self) -> ManagedFields {
+        self.usual.managed_fields
     }
 
     /// What a deletion says, whatever its call says.
@@ -352,6 +374,8 @@ impl Client {
     }
 }
 
+#[cfg(test)]
+mod answers_tests;
 #[cfg(test)]
 mod cancellation_tests;
 #[cfg(test)]

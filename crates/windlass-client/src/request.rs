@@ -123,6 +123,9 @@ const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/js
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
+/// Few paths with their query are longer, in bytes.
+const USUAL_PATH: usize = 128;
+
 type Result<T> = std::result::Result<T, RequestError>;
 
 impl Target {
@@ -251,13 +254,13 @@ impl Target {
 
     fn collection_path(&self) -> Result<String> {
         let resource = &self.resource;
-        let mut path = if resource.group.is_empty() {
-            String::from("/api")
+        let mut path = String::with_capacity(USUAL_PATH);
+        if resource.group.is_empty() {
+            path.push_str("/api");
         } else {
-            let mut path = String::from("/apis");
+            path.push_str("/apis");
             push_segment(&mut path, "group", &resource.group)?;
-            path
-        };
+        }
         push_segment(&mut path, "version", &resource.version)?;
         if let Some(namespace) = &self.namespace {
             if resource.scope == Scope::Cluster {

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use bytes::Bytes;
+use memchr::memmem;
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::json;
 use windlass_api::{
@@ -62,7 +63,13 @@ fn encode_typed<K: Resource>(resource: &ApiResource, object: &K) -> serde_json::
     if bytes.starts_with(br#"{"apiVersion":"#) {
         return Ok(bytes.into());
     }
-    let types: Types = serde_json::from_slice(&bytes)?;
+    let mentions = |key: &[u8]| memmem::find(&bytes, key).is_some();
+    // Most objects that do not hold their types do not hold those of others either.
+    let types = if mentions(br#""apiVersion":"#) || mentions(br#""kind":"#) {
+        serde_json::from_slice(&bytes)?
+    } else {
+        Types { api_version: None, kind: None }
+    };
     let mut head = String::new();
     if types.api_version.is_none() {
         head += &format!("\"apiVersion\":{},", json!(resource.api_version()));

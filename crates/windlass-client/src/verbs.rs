@@ -15,8 +15,9 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use http::{Request, Response};
+use http_body_util::BodyExt as _;
 use serde::de::DeserializeOwned;
-use windlass_api::Object;
+use windlass_api::{ListWatchError, Object};
 
 pub use delete::{Delete, DeleteCollection, Deletion};
 pub use pages::{Items, Paged};
@@ -102,6 +103,16 @@ impl<K: Object> Call<K> {
     }
 }
 
+impl<K: DeserializeOwned> Call<K> {
+    /// An object of an answer.
+    fn decode(&self, body: &[u8]) -> Result<K, ListWatchError> {
+        let decoded = self.client.managed_fields().decode(body);
+        let mut object = decoded.map_err(|error| ListWatchError::Decode(error.into()))?;
+        (self.codec.complete)(&self.target.resource, &mut object);
+        Ok(object)
+    }
+}
+
 /// Why there is no request.
 enum BuildError {
     Request(RequestError),
@@ -127,16 +138,19 @@ struct Sent<K> {
     call: Call<K>,
 }
 
+impl<K> Sent<K> {
+    /// Reads to the end, which leaves the connection to others.
+    async fn pass_over(self) {
+        let mut body = self.response.into_body();
+        while let Some(Ok(_)) = body.frame().await {}
+    }
+}
+
 impl<K: DeserializeOwned> Sent<K> {
     /// The object that is the answer.
     async fn object(self) -> Result<K> {
-        match response::decode::<K>(self.response, self.call.client.response_limit()).await {
-            Ok(mut object) => {
-                (self.call.codec.complete)(&self.call.target.resource, &mut object);
-                Ok(object)
-            }
-            Err(error) => Err(Error::new(self.operation, error)),
-        }
+        let body = response::collect(self.response.into_body(), self.call.client.response_limit()).await;
+        body.and_then(|body| self.call.decode(&body)).map_err(|error| Error::new(self.operation, error))
     }
 }
 

@@ -4,6 +4,7 @@
 //!
 //! - A read waits until the cache of its kind is complete, and then costs no request. The first read of a kind begins its
 //!   cache, unless somebody watches the kind already; typed, dynamic and metadata-only reads have a cache each.
+//! - What a write answers is as what is read: without managedFields, which are half of most objects. The live client has them.
 //! - What was read can be kept and passed on, but not changed: it is shared.
 //!
 //! # What is not
@@ -49,6 +50,8 @@ use crate::{Cluster, Watch};
 #[derive(Clone, Debug)]
 pub struct CachedClient {
     live: Client,
+    /// The live one, but for managedFields in what it answers.
+    writing: Client,
     cluster: Cluster,
 }
 
@@ -71,8 +74,8 @@ pub struct CachedList<K> {
 // === impl CachedClient ===
 
 impl CachedClient {
-    pub(crate) const fn new(live: Client, cluster: Cluster) -> Self {
-        Self { live, cluster }
+    pub(crate) fn new(live: Client, cluster: Cluster) -> Self {
+        Self { writing: live.clone().without_managed_fields(), live, cluster }
     }
 
     /// The client that asks the server.
@@ -99,7 +102,7 @@ impl CachedClient {
     /// ```
     #[must_use]
     pub fn with(self, change: impl FnOnce(Client) -> Client) -> Self {
-        Self { live: change(self.live), ..self }
+        Self::new(change(self.live), self.cluster)
     }
 
     /// The cached objects of a type.
@@ -142,7 +145,7 @@ impl Deref for CachedClient {
     type Target = Client;
 
     fn deref(&self) -> &Client {
-        &self.live
+        &self.writing
     }
 }
 

@@ -1,4 +1,4 @@
-//! The peer of `windlass-bench reconcile`: the same controller, the same figures in the same lines.
+//! The peer of `windlass-bench-controller`: the same controller, the same figures in the same lines.
 
 use std::{
     collections::BTreeMap,
@@ -95,7 +95,8 @@ struct Count {
     progress: Notify,
 }
 
-#[tokio::main]
+// As in windlass-bench-controller.
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> Outcome<()> {
     let arguments: Vec<String> = std::env::args().collect();
     let flag = |name: &str| {

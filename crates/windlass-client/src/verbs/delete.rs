@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use windlass_api::{DeleteOptions, DryRun, ListOptions, ListWatchError, Object, Propagation, Status};
+use windlass_api::{DeleteOptions, DryRun, ListOptions, Object, Propagation, Status};
 
 use super::{Call, Unnamed, into_future, within};
 use crate::{Error, Result, error::Verb, request::Target, resources::Resources, response};
@@ -97,17 +97,11 @@ impl<K: Object> Delete<K> {
         let answer = match response::collect(sent.response.into_body(), limit).await {
             Ok(body) => match response::status_of(&body) {
                 Some(status) => return Ok(Deletion::Status(Box::new(status))),
-                None => serde_json::from_slice(&body).map_err(|error| ListWatchError::Decode(error.into())),
+                None => sent.call.decode(&body),
             },
             Err(error) => Err(error),
         };
-        match answer {
-            Ok(mut object) => {
-                (sent.call.codec.complete)(&sent.call.target.resource, &mut object);
-                Ok(Deletion::Object(Box::new(object)))
-            }
-            Err(error) => Err(Error::new(sent.operation, error)),
-        }
+        answer.map(|object| Deletion::Object(Box::new(object))).map_err(|error| Error::new(sent.operation, error))
     }
 }
 

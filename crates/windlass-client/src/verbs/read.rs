@@ -183,12 +183,9 @@ impl<K: Object> Page<K> {
     /// The next part. Objects are decoded as they arrive: the encoded list is never held whole.
     pub(super) async fn next(&mut self) -> Result<PageItem<K>> {
         let failure = match self.stream.next().await {
-            Some(Ok(ListItem::Object(bytes))) => match serde_json::from_slice(&bytes) {
-                Ok(mut object) => {
-                    (self.call.codec.complete)(&self.call.target.resource, &mut object);
-                    return Ok(PageItem::Object(object));
-                }
-                Err(error) => ListWatchError::Decode(error.into()),
+            Some(Ok(ListItem::Object(bytes))) => match self.call.decode(&bytes) {
+                Ok(object) => return Ok(PageItem::Object(object)),
+                Err(error) => error,
             },
             Some(Ok(ListItem::End(metadata))) => return Ok(PageItem::End(metadata)),
             Some(Err(error)) => error,

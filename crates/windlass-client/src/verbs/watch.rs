@@ -8,7 +8,9 @@ use std::{
 };
 
 use futures::{Stream, TryStreamExt as _};
-use windlass_api::{Bookmarks, InitialEvents, ListMeta, ListWatchError, Object, ObjectList, WatchOptions};
+use windlass_api::{
+    Bookmarks, InitialEvents, ListMeta, ListWatchError, Object, ObjectList, WatchOptions, managed_fields::ManagedFields,
+};
 
 use super::{Call, Unnamed, into_future, within};
 use crate::{
@@ -128,8 +130,15 @@ impl<K: Object> Watch<K> {
         let sent = sent.await?;
         let limit = sent.call.client.object_limit();
         let (complete, resource) = (sent.call.codec.complete, sent.call.target.resource);
+        let managed_fields = sent.call.client.managed_fields();
         let stream = WatchStream::new(sent.response.into_body(), limit, sent.operation);
-        Ok(WatchStream { complete: Box::new(move |object| complete(&resource, object)), ..stream })
+        let complete = move |object: &mut K| {
+            complete(&resource, object);
+            if managed_fields == ManagedFields::Drop {
+                object.metadata_mut().managed_fields = None;
+            }
+        };
+        Ok(WatchStream { complete: Box::new(complete), ..stream })
     }
 }
 

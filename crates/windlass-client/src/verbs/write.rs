@@ -3,10 +3,11 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use serde_json::Value;
 use windlass_api::{DryRun, FieldValidation, Object, Patch, PatchOptions, WriteOptions};
 
-use super::{Call, Unnamed, into_future, within};
+use super::{Call, Sent, Unnamed, into_future, within};
 use crate::{Result, error::Verb, request::Target, resources::Resources};
 
 /// Who owns the fields of an apply when neither the call nor the client names an owner: the server demands one.
@@ -73,6 +74,27 @@ macro_rules! write_options {
                 self.$($path).+.field_validation = Some(validation);
                 self
             }
+
+            /// Sends it, and passes over the object that is the answer: for callers who do not look at it. The error is that of
+            /// `.await`; there is none once the server has said that the write is done.
+            ///
+            /// ```
+            /// # use windlass_api::k8s_openapi::api::core::v1::Pod;
+            /// # use windlass_client::{Client, Result};
+            /// # async fn example(client: Client, pod: Pod) -> Result<()> {
+            /// client.update_status(&pod).unread().await
+            /// # }
+            /// ```
+            pub fn unread(self) -> BoxFuture<'static, Result<()>> {
+                Box::pin(async move {
+                    self.begin().await?.pass_over().await;
+                    Ok(())
+                })
+            }
+
+            async fn send(self) -> Result<K> {
+                self.begin().await?.object().await
+            }
         }
     )*};
 }
@@ -93,10 +115,9 @@ impl<K: Object> Create<K> {
         Self { object, options: call.client.write_options(), call }
     }
 
-    async fn send(self) -> Result<K> {
+    async fn begin(self) -> Result<Sent<K>> {
         let (object, options) = (self.object, self.options);
-        let sent = self.call.send(Verb::Create, Unnamed::Default, |call| Ok(call.target.create(object?, &options)?));
-        sent.await?.object().await
+        self.call.send(Verb::Create, Unnamed::Default, |call| Ok(call.target.create(object?, &options)?)).await
     }
 }
 
@@ -113,10 +134,9 @@ impl<K: Object> Update<K> {
         self
     }
 
-    async fn send(self) -> Result<K> {
+    async fn begin(self) -> Result<Sent<K>> {
         let (object, options) = (self.object, self.options);
-        let sent = self.call.send(Verb::Update, Unnamed::Default, |call| Ok(call.target.update(object?, &options)?));
-        sent.await?.object().await
+        self.call.send(Verb::Update, Unnamed::Default, |call| Ok(call.target.update(object?, &options)?)).await
     }
 }
 
@@ -139,7 +159,7 @@ impl<K: Object> PatchOne<K> {
         self
     }
 
-    async fn send(mut self) -> Result<K> {
+    async fn begin(mut self) -> Result<Sent<K>> {
         let verb = if let Patch::Apply(_) = self.patch {
             self.options.write.field_manager.get_or_insert_with(|| DEFAULT_OWNER.to_owned());
             Verb::Apply
@@ -151,7 +171,7 @@ impl<K: Object> PatchOne<K> {
             let body = serde_json::to_vec(patch.body())?;
             Ok(call.target.patch(&patch, body.into(), &options)?)
         });
-        sent.await?.object().await
+        sent.await
     }
 }
 
@@ -175,7 +195,7 @@ impl<K: Object> Apply<K> {
         self
     }
 
-    async fn send(mut self) -> Result<K> {
+    async fn begin(mut self) -> Result<Sent<K>> {
         self.options.write.field_manager.get_or_insert_with(|| DEFAULT_OWNER.to_owned());
         let (object, options) = (self.object, self.options);
         let sent = self.call.send(Verb::Apply, Unnamed::Default, |call| {
@@ -184,7 +204,7 @@ impl<K: Object> Apply<K> {
             let body = serde_json::to_vec(patch.body())?;
             Ok(call.target.patch(&patch, body.into(), &options)?)
         });
-        sent.await?.object().await
+        sent.await
     }
 }
 

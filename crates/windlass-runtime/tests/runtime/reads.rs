@@ -1,7 +1,8 @@
 //! The client of a manager: what it reads comes from the caches, what it writes goes to the server.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::time::{sleep, timeout};
 use windlass_api::{
@@ -12,6 +13,7 @@ use windlass_api::{
     },
 };
 use windlass_cache::{Index, InformerOptions, Transform};
+use windlass_client::Client;
 use windlass_runtime::{
     Action, CacheOptions, CachedClient, Context, Controller, Error, Manager, ManagerBuilder, Watch,
 };
@@ -280,5 +282,21 @@ async fn c_13_33_a_client_for_one_namespace_reads_no_other() {
     assert!(error.chain().ends_with(expected), "{}", error.chain());
     assert!(of_a.list::<ConfigMap>().within("b").await.unwrap_err().chain().ends_with(expected));
     assert!(of_a.create(&elsewhere("b", "y")).await.unwrap_err().chain().ends_with(expected), "writes neither");
+    run.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_write_answers_is_without_managed_fields_unless_it_is_written_live() {
+    let server = tower::service_fn(|_| async {
+        let answer = r#"{"metadata": {"name": "x", "managedFields": [{"manager": "m"}]}}"#;
+        Ok::<_, Infallible>(http::Response::new(http_body_util::Full::<Bytes>::from(answer)))
+    });
+    let (run, client) = running(Fake::new().manager_of(Client::from_service(server, "default")));
+    let written = client.create(&config("x")).await.unwrap();
+    assert_eq!((written.name(), &written.metadata.managed_fields), ("x", &None));
+    let written = client.live().create(&config("x")).await.unwrap();
+    assert_eq!(written.metadata.managed_fields.map(|fields| fields.len()), Some(1));
+    let dry = client.with(Client::with_dry_run);
+    assert_eq!(dry.update(&config("x")).await.unwrap().metadata.managed_fields, None);
     run.stop().await.unwrap();
 }

@@ -8,7 +8,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use windlass_api::BoxError;
 use windlass_client::{Client, Config};
 
-use super::widget::{Widget, definition, widget};
+use windlass_bench::widget::{Widget, definition, widget};
 
 /// The flags of `windlass-bench populate`.
 #[derive(Args, Debug)]

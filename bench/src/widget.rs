@@ -14,28 +14,29 @@ use windlass_derive::Resource;
 /// Settings that are to be in a `ConfigMap`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, Resource)]
 #[resource(group = "bench.windlass.dev", version = "v1", k8s_openapi = k8s_openapi)]
-pub(super) struct Widget {
-    pub(super) metadata: ObjectMeta,
-    pub(super) spec: Spec,
+pub struct Widget {
+    pub metadata: ObjectMeta,
+    pub spec: Spec,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) status: Option<Status>,
+    pub status: Option<Status>,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Spec {
-    pub(super) settings: BTreeMap<String, String>,
+pub struct Spec {
+    pub settings: BTreeMap<String, String>,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Status {
+pub struct Status {
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) observed_generation: Option<i64>,
-    pub(super) conditions: Vec<Condition>,
+    pub observed_generation: Option<i64>,
+    pub conditions: Vec<Condition>,
 }
 
 /// The child as it should be.
-pub(super) fn settings_of(widget: &Widget) -> ConfigMap {
+#[must_use]
+pub fn settings_of(widget: &Widget) -> ConfigMap {
     let mut child = ConfigMap::named(widget.name()).controlled_by(widget);
     child.metadata.namespace.clone_from(&widget.metadata.namespace);
     child.data = Some(widget.spec.settings.clone());
@@ -43,7 +44,8 @@ pub(super) fn settings_of(widget: &Widget) -> ConfigMap {
 }
 
 /// The object of a number.
-pub(super) fn widget(at: usize) -> Widget {
+#[must_use]
+pub fn widget(at: usize) -> Widget {
     let mut widget = Widget::named(format!("widget-{at}")).in_namespace("default");
     widget.metadata.labels = Some([("app".to_owned(), format!("app-{}", at % 50))].into());
     let setting = |n: usize| (format!("setting-{n}"), format!("value {n} of widget {at}"));
@@ -52,7 +54,8 @@ pub(super) fn widget(at: usize) -> Widget {
 }
 
 /// What makes the kind known.
-pub(super) fn definition() -> Value {
+#[must_use]
+pub fn definition() -> Value {
     let time = json!({"type": "string", "format": "date-time"});
     let text = json!({"type": "string"});
     let number = json!({"type": "integer", "format": "int64"});

@@ -1,34 +1,32 @@
 //! A controller of custom resources: what a reconcile costs that writes a child and a status.
 //!
-//! The peers in `bench/controller-runtime` and `bench/kube-rs` do the same, and print the same lines.
+//! The peers in `bench/client-go/controller` and `bench/kube-rs` do the same, and print the same lines.
 
 mod count;
-mod populate;
-mod widget;
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
-use clap::Args;
+use clap::Parser;
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::json;
 use tokio::time::Instant;
-use windlass_api::{BoxError, Changed, ConditionStatus, Conditions as _, NewCondition, ObjectExt as _};
+use windlass_api::{BoxError, Changed, ConditionStatus, Conditions as _, ErrorChain, NewCondition, ObjectExt as _};
+use windlass_bench::{
+    process,
+    widget::{Widget, settings_of},
+};
 use windlass_client::{Client, Config};
 use windlass_runtime::{
     Action, Context, Controller, LeaderElection, Manager, Result, Watch, metrics::Registry, predicate, shutdown,
 };
 
-pub(crate) use self::populate::{Options as PopulateOptions, run as populate};
-use self::{
-    count::Count,
-    widget::{Widget, settings_of},
-};
-use crate::process;
+use self::count::Count;
 
-/// The flags of `windlass-bench reconcile`.
-#[derive(Args, Debug)]
-pub(crate) struct Options {
-    /// A server with the objects that `windlass-bench populate` makes
+/// Reconcile the objects that `windlass-bench populate` has made, and say what that took
+#[derive(Debug, Parser)]
+#[command(name = "windlass-bench-controller")]
+struct Options {
+    /// The server
     #[arg(long, value_name = "PATH")]
     kubeconfig: PathBuf,
     /// How many objects there are
@@ -47,7 +45,19 @@ const QUIET: Duration = Duration::from_secs(1);
 
 const READY: &str = "Ready";
 
-pub(crate) async fn run(options: Options) -> Result<(), BoxError> {
+// One thread, as what waits for the network all the time needs no second one, and is spared waking it.
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    match run(Options::parse()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("windlass-bench-controller: {}", ErrorChain(&*error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(options: Options) -> Result<(), BoxError> {
     let client = Client::new(Config::from_file(&options.kubeconfig)?)?.without_rate_limit();
     let count = Arc::new(Count::default());
     let mut manager = Manager::builder(client).registry(&Registry::new());
@@ -77,7 +87,7 @@ pub(crate) async fn run(options: Options) -> Result<(), BoxError> {
             let seconds = started.elapsed().as_secs_f64();
             count.quiet(QUIET).await;
             if let Err(error) = report(&count, seconds, cpu_before) {
-                eprintln!("windlass-bench: {error}");
+                eprintln!("windlass-bench-controller: {error}");
             }
         }
     };
@@ -95,10 +105,10 @@ type Wrote = bool;
 async fn reconcile(widget: Arc<Widget>, cx: Context) -> Result<(Action, Wrote)> {
     let wanted = settings_of(&widget);
     match cx.client().get_opt::<ConfigMap>(wanted.object_ref()).await? {
-        None => drop(cx.client().create(&wanted).await?),
+        None => cx.client().create(&wanted).unread().await?,
         Some(found) if found.data != wanted.data => {
             let changed = ConfigMap { data: wanted.data, ..ConfigMap::clone(&found) };
-            cx.client().update(&changed).await?;
+            cx.client().update(&changed).unread().await?;
         }
         Some(_) => {}
     }
@@ -110,7 +120,7 @@ async fn reconcile(widget: Arc<Widget>, cx: Context) -> Result<(Action, Wrote)> 
         return Ok((Action::await_change(), false));
     }
     status.observed_generation = Some(generation);
-    cx.client().update_status(&Widget { status: Some(status), ..Widget::clone(&widget) }).await?;
+    cx.client().update_status(&Widget { status: Some(status), ..Widget::clone(&widget) }).unread().await?;
     Ok((Action::await_change(), true))
 }
 
