@@ -8,14 +8,15 @@
 //!   └ schema      a schema, compiled
 //!       └ prune       drops what it does not know, drops nulls, fills in defaults
 //!       └ validate    complains about what it does not allow
+//!   └ translation a webhook that converts
 //! ```
 //!
 //! Guaranteed: a definition says `Established` only after its routes, discovery and OpenAPI are published, all at once;
 //! after it is gone nothing of it is served. Objects are stored in the storage version and converted by changing their
-//! apiVersion; an object that is read is pruned and defaulted by the schema of the version that it is read in.
+//! apiVersion, or by a webhook (of a list in one call; of what a watch begins with, one by one; scales are read from the stored
+//! version). An object that is read is pruned and defaulted by the schema of the version that it is read in.
 //!
-//! Not done yet: patterns, formats and CEL rules of schemas, ratcheting, conversion webhooks (such definitions are accepted
-//! and converted as with strategy None).
+//! Not done yet: patterns, formats and CEL rules of schemas, ratcheting.
 
 mod controller;
 mod custom;
@@ -24,6 +25,7 @@ mod formats;
 mod prune;
 mod schema;
 mod structural;
+mod translation;
 mod validate;
 
 pub(crate) use self::{

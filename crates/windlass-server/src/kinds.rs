@@ -208,6 +208,11 @@ impl View {
     /// None: the stored version has no plan.
     fn conversion(&self, name: &str) -> Option<Conversion> {
         let stored = Shape::BuiltIn(codec::plan(self.stored.0, self.stored.1, name)?);
-        Some(Conversion { stored, from_stored: Arc::new(self.from_stored), to_stored: Arc::new(self.to_stored) })
+        Some(Conversion {
+            stored,
+            from_stored: Arc::new(self.from_stored),
+            to_stored: Arc::new(self.to_stored),
+            translator: None,
+        })
     }
 }

@@ -43,6 +43,7 @@ mod authz;
 mod health;
 mod http;
 mod warning;
+mod webhook;
 
 mod admission;
 mod bootstrap;

@@ -33,6 +33,7 @@ use crate::{
 
 mod address;
 mod continue_token;
+mod conversion;
 mod create;
 mod delete;
 mod field;
@@ -57,6 +58,7 @@ mod tests;
 
 pub(crate) use self::{
     address::{Range, parse as parse_address},
+    conversion::{Conversion, Conversions, Translator},
     delete::DeleteParams,
     field::{Errors, Path, Shown, validate_address, validate_domain_prefixed},
     list::{ItemList, ListParams},
@@ -67,7 +69,7 @@ pub(crate) use self::{
         qualified_name, range_problem, wildcard_subdomain,
     },
     resets::Resets,
-    resource::{Conversion, CustomShape, ResourceInfo, ResourceTable, Shape, SubresourceInfo},
+    resource::{CustomShape, ResourceInfo, ResourceTable, Shape, SubresourceInfo},
     scale::requirement,
     select::Derived,
     strategy::{
@@ -155,6 +157,8 @@ pub(crate) struct WriteParams {
     pub(crate) warnings: Warnings,
     /// Who writes; nobody in particular within the server.
     pub(crate) user: Arc<User>,
+    /// What has been learned of other versions of the object.
+    pub(crate) conversions: Conversions,
 }
 
 /// A write that succeeded.
@@ -190,6 +194,7 @@ impl Default for WriteParams {
             field_manager: "unknown".to_owned(),
             warnings: Warnings::default(),
             user: Arc::default(),
+            conversions: Conversions::default(),
         }
     }
 }
@@ -383,15 +388,25 @@ impl Registry {
     }
 
     /// An item in the version that the client asked for.
-    fn present(resource: &ResourceInfo, item: Item) -> Result<Item, Status> {
-        match &resource.conversion {
-            None => Ok(item),
-            Some(conversion) => {
-                let value = (conversion.from_stored)(item.value());
-                let value = resource.shape.normalise(value, FieldValidation::Ignore)?.value;
-                Ok(Item { encoded: Encoded::new(&value, resource.shape.style()), revision: item.revision })
-            }
+    async fn present(resource: &ResourceInfo, item: Item) -> Result<Item, Status> {
+        if resource.conversion.is_none() {
+            return Ok(item);
         }
+        let mut presented = Self::present_all(resource, vec![item]).await?;
+        presented.pop().ok_or_else(|| Status::internal("an object was lost when it was converted"))
+    }
+
+    /// Items in the version that the client asked for.
+    async fn present_all(resource: &ResourceInfo, items: Vec<Item>) -> Result<Vec<Item>, Status> {
+        if resource.conversion.is_none() {
+            return Ok(items);
+        }
+        let shown = resource.from_stored(items.iter().map(Item::value).collect()).await?;
+        let present = |(item, value): (&Item, Value)| {
+            let value = resource.shape.normalise(value, FieldValidation::Ignore)?.value;
+            Ok(Item { encoded: Encoded::new(&value, resource.shape.style()), revision: item.revision })
+        };
+        items.iter().zip(shown).map(present).collect()
     }
 }
 

@@ -117,7 +117,7 @@ impl Admission for Webhooks {
                 }
                 let changed = match asked(registry, hook, &invocation, write).await? {
                     Some(answer) => match answer.patch {
-                        Some(patch) => patched(hook, &invocation, write, &patch)?,
+                        Some(patch) => patched(hook, &invocation, write, &patch).await?,
                         None => false,
                     },
                     None => false,
@@ -177,7 +177,7 @@ async fn asked(
         return hook.failed(&Failure::other(why)).map(|()| None);
     };
     let uid = registry.entropy().uuid();
-    let review = review(version, &uid, invocation, write);
+    let review = review(version, &uid, invocation, write).await?;
     let answer = match call(hook, version, &uid, &review).await {
         Ok(answer) => answer,
         Err(failure) => return hook.failed(&failure).map(|()| None),
@@ -186,7 +186,12 @@ async fn asked(
     if answer.allowed { Ok(Some(answer)) } else { Err(denied(hook, answer)) }
 }
 
-fn review(version: &str, uid: &str, invocation: &Invocation, write: &Attributes) -> Value {
+async fn review(
+    version: &str,
+    uid: &str,
+    invocation: &Invocation,
+    write: &Attributes,
+) -> Result<Value, Status> {
     let (kind, resource) = invocation.resource.named();
     let (request_kind, request_resource) = write.resource.named();
     let subresource = write.subresource.as_deref().unwrap_or_default();
@@ -228,29 +233,29 @@ fn review(version: &str, uid: &str, invocation: &Invocation, write: &Attributes)
         request["subResource"] = subresource.into();
         request["requestSubResource"] = subresource.into();
     }
-    json!({"kind": "AdmissionReview", "apiVersion": format!("admission.k8s.io/{version}"), "request": request})
+    Ok(json!({"kind": "AdmissionReview", "apiVersion": format!("admission.k8s.io/{version}"), "request": request}))
 }
 
 /// Changes the object as the patch says; whether that makes a difference.
-fn patched(hook: &Hook, invocation: &Invocation, write: &mut Attributes, patch: &[u8]) -> Result<bool, Status> {
+async fn patched(hook: &Hook, invocation: &Invocation, write: &mut Attributes, patch: &[u8]) -> Result<bool, Status> {
     if write.object.is_null() {
         return Err(Status::internal(format!(
             "admission webhook {:?} attempted to modify the object, which is not supported for this operation",
             hook.name()
         )));
     }
-    let before = invocation.object(&write.object);
+    let before = invocation.object(&write.object).await?;
     let patched = apply_patch(PatchType::Json, patch, &before, None, FieldValidation::Ignore);
     let patched = patched.map_err(|status| Status::internal(status.message))?;
     let resource = &invocation.resource;
     let managed_fields = write.object.at(&["metadata", "managedFields"]).cloned();
     let decoded = resource.shape.normalise(patched.value, FieldValidation::Ignore)?;
-    let mut object = resource.convert_to_stored(decoded.value);
+    let mut object = resource.to_stored(decoded.value).await?;
     resource.strategy.default(&mut object);
     if let Some(managed_fields) = managed_fields {
         metadata_mut(&mut object).insert("managedFields".to_owned(), managed_fields);
     }
-    let changed = invocation.object(&object) != before;
+    let changed = invocation.object(&object).await? != before;
     write.object = object;
     Ok(changed)
 }

@@ -268,7 +268,7 @@ impl Controller {
         if !may_serve || self.published.get(&definition.name) == Some(definition) {
             return;
         }
-        let new = custom::resources(definition);
+        let new = custom::resources(definition, registry.entropy());
         registry.change_resources(|table| {
             let is_other = |resource: &&Arc<ResourceInfo>| !defines(definition, resource);
             table.all().iter().filter(is_other).cloned().chain(new).collect()
@@ -290,7 +290,7 @@ impl Controller {
 
     /// Starts to delete the objects of a definition.
     fn clean_up(&self, registry: &Registry, definition: &Definition) {
-        let Some(resource) = custom::stored_resource(definition) else { return };
+        let Some(resource) = custom::stored_resource(definition, registry.entropy()) else { return };
         let cleanup = CleanUp {
             registry: registry.downgrade(),
             storage: Arc::clone(&self.storage),

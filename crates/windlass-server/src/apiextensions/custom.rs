@@ -6,12 +6,13 @@ use std::{
 };
 
 use serde_json::Value;
-use windlass_api::{Cause, FieldValidation, GroupKind, GroupResource, Status};
+use windlass_api::{Cause, Entropy, FieldValidation, GroupKind, GroupResource, Status};
 
 use super::{
     definition::{Definition, DefinitionVersion, ScalePaths},
     prune,
     schema::{Field, Schema},
+    translation::Webhook,
     validate,
 };
 use crate::{
@@ -20,7 +21,7 @@ use crate::{
     patch,
     registry::{
         Conversion, CustomShape, Effect, Errors, Generation, MetadataRule, Resets, ResourceInfo, Rules, ScaleRule,
-        Shape, Strategy, SubresourceInfo, Tree,
+        Shape, Strategy, SubresourceInfo, Translator, Tree,
     },
     table::CustomColumn,
 };
@@ -58,9 +59,9 @@ const VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", 
 const SUBRESOURCE_VERBS: [&str; 3] = ["get", "patch", "update"];
 
 /// The resources that a definition defines: one per served version.
-pub(super) fn resources(definition: &Definition) -> Vec<Arc<ResourceInfo>> {
+pub(super) fn resources(definition: &Definition, entropy: &Entropy) -> Vec<Arc<ResourceInfo>> {
     let Some(storage) = definition.storage() else { return Vec::new() };
-    let stored = Arc::new(CustomType::new(definition, storage, &storage.name));
+    let stored = Stored::new(definition, storage, entropy);
     let served = definition.versions.iter().filter(|version| version.served);
     served.map(|version| Arc::new(resource(definition, version, &stored))).collect()
 }
@@ -71,19 +72,34 @@ pub(super) fn prefix(definition: &Definition) -> String {
 }
 
 /// The resource of the stored version, served or not.
-pub(super) fn stored_resource(definition: &Definition) -> Option<Arc<ResourceInfo>> {
+pub(super) fn stored_resource(definition: &Definition, entropy: &Entropy) -> Option<Arc<ResourceInfo>> {
     let storage = definition.storage()?;
-    let stored = Arc::new(CustomType::new(definition, storage, &storage.name));
-    Some(Arc::new(resource(definition, storage, &stored)))
+    Some(Arc::new(resource(definition, storage, &Stored::new(definition, storage, entropy))))
 }
 
-fn resource(definition: &Definition, version: &DefinitionVersion, stored: &Arc<CustomType>) -> ResourceInfo {
+/// What the versions of a definition share: the one that is stored, and the way to it.
+struct Stored {
+    ty: Arc<CustomType>,
+    webhook: Option<Arc<dyn Translator>>,
+}
+
+impl Stored {
+    fn new(definition: &Definition, storage: &DefinitionVersion, entropy: &Entropy) -> Self {
+        let webhook = Webhook::of(&definition.conversion, entropy);
+        Self {
+            ty: Arc::new(CustomType::new(definition, storage, &storage.name)),
+            webhook: webhook.map(|webhook| Arc::new(webhook) as Arc<dyn Translator>),
+        }
+    }
+}
+
+fn resource(definition: &Definition, version: &DefinitionVersion, stored: &Stored) -> ResourceInfo {
     let own = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
     let (group, names) = (&definition.group, &definition.accepted);
     let shape = if version.storage {
-        Arc::clone(stored)
+        Arc::clone(&stored.ty)
     } else {
-        Arc::new(CustomType::new(definition, version, &stored.storage_version))
+        Arc::new(CustomType::new(definition, version, &stored.ty.storage_version))
     };
     let mut subresources = Vec::new();
     if version.has_status {
@@ -128,8 +144,8 @@ fn resource(definition: &Definition, version: &DefinitionVersion, stored: &Arc<C
     }
 }
 
-/// Versions differ in their apiVersion and in what their schemas keep and fill in.
-fn conversion(shown: &Arc<CustomType>, stored: &Arc<CustomType>) -> Conversion {
+/// Versions differ in their apiVersion and in what their schemas keep and fill in, and in what a webhook says.
+fn conversion(shown: &Arc<CustomType>, stored: &Stored) -> Conversion {
     let convert = |target: &Arc<CustomType>| {
         let target = Arc::clone(target);
         move |mut object: Value| {
@@ -138,9 +154,10 @@ fn conversion(shown: &Arc<CustomType>, stored: &Arc<CustomType>) -> Conversion {
         }
     };
     Conversion {
-        stored: Shape::Custom(Arc::clone(stored) as Arc<dyn CustomShape>),
+        stored: Shape::Custom(Arc::clone(&stored.ty) as Arc<dyn CustomShape>),
         from_stored: Arc::new(convert(shown)),
-        to_stored: Arc::new(convert(stored)),
+        to_stored: Arc::new(convert(&stored.ty)),
+        translator: stored.webhook.clone(),
     }
 }
 

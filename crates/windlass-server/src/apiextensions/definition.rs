@@ -22,6 +22,8 @@ pub(super) struct Definition {
     /// As granted; the fields that are not are empty.
     pub(super) accepted: Names,
     pub(super) versions: Vec<DefinitionVersion>,
+    /// How one version becomes another: `spec.conversion`.
+    pub(super) conversion: Value,
     pub(super) established: bool,
     /// It is being deleted, and so are its objects.
     pub(super) terminating: bool,
@@ -82,6 +84,7 @@ impl Definition {
             names: Names::read(&object["spec"]["names"]),
             accepted: Names::read(&object["status"]["acceptedNames"]),
             versions: object.items(&["spec", "versions"]).iter().map(|v| DefinitionVersion::read(v, object)).collect(),
+            conversion: object.at(&["spec", "conversion"]).cloned().unwrap_or_default(),
             established: condition("Established"),
             terminating: condition("Terminating") || object.at(&["metadata", "deletionTimestamp"]).is_some(),
         }

@@ -31,7 +31,7 @@ impl Registry {
         let mut warnings = decoded.warnings;
         params.warnings.extend(warnings.clone());
         warnings.extend(resource.deprecation.clone());
-        let mut object = resource.convert_to_stored(decoded.value);
+        let mut object = resource.to_stored(decoded.value).await?;
         meta::settle_namespace(target, &mut object)?;
         meta::wipe(&mut object);
         if !object.text(&["metadata", "resourceVersion"]).is_empty() {
@@ -39,7 +39,7 @@ impl Registry {
         }
         warnings.extend(meta::deduplicate_owners(&mut object));
         resource.strategy.default(&mut object);
-        self.track(target, None, &mut object, &params);
+        let object = self.tracked(target, object, &params).await?;
         let mut attributes = Attributes {
             operation: Operation::Create,
             resource: Arc::clone(resource),
@@ -71,7 +71,7 @@ impl Registry {
                 Err(status) if status.is_already_exists() && generate && attempts > 0 => {}
                 Err(status) if status.is_already_exists() && generate => return Err(name_conflict(status)),
                 Err(status) => return Err(status),
-                Ok(item) => return Ok(Written::object(Self::present(resource, item)?, true, warnings)),
+                Ok(item) => return Ok(Written::object(Self::present(resource, item).await?, true, warnings)),
             }
         }
     }

@@ -97,7 +97,7 @@ impl Registry {
                         }
                         stored = self.stored(&key).await?;
                         if stored.is_none() {
-                            return Self::deleted(target, &params, Outcome::Gone(marked), &old);
+                            return Self::deleted(target, &params, Outcome::Gone(marked), &old).await;
                         }
                         continue;
                     }
@@ -106,7 +106,7 @@ impl Registry {
                 Step::Remove => self.remove(target, &current, &old, params.dry_run).await?.map(Outcome::Gone),
             };
             match outcome {
-                Ok(outcome) => return Self::deleted(target, &params, outcome, &old),
+                Ok(outcome) => return Self::deleted(target, &params, outcome, &old).await,
                 Err(latest) => stored = latest,
             }
         }
@@ -337,7 +337,7 @@ impl Registry {
         }
     }
 
-    fn deleted(target: &Target, params: &DeleteParams, outcome: Outcome, old: &Value) -> Result<Deleted, Status> {
+    async fn deleted(target: &Target, params: &DeleteParams, outcome: Outcome, old: &Value) -> Result<Deleted, Status> {
         let rules = target.resource.strategy.rules();
         let (item, stays) = match outcome {
             Outcome::Stays(item) => (item, true),
@@ -345,7 +345,7 @@ impl Registry {
         };
         let accepted = stays && params.orphan_dependents == Some(false);
         if stays || rules.returns_deleted {
-            let item = Self::present(&target.resource, item)?;
+            let item = Self::present(&target.resource, item).await?;
             return Ok(Deleted { answer: Answer::Object(item), accepted });
         }
         let status = Status::success(StatusDetails {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use windlass_api::{FieldValidation, Status, format_time};
 
-use super::{Registry, ResourceInfo, Shape, Target, Tree, WriteParams, meta, scale};
+use super::{Conversions, Registry, ResourceInfo, Shape, Target, Tree, WriteParams, meta, scale};
 use crate::{
     codec,
     field_manager::{self, Applier, Kind, ReplicasPaths, Set, TypeHandle, Version},
@@ -36,16 +36,29 @@ impl Registry {
         let now = format_time(self.clock().now());
         let style = resource.stored_shape().style();
         let adjust = adjusts(resource);
-        self.with_kind(target, old.is_none(), |kind| {
+        let conversions = &params.conversions;
+        self.with_kind(target, old.is_none(), conversions, |kind| {
             if resource.conversion.is_none() {
                 return field_manager::update(kind, old, new, &params.field_manager, &now, adjust, style);
             }
-            let old = old.map(|old| resource.shown(old));
-            let mut shown = resource.convert_from_stored(new.clone());
+            let old = old.map(|old| resource.shown(old, conversions));
+            let mut shown = resource.convert_from_stored(new.clone(), conversions);
             field_manager::update(kind, old.as_deref(), &mut shown, &params.field_manager, &now, adjust, style);
             detach(new);
             attach(new, detach(&mut shown), style);
         });
+    }
+
+    /// An object that is about to be created, with its managedFields.
+    pub(super) async fn tracked(&self, target: &Target, new: Value, params: &WriteParams) -> Result<Value, Status> {
+        let track = |mut new: Value| {
+            self.track(target, None, &mut new, params);
+            new
+        };
+        if !target.resource.is_translated() {
+            return Ok(track(new));
+        }
+        params.conversions.settle(|| Ok(track(new.clone()))).await
     }
 
     /// The object that comes of applying something to `old`, with its managedFields.
@@ -58,11 +71,12 @@ impl Registry {
         warnings: &mut Vec<String>,
     ) -> Result<Value, Status> {
         let resource = &*target.resource;
-        let shown = old.map(|old| resource.shown(old));
+        let conversions = &params.conversions;
+        let shown = old.map(|old| resource.shown(old, conversions));
         let now = format_time(self.clock().now());
         let applier = Applier { manager: &params.field_manager, force: application.force, now: &now };
         let patch = &application.patch;
-        let (object, managed_fields) = self.with_kind(target, true, |kind| {
+        let (object, managed_fields) = self.with_kind(target, true, conversions, |kind| {
             let (object, managed) = field_manager::apply(kind, shown.as_deref(), patch, applier, adjusts(resource))?;
             let object = match object {
                 Some(object) => Some(in_form(&resource.shape, object, patch)?),
@@ -76,7 +90,7 @@ impl Registry {
         if let Some(refusal) = &application.refusal {
             return Err(Status::clone(refusal));
         }
-        let mut object = resource.convert_to_stored(object);
+        let mut object = resource.convert_to_stored(object, conversions);
         let (uid, name) = (object.text(&["metadata", "uid"]), target.name());
         if old.is_none() && !uid.is_empty() {
             let why =
@@ -153,15 +167,21 @@ impl Registry {
     }
 
     /// Lends what the field manager has to know of the target. `whole`: an empty object may be needed.
-    fn with_kind<T>(&self, target: &Target, whole: bool, use_it: impl FnOnce(&Kind<'_>) -> T) -> T {
+    fn with_kind<T>(
+        &self,
+        target: &Target,
+        whole: bool,
+        conversions: &Conversions,
+        use_it: impl FnOnce(&Kind<'_>) -> T,
+    ) -> T {
         let resource = &target.resource;
         let subresource = target.subresource.as_deref().unwrap_or_default();
         let other = |api_version: &str| {
             let resources = self.resources();
             let version = resources.all().iter().find(|other| is_version(resource, other, api_version))?;
             let convert = |from: &Arc<ResourceInfo>, to: &Arc<ResourceInfo>| {
-                let (from, to) = (Arc::clone(from), Arc::clone(to));
-                Box::new(move |object: Value| to.convert_from_stored(from.convert_to_stored(object)))
+                let (from, to, conversions) = (Arc::clone(from), Arc::clone(to), conversions.clone());
+                Box::new(move |object: Value| to.convert_from(&from, object, &conversions))
             };
             Some(Version {
                 ty: type_of(&version.shape),

@@ -70,15 +70,14 @@ impl Registry {
             (ScanError::Status(status), _) => status,
         })?;
         let mut list =
-            ItemList { revision, continue_token: None, remaining: None, items: Vec::with_capacity(values.len()) };
+            ItemList { revision, continue_token: None, remaining: None, items: Vec::new() };
         if let Some(last) = values.last().filter(|_| remaining > 0) {
             let token = ContinueToken { revision: Some(revision.0), start: format!("{}\0", last.key) };
             list.continue_token = Some(token.encode(&prefix));
             list.remaining = Some(remaining).filter(|_| selection.is_empty());
         }
-        for value in &values {
-            list.items.push(Self::present(&target.resource, Item::stored(value)?)?);
-        }
+        let items = values.iter().map(Item::stored).collect::<Result<_, _>>()?;
+        list.items = Self::present_all(&target.resource, items).await?;
         Ok(list)
     }
 
@@ -125,7 +124,9 @@ impl Registry {
             query.at = Some(revision);
             query.start = values.last().map(|last| format!("{}\0", last.key));
             let count = values.len();
-            for (read, value) in values.into_iter().enumerate() {
+            let items = values.iter().map(Item::stored).collect::<Result<_, _>>().map_err(ScanError::Status)?;
+            let items = Self::present_all(resource, items).await.map_err(ScanError::Status)?;
+            for (read, (value, item)) in values.into_iter().zip(items).enumerate() {
                 if Some(found.values.len()) == limit {
                     found.remaining = remaining + (count - read) as u64;
                     return Ok(found);
@@ -133,8 +134,6 @@ impl Registry {
                 if !is_about(&query.prefix, &value.key) {
                     continue;
                 }
-                let item = Item::stored(&value).map_err(ScanError::Status)?;
-                let item = Self::present(resource, item).map_err(ScanError::Status)?;
                 if selection.matches(resource, &Facts::new(item)) {
                     found.values.push(value);
                 }

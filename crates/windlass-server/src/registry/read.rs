@@ -26,7 +26,7 @@ impl Registry {
         let item = self.get_stored(target).await?;
         match target.subresource.as_deref() {
             Some("scale") => super::scale::scale_of(target, &item),
-            _ => Self::present(&target.resource, item),
+            _ => Self::present(&target.resource, item).await,
         }
     }
 

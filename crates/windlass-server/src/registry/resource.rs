@@ -1,12 +1,12 @@
 //! What is served: resources, their subresources, and the table that finds them.
 
-use std::{borrow::Cow, fmt, sync::Arc};
+use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
 use serde_json::Value;
 use windlass_api::{FieldValidation, GroupKind, GroupResource, Scope, Status};
 
-use super::{Body, Strategy};
+use super::{Body, Conversion, Strategy};
 use crate::{
     codec::{Decoded, Format, Plan},
     encoded::Style,
@@ -93,15 +93,6 @@ pub(crate) trait CustomShape: fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// From the stored version to another one and back.
-#[derive(Clone)]
-pub(crate) struct Conversion {
-    /// The shape of the stored version.
-    pub(crate) stored: Shape,
-    pub(crate) from_stored: Arc<dyn Fn(Value) -> Value + Send + Sync>,
-    pub(crate) to_stored: Arc<dyn Fn(Value) -> Value + Send + Sync>,
-}
-
 /// All resources that are served, in the order of discovery.
 #[derive(Debug, Default)]
 pub(crate) struct ResourceTable {
@@ -143,35 +134,6 @@ impl ResourceInfo {
     /// Whether its objects live in namespaces.
     pub(crate) fn is_namespaced(&self) -> bool {
         self.scope == Scope::Namespaced
-    }
-
-    /// The shape of what storage holds.
-    pub(super) fn stored_shape(&self) -> &Shape {
-        self.conversion.as_ref().map_or(&self.shape, |conversion| &conversion.stored)
-    }
-
-    /// A stored object in this version.
-    pub(super) fn convert_from_stored(&self, value: Value) -> Value {
-        match &self.conversion {
-            None => value,
-            Some(conversion) => (conversion.from_stored)(value),
-        }
-    }
-
-    /// As [`Self::convert_from_stored`], without a copy where versions do not differ.
-    pub(crate) fn shown<'v>(&self, stored: &'v Value) -> Cow<'v, Value> {
-        match &self.conversion {
-            None => Cow::Borrowed(stored),
-            Some(conversion) => Cow::Owned((conversion.from_stored)(stored.clone())),
-        }
-    }
-
-    /// An object of this version as it is stored.
-    pub(crate) fn convert_to_stored(&self, value: Value) -> Value {
-        match &self.conversion {
-            None => value,
-            Some(conversion) => (conversion.to_stored)(value),
-        }
     }
 }
 
@@ -215,12 +177,6 @@ impl Shape {
             Self::BuiltIn(plan) => Ok(plan.decode(bytes, format, validation)?),
             Self::Custom(shape) => shape.decode(bytes, format, validation),
         }
-    }
-}
-
-impl fmt::Debug for Conversion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Conversion").field("stored", &self.stored).finish_non_exhaustive()
     }
 }
 

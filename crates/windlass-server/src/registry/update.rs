@@ -67,7 +67,7 @@ impl Registry {
         meta::settle_namespace(target, &mut object)?;
         meta::check_name(target, &object)?;
         if !is_scale {
-            object = resource.convert_to_stored(object);
+            object = resource.to_stored(object).await?;
             warnings.extend(resource.deprecation.clone());
             warnings.extend(meta::deduplicate_owners(&mut object));
             resource.strategy.default(&mut object);
@@ -101,7 +101,7 @@ impl Registry {
         let item = if target.subresource.as_deref() == Some("scale") {
             scale::scale_of(target, &item)?
         } else {
-            Self::present(&target.resource, item)?
+            Self::present(&target.resource, item).await?
         };
         Ok(Written { answer: Answer::Object(item), created, warnings })
     }
@@ -124,7 +124,8 @@ impl Registry {
                 if aspect != Aspect::Main || target.subresource.is_some() {
                     return Err(Status::not_found(&target.group_resource(), target.name()));
                 }
-                return self.create_by_update(target, propose(None)?, params, warnings).await;
+                let proposed = params.conversions.settle(|| propose(None)).await?;
+                return self.create_by_update(target, proposed, params, warnings).await;
             };
             match self.attempt(target, aspect, params, warnings, &current, &mut propose).await? {
                 Attempt::Done(item) => return Ok((item, false)),
@@ -146,7 +147,12 @@ impl Registry {
         let resource = &target.resource;
         let present = Item::stored(current)?;
         let old = present.value();
-        let new = propose(Some(&old))?;
+        let conversions = &params.conversions;
+        if resource.is_translated() {
+            // Before anything is said of it.
+            conversions.settle(|| Ok(drop(resource.shown(&old, conversions)))).await?;
+        }
+        let new = conversions.settle(|| propose(Some(&old))).await?;
         let mut attributes = Attributes {
             operation: Operation::Update,
             resource: Arc::clone(resource),
@@ -306,9 +312,9 @@ impl Registry {
             }
             Edit::Patch { kind, body } => {
                 let old = old.ok_or_else(not_found)?;
-                let (current, shape) = (resource.shown(old), &resource.shape);
+                let (current, shape) = (resource.shown(old, &params.conversions), &resource.shape);
                 let patched = patch::patched(*kind, body, &current, shape, params)?;
-                let mut object = resource.convert_to_stored(patched);
+                let mut object = resource.convert_to_stored(patched, &params.conversions);
                 meta::settle_namespace(target, &mut object)?;
                 meta::check_name(target, &object)?;
                 warnings.extend(meta::deduplicate_owners(&mut object));

@@ -36,21 +36,28 @@ pub(crate) struct WatchParams {
 
 /// One watch of one client. Dropping it ends it; there is no task behind it.
 pub(crate) struct WatchSession {
-    resource: Arc<ResourceInfo>,
-    selection: Selection,
-    /// The key, or the prefix of the keys, that it is about.
-    topic: String,
+    interest: Interest,
     /// The state to begin with, in key order, as far as it has not been sent.
     initial: std::vec::IntoIter<StoredValue>,
     /// The revision of that state, until the bookmark after it has been sent; none: there is no such bookmark.
     initial_end: Option<Revision>,
     /// What to say before closing.
     failure: Option<Status>,
+    /// Has come, and is yet to be shown.
+    pending: Option<Arc<SharedEvent<Derived>>>,
     /// None once it is closed.
     events: Option<Subscription<Derived>>,
     bookmarks: bool,
     next_bookmark: Instant,
     deadline: Instant,
+}
+
+/// What a watcher wants to see, and how.
+struct Interest {
+    resource: Arc<ResourceInfo>,
+    selection: Selection,
+    /// The key, or the prefix of the keys, that it is about.
+    topic: String,
 }
 
 /// What a watcher gets to see.
@@ -107,12 +114,11 @@ impl Registry {
         let now = Instant::now();
         let deadline = now + timeout;
         let mut session = WatchSession {
-            resource: Arc::clone(&target.resource),
-            selection,
-            topic,
+            interest: Interest { resource: Arc::clone(&target.resource), selection, topic },
             initial: Vec::new().into_iter(),
             initial_end: None,
             failure: None,
+            pending: None,
             events: None,
             bookmarks: params.bookmarks,
             next_bookmark: following_bookmark(now, deadline),
@@ -129,7 +135,7 @@ impl Registry {
                 None => self.0.storage.revision().await.map_err(|error| storage_failure(&error))?,
             }
         };
-        match self.0.watches.subscribe(&session.topic, after).await {
+        match self.0.watches.subscribe(&session.interest.topic, after).await {
             Ok(events) => session.events = Some(events),
             Err(StorageError::Compacted { oldest }) => {
                 session.failure = Some(Status::expired(format!("too old resource version: {after} ({oldest})")));
@@ -146,8 +152,11 @@ impl WatchSession {
         if let Some(failure) = self.failure.take() {
             return Some(WatchItem::Error(failure));
         }
-        while let Some(value) = self.initial.next() {
-            match self.initial_event(&value) {
+        while let Some(value) = self.initial.as_slice().first() {
+            // It is taken once it is shown.
+            let event = self.interest.initial_event(value).await;
+            self.initial.next();
+            match event {
                 Ok(None) => {}
                 Ok(Some(event)) => return Some(WatchItem::Event(event)),
                 Err(status) => return Some(self.fail(status)),
@@ -157,8 +166,17 @@ impl WatchSession {
             return Some(WatchItem::Bookmark { revision, initial_end: true });
         }
         loop {
+            if let Some(event) = &self.pending {
+                let event = self.interest.event(event).await;
+                self.pending = None;
+                match event {
+                    Ok(None) => {}
+                    Ok(Some(event)) => return Some(WatchItem::Event(event)),
+                    Err(status) => return Some(self.fail(status)),
+                }
+            }
             let events = self.events.as_mut()?;
-            let event = tokio::select! {
+            self.pending = tokio::select! {
                 biased;
                 () = sleep_until(self.deadline) => None,
                 event = events.next() => event,
@@ -168,49 +186,54 @@ impl WatchSession {
                     return Some(WatchItem::Bookmark { revision, initial_end: false });
                 }
             };
-            let Some(event) = event else {
+            if self.pending.is_none() {
                 self.events = None;
                 return None;
-            };
-            match self.event(&event) {
-                Ok(None) => {}
-                Ok(Some(event)) => return Some(WatchItem::Event(event)),
-                Err(status) => return Some(self.fail(status)),
             }
         }
     }
 
     /// What is watched.
     pub(crate) fn resource(&self) -> &Arc<ResourceInfo> {
-        &self.resource
+        &self.interest.resource
     }
 
     /// Reads the state to begin with; returns its revision.
     async fn begin(&mut self, registry: &Registry) -> Result<Revision, Status> {
-        let query = RangeQuery::prefix(self.topic.clone());
+        let query = RangeQuery::prefix(self.interest.topic.clone());
         let range = registry.0.storage.range(query).await.map_err(|error| storage_failure(&error))?;
         self.initial = range.values.into_iter();
         self.initial_end = self.bookmarks.then_some(range.revision);
         Ok(range.revision)
     }
 
-    fn initial_event(&self, value: &StoredValue) -> Result<Option<WatchEvent>, Status> {
+    fn fail(&mut self, status: Status) -> WatchItem {
+        self.initial = Vec::new().into_iter();
+        self.initial_end = None;
+        self.pending = None;
+        self.events = None;
+        WatchItem::Error(status)
+    }
+}
+
+impl Interest {
+    async fn initial_event(&self, value: &StoredValue) -> Result<Option<WatchEvent>, Status> {
         if !is_about(&self.topic, &value.key) {
             return Ok(None);
         }
-        let facts = Facts::new(Item::stored(value)?);
-        if !self.selects(&facts)? {
+        let item = Registry::present(&self.resource, Item::stored(value)?).await?;
+        let facts = Facts::new(item);
+        if !self.selection.is_empty() && !self.selection.matches(&self.resource, &facts) {
             return Ok(None);
         }
-        let item = Registry::present(&self.resource, facts.item)?;
-        Ok(Some(WatchEvent { kind: EventType::Added, item, shared: None }))
+        Ok(Some(WatchEvent { kind: EventType::Added, item: facts.item, shared: None }))
     }
 
     /// What of an event concerns this watcher.
-    fn event(&self, shared: &Arc<SharedEvent<Derived>>) -> Result<Option<WatchEvent>, Status> {
+    async fn event(&self, shared: &Arc<SharedEvent<Derived>>) -> Result<Option<WatchEvent>, Status> {
         let event = &shared.event;
-        let before = self.selected(event.previous.as_ref(), &shared.derived.previous)?;
-        let after = self.selected(event.current.as_ref(), &shared.derived.current)?;
+        let before = self.selected(event.previous.as_ref(), &shared.derived.previous).await?;
+        let after = self.selected(event.current.as_ref(), &shared.derived.current).await?;
         let (kind, facts) = match (before, after) {
             (None, Some(after)) => (EventType::Added, after),
             (Some(_), Some(after)) => (EventType::Modified, after),
@@ -219,42 +242,35 @@ impl WatchSession {
         };
         let natural = kind == natural_kind(shared) && self.resource.conversion.is_none();
         let item = Item { encoded: facts.item.encoded.clone(), revision: event.revision };
-        let item = Registry::present(&self.resource, item)?;
+        let item = Registry::present(&self.resource, item).await?;
         Ok(Some(WatchEvent { kind, item, shared: natural.then(|| Arc::clone(shared)) }))
     }
 
-    fn selected<'e>(
+    async fn selected<'e>(
         &self,
         value: Option<&StoredValue>,
         slot: &'e std::sync::OnceLock<Result<Facts, Status>>,
     ) -> Result<Option<&'e Facts>, Status> {
         let Some(value) = value else { return Ok(None) };
         let facts = slot.get_or_init(|| Item::stored(value).map(Facts::new)).as_ref().map_err(Clone::clone)?;
-        Ok(self.selects(facts)?.then_some(facts))
+        Ok(self.selects(facts).await?.then_some(facts))
     }
 
-    fn selects(&self, facts: &Facts) -> Result<bool, Status> {
+    async fn selects(&self, facts: &Facts) -> Result<bool, Status> {
         if self.selection.is_empty() {
             return Ok(true);
         }
         if self.resource.conversion.is_none() {
             return Ok(self.selection.matches(&self.resource, facts));
         }
-        let item = Registry::present(&self.resource, facts.item.clone())?;
+        let item = Registry::present(&self.resource, facts.item.clone()).await?;
         Ok(self.selection.matches(&self.resource, &Facts::new(item)))
-    }
-
-    fn fail(&mut self, status: Status) -> WatchItem {
-        self.initial = Vec::new().into_iter();
-        self.initial_end = None;
-        self.events = None;
-        WatchItem::Error(status)
     }
 }
 
 impl std::fmt::Debug for WatchSession {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("WatchSession").field("topic", &self.topic).field("events", &self.events).finish_non_exhaustive()
+        f.debug_struct("WatchSession").field("topic", &self.interest.topic).field("events", &self.events).finish_non_exhaustive()
     }
 }
 

@@ -1,25 +1,17 @@
-//! One call of a webhook: a connection, a request, and an answer that has to be right.
+//! One call of a webhook, and an answer that has to be right.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::fmt;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use bytes::Bytes;
-use http::{Request, StatusCode, Uri, header};
-use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
-use rustls::{ClientConfig, pki_types::ServerName};
 use serde::Deserialize as _;
 use serde_json::Value;
-use tokio::{net::TcpStream, time::timeout};
-use tokio_rustls::TlsConnector;
-use windlass_api::{BoxError, ErrorChain, Status};
+use windlass_api::Status;
 
 use super::hook::Hook;
-use crate::{registry::Tree, trust::Bundle};
-
-/// The most bytes of an answer.
-const LIMIT: usize = 16 << 20;
+use crate::{
+    registry::Tree,
+    webhook::{Call, CallError},
+};
 
 /// What a webhook says.
 pub(super) struct Answer {
@@ -51,64 +43,15 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Where a webhook is.
-struct Place {
-    host: String,
-    port: u16,
-    /// With the query.
-    path: String,
-}
-
 /// Sends a review, and checks what comes back.
 pub(super) async fn call(hook: &Hook, version: &str, uid: &str, review: &Value) -> Result<Answer, Failure> {
-    let config = hook.client_config();
-    let place = Place::of(config, hook.timeout())
-        .map_err(|error| Failure::other(format!("could not get REST client: {}", ErrorChain(&*error))))?;
-    let failed =
-        |why: &dyn fmt::Display| Failure::other(format!("failed to call webhook: Post {:?}: {why}", place.url()));
-    let posted = timeout(hook.timeout(), post(&place, config.text(&["caBundle"]), review)).await;
-    let answer = posted.map_err(|_| failed(&"context deadline exceeded"))?;
-    let answer = answer.map_err(|error| failed(&ErrorChain(&*error)))?;
+    let call =
+        Call { config: hook.client_config(), timeout: hook.timeout(), user_agent: "kube-apiserver-admission" };
+    let answer = call.post(review).await.map_err(|error| match error {
+        CallError::Nowhere(why) => Failure::other(format!("could not get REST client: {why}")),
+        error @ CallError::Failed { .. } => Failure::other(format!("failed to call webhook: {error}")),
+    })?;
     verified(answer, version, uid)
-}
-
-async fn post(place: &Place, bundle: &str, review: &Value) -> Result<Value, BoxError> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let trusted = Bundle::from_pem(&BASE64_STANDARD.decode(bundle)?, provider.clone())?;
-    let tls = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-    let tls = tls.dangerous().with_custom_certificate_verifier(Arc::new(trusted)).with_no_client_auth();
-    let stream = TcpStream::connect((place.host.as_str(), place.port)).await?;
-    stream.set_nodelay(true)?;
-    let name = ServerName::try_from(place.host.clone())?;
-    let stream = TlsConnector::from(Arc::new(tls)).connect(name, stream).await?;
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    let request = Request::post(&place.path)
-        .header(header::HOST, &place.host)
-        .header(header::CONTENT_TYPE, "application/json")
-        .header(header::ACCEPT, "application/json")
-        .header(header::USER_AGENT, "kube-apiserver-admission")
-        .body(Full::new(Bytes::from(review.to_string())))?;
-    let answer = async {
-        let answer = sender.send_request(request).await?;
-        let code = answer.status();
-        let body = Limited::new(answer.into_body(), LIMIT).collect().await?.to_bytes();
-        Ok::<_, BoxError>((code, body))
-    };
-    // The connection lives as long as its call: the answer is there before it ends, or never.
-    let mut connection = std::pin::pin!(connection);
-    let mut answer = std::pin::pin!(answer);
-    let (code, body) = tokio::select! {
-        biased;
-        answer = &mut answer => answer?,
-        ended = &mut connection => {
-            ended?;
-            answer.await?
-        }
-    };
-    if code != StatusCode::OK {
-        return Err(format!("the server answered {code}").into());
-    }
-    Ok(serde_json::from_slice(&body)?)
 }
 
 /// The answer to this review, and none that contradicts itself.
@@ -148,26 +91,4 @@ fn verified(review: Value, version: &str, uid: &str) -> Result<Answer, Failure> 
         patch: patch
             .map_err(|error| Failure::other(format!("received undecodable patch in webhook response: {error}")))?,
     })
-}
-
-impl Place {
-    fn of(config: &Value, timeout: Duration) -> Result<Self, BoxError> {
-        let query = format!("timeout={}s", timeout.as_secs());
-        if let Some(service) = config.at(&["service"]) {
-            let (name, namespace) = (service.text(&["name"]), service.text(&["namespace"]));
-            let port = service.int(&["port"]).unwrap_or(443).try_into()?;
-            let path = service.text(&["path"]).trim_start_matches('/');
-            return Ok(Self { host: format!("{name}.{namespace}.svc"), port, path: format!("/{path}?{query}") });
-        }
-        let url: Uri = config.text(&["url"]).parse()?;
-        let host = url.host().ok_or("the URL names no host")?.trim_matches(['[', ']']).to_owned();
-        // As the real server sends it: the URLs that Go's test environments make have a slash too many.
-        let parts: Vec<&str> = url.path().split('/').filter(|part| !part.is_empty()).collect();
-        let path = parts.join("/");
-        Ok(Self { host, port: url.port_u16().unwrap_or(443), path: format!("/{path}?{query}") })
-    }
-
-    fn url(&self) -> String {
-        format!("https://{}:{}{}", self.host, self.port, self.path)
-    }
 }

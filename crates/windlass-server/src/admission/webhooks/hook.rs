@@ -122,11 +122,11 @@ impl Hook {
 
 impl Invocation {
     /// An object as the webhook sees it; null where there is none.
-    pub(super) fn object(&self, stored: &Value) -> Value {
+    pub(super) async fn object(&self, stored: &Value) -> Result<Value, Status> {
         if stored.is_null() {
-            return Value::Null;
+            return Ok(Value::Null);
         }
-        let mut object = self.resource.shown(stored).into_owned();
+        let mut object = self.resource.from_stored(vec![stored.clone()]).await?.pop().unwrap_or_default();
         let (kind, _) = self.resource.named();
         if let Some(fields) = object.as_object_mut() {
             let api_version = match (kind["group"].as_str(), kind["version"].as_str()) {
@@ -136,7 +136,7 @@ impl Invocation {
             fields.insert("apiVersion".to_owned(), api_version.into());
             fields.insert("kind".to_owned(), kind["kind"].clone());
         }
-        object
+        Ok(object)
     }
 }
 

@@ -1,0 +1,124 @@
+//! Calls of programs elsewhere, for admission and for conversion alike: an object is posted, an object comes back.
+//!
+//! A webhook is trusted by its `caBundle` alone: the authorities of the system are not asked. Each call has a connection of
+//! its own. A service is called by its name in the cluster.
+
+use std::{sync::Arc, time::Duration};
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use bytes::Bytes;
+use http::{Request, StatusCode, Uri, header};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use rustls::{ClientConfig, pki_types::ServerName};
+use serde_json::Value;
+use tokio::{net::TcpStream, time};
+use tokio_rustls::TlsConnector;
+use windlass_api::{BoxError, ErrorChain};
+
+use crate::{registry::Tree, trust::Bundle};
+
+/// The most bytes of an answer.
+const LIMIT: usize = 16 << 20;
+
+/// How to call one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call<'c> {
+    /// A `WebhookClientConfig`.
+    pub(crate) config: &'c Value,
+    pub(crate) timeout: Duration,
+    pub(crate) user_agent: &'static str,
+}
+
+/// Why nothing came back; the words of the real server.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CallError {
+    /// It is not said where the webhook is.
+    #[error("{0}")]
+    Nowhere(String),
+    #[error("Post {url:?}: {why}")]
+    Failed { url: String, why: String },
+}
+
+/// Where a webhook is.
+struct Place {
+    host: String,
+    port: u16,
+    /// With the query.
+    path: String,
+}
+
+impl Call<'_> {
+    /// Posts an object; returns what the webhook answers.
+    pub(crate) async fn post(self, review: &Value) -> Result<Value, CallError> {
+        let place = Place::of(self.config, self.timeout);
+        let place = place.map_err(|error| CallError::Nowhere(ErrorChain(&*error).to_string()))?;
+        let why = match time::timeout(self.timeout, self.post_to(&place, review)).await {
+            Ok(Ok(answer)) => return Ok(answer),
+            Ok(Err(error)) => ErrorChain(&*error).to_string(),
+            Err(_) => "context deadline exceeded".to_owned(),
+        };
+        Err(CallError::Failed { url: place.url(), why })
+    }
+
+    async fn post_to(self, place: &Place, review: &Value) -> Result<Value, BoxError> {
+        let bundle = BASE64_STANDARD.decode(self.config.text(&["caBundle"]))?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let trusted = Bundle::from_pem(&bundle, provider.clone())?;
+        let tls = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+        let tls = tls.dangerous().with_custom_certificate_verifier(Arc::new(trusted)).with_no_client_auth();
+        let stream = TcpStream::connect((place.host.as_str(), place.port)).await?;
+        stream.set_nodelay(true)?;
+        let name = ServerName::try_from(place.host.clone())?;
+        let stream = TlsConnector::from(Arc::new(tls)).connect(name, stream).await?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+        let request = Request::post(&place.path)
+            .header(header::HOST, &place.host)
+            .header(header::CONTENT_TYPE, "application/json")
+            .header(header::ACCEPT, "application/json")
+            .header(header::USER_AGENT, self.user_agent)
+            .body(Full::new(Bytes::from(review.to_string())))?;
+        let answer = async {
+            let answer = sender.send_request(request).await?;
+            let code = answer.status();
+            let body = Limited::new(answer.into_body(), LIMIT).collect().await?.to_bytes();
+            Ok::<_, BoxError>((code, body))
+        };
+        // The connection lives as long as its call: the answer is there before it ends, or never.
+        let mut connection = std::pin::pin!(connection);
+        let mut answer = std::pin::pin!(answer);
+        let (code, body) = tokio::select! {
+            biased;
+            answer = &mut answer => answer?,
+            ended = &mut connection => {
+                ended?;
+                answer.await?
+            }
+        };
+        if code != StatusCode::OK {
+            return Err(format!("the server answered {code}").into());
+        }
+        Ok(serde_json::from_slice(&body)?)
+    }
+}
+
+impl Place {
+    fn of(config: &Value, timeout: Duration) -> Result<Self, BoxError> {
+        let query = format!("timeout={}s", timeout.as_secs());
+        if let Some(service) = config.at(&["service"]) {
+            let (name, namespace) = (service.text(&["name"]), service.text(&["namespace"]));
+            let port = service.int(&["port"]).unwrap_or(443).try_into()?;
+            let path = service.text(&["path"]).trim_start_matches('/');
+            return Ok(Self { host: format!("{name}.{namespace}.svc"), port, path: format!("/{path}?{query}") });
+        }
+        let url: Uri = config.text(&["url"]).parse()?;
+        let host = url.host().ok_or("the URL names no host")?.trim_matches(['[', ']']).to_owned();
+        let path = url.path();
+        Ok(Self { host, port: url.port_u16().unwrap_or(443), path: format!("{path}?{query}") })
+    }
+
+    fn url(&self) -> String {
+        format!("https://{}:{}{}", self.host, self.port, self.path)
+    }
+}
