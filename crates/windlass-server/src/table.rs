@@ -133,7 +133,7 @@ pub(crate) fn cells(resource: &ResourceInfo, object: &Value, now: Timestamp) -> 
 fn row(resource: &ResourceInfo, object: Value, include: IncludeObject, now: Timestamp) -> Value {
     let mut row = Map::new();
     // A view of another version is printed as what it is a view of.
-    let built_in = resource.conversion.as_ref().filter(|_| resource.shape.style() == Style::BuiltIn);
+    let built_in = resource.conversion.as_ref().filter(|_| matches!(resource.shape, Shape::BuiltIn(_)));
     let printed = built_in.map(|conversion| (conversion.to_stored)(object.clone()));
     row.insert("cells".to_owned(), cells(resource, printed.as_ref().unwrap_or(&object), now).into());
     if resource.group.is_empty()

@@ -186,12 +186,7 @@ async fn asked(
     if answer.allowed { Ok(Some(answer)) } else { Err(denied(hook, answer)) }
 }
 
-async fn review(
-    version: &str,
-    uid: &str,
-    invocation: &Invocation,
-    write: &Attributes,
-) -> Result<Value, Status> {
+async fn review(version: &str, uid: &str, invocation: &Invocation, write: &Attributes) -> Result<Value, Status> {
     let (kind, resource) = invocation.resource.named();
     let (request_kind, request_resource) = write.resource.named();
     let subresource = write.subresource.as_deref().unwrap_or_default();
@@ -223,10 +218,12 @@ async fn review(
     if dry_run {
         options["dryRun"] = json!(["All"]);
     }
+    let object = invocation.object(&write.object).await?;
+    let old = invocation.object(write.old.as_ref().unwrap_or(&Value::Null)).await?;
     let mut request = json!({
         "uid": uid, "kind": kind, "resource": resource, "requestKind": request_kind, "requestResource": request_resource,
         "name": write.name, "namespace": write.review_namespace(), "operation": operation, "userInfo": asker,
-        "object": invocation.object(&write.object), "oldObject": write.old.as_ref().map(|old| invocation.object(old)),
+        "object": object, "oldObject": old,
         "dryRun": dry_run, "options": options,
     });
     if !subresource.is_empty() {

@@ -21,8 +21,8 @@ use crate::{
     connect::{Connection, Silence},
     encoded::Style,
     registry::{
-        Answer, Body as ObjectBody, DeleteParams, GetParams, PatchType, Registry, ResourceInfo, Target, WriteParams,
-        Written,
+        Answer, Body as ObjectBody, Conversions, DeleteParams, GetParams, PatchType, Registry, ResourceInfo, Target,
+        WriteParams, Written,
     },
     reviews::{self, Asker},
     server::Inner,
@@ -323,6 +323,7 @@ impl Request<'_> {
             field_manager: options.field_manager,
             warnings: self.exchange.warnings.clone(),
             user: self.exchange.user.clone(),
+            conversions: Conversions::default(),
         }
     }
 

@@ -69,8 +69,7 @@ impl Registry {
             (ScanError::Storage(error), _) => storage_failure(&error),
             (ScanError::Status(status), _) => status,
         })?;
-        let mut list =
-            ItemList { revision, continue_token: None, remaining: None, items: Vec::new() };
+        let mut list = ItemList { revision, continue_token: None, remaining: None, items: Vec::new() };
         if let Some(last) = values.last().filter(|_| remaining > 0) {
             let token = ContinueToken { revision: Some(revision.0), start: format!("{}\0", last.key) };
             list.continue_token = Some(token.encode(&prefix));

@@ -270,7 +270,10 @@ impl Interest {
 
 impl std::fmt::Debug for WatchSession {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("WatchSession").field("topic", &self.interest.topic).field("events", &self.events).finish_non_exhaustive()
+        f.debug_struct("WatchSession")
+            .field("topic", &self.interest.topic)
+            .field("events", &self.events)
+            .finish_non_exhaustive()
     }
 }
 

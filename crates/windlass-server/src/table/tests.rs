@@ -34,7 +34,8 @@ fn cells_are_those_that_the_real_server_prints() {
         let [group, version, plural] = resource.split('/').collect::<Vec<_>>()[..] else { panic!("{resource}") };
         let resource_info = resources.get(group, version, plural).unwrap();
         let object = line["object"].clone();
-        let object = resource_info.conversion.as_ref().map_or(object.clone(), |conversion| (conversion.to_stored)(object));
+        let object =
+            resource_info.conversion.as_ref().map_or(object.clone(), |conversion| (conversion.to_stored)(object));
         let cells = cells(resource_info, &object, time(&line["now"]));
         // One kind has a cell too many.
         let columns = built_in_columns(group, version, plural).len() + usize::from(plural == "ipaddresses");
