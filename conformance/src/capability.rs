@@ -11,8 +11,6 @@ use crate::Target;
 pub enum Capability {
     /// Rules in CEL decide what a custom resource may hold.
     ValidationRules,
-    /// It has custom resources converted by webhooks.
-    ConversionWebhooks,
     /// It comes with a kubectl.
     Kubectl,
     /// Its history can be forgotten by [`Target::history`]: the test knows what is too old.
@@ -23,7 +21,6 @@ pub enum Capability {
 /// in spite of it fails.
 const LACKING: &[(&str, Capability, &str)] = &[
     (Target::EMBEDDED, Capability::ValidationRules, "issue 7, the embedded API server"),
-    (Target::EMBEDDED, Capability::ConversionWebhooks, "issue 7, the embedded API server"),
     (Target::EMBEDDED, Capability::Kubectl, "what kubectl does with it is seen by `cargo xtask kubectl`"),
     (Target::UPSTREAM, Capability::ForgetsWhenTold, "it compacts when it likes, minutes after its start"),
 ];

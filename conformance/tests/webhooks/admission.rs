@@ -1,12 +1,13 @@
 //! What is written by way of webhooks: changed, refused, warned of and converted.
 
 use conformance::{Capability, Target, eventually, on_each_target, on_each_target_with, unique};
+use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::{Value, json};
 use windlass_api::{
-    ApiResource, BoxError, DynamicObject, GroupKind, GroupVersion, GroupVersionKind, ObjectExt as _, ObjectRef,
+    ApiResource, BoxError, DynamicObject, GroupKind, GroupVersion, GroupVersionKind, ObjectExt as _, ObjectRef, Patch,
 };
-use windlass_client::Client;
+use windlass_client::{Client, WatchEvent};
 use windlass_webhook::{
     Webhooks,
     admission::{Denial, Request, Validator, Warnings},
@@ -57,8 +58,14 @@ impl Converter for Websites {
         let (from, to) = if to.version == "v1" { ("container", "image") } else { ("image", "container") };
         let spec = object["spec"].as_object_mut().ok_or("a website has a spec")?;
         if let Some(value) = spec.remove(from) {
+            if value == "none" {
+                return Err("there is nothing to run".into());
+            }
             spec.insert(to.to_owned(), value);
         }
+        // Of the metadata only labels and annotations count.
+        object["metadata"]["labels"] = json!({"converted-to": to});
+        object["metadata"]["generation"] = json!(99);
         Ok(object)
     }
 }
@@ -129,7 +136,7 @@ async fn an_api_server_asks_before_it_writes() {
 
 #[tokio::test]
 async fn an_api_server_has_objects_converted() {
-    on_each_target_with(&[Capability::ConversionWebhooks], |target| async {
+    on_each_target(|target| async {
         let (program, ns, name) = shop(&target).await;
         let group = format!("{name}.example.com");
         let (v1, v2) = (website(&group, "v1"), website(&group, "v2"));
@@ -145,6 +152,33 @@ async fn an_api_server_has_objects_converted() {
         assert_eq!(stored.uid(), made.uid());
         let listed = client.dynamic(&v1).list().within(&ns).await.unwrap();
         assert_eq!(listed.items[0].data["spec"], json!({"image": "blog:1"}));
+        assert_eq!(listed.items[0].labels()["converted-to"], "image");
+        assert_eq!(listed.items[0].metadata.generation, Some(1));
+
+        let watch = client.dynamic(&v1).watch().within(&ns).initial_events();
+        let mut events = watch.await.unwrap();
+        let Some(Ok(WatchEvent::Added(found))) = events.next().await else { panic!("no object") };
+        assert_eq!(found.data["spec"], json!({"image": "blog:1"}));
+        assert!(matches!(events.next().await, Some(Ok(WatchEvent::Bookmark(_)))));
+        let image = |image: &str| Patch::Merge(json!({"spec": {"image": image}}));
+        let patched = client.dynamic(&v1).patch("blog", image("blog:2")).within(&ns).await.unwrap();
+        assert_eq!(patched.data["spec"], json!({"image": "blog:2"}));
+        let Some(Ok(WatchEvent::Modified(found))) = events.next().await else { panic!("no change") };
+        assert_eq!(found.data["spec"], json!({"image": "blog:2"}));
+
+        let mut wanted = DynamicObject::new(&v1, "blog").within(&ns);
+        wanted.data.insert("spec".to_owned(), json!({"image": "blog:3"}));
+        let other = client.clone().with_field_owner("other");
+        let theft = other.dynamic(&v1).apply(&wanted).await.unwrap_err();
+        assert!(theft.is_conflict(), "{}", theft.chain());
+        let applied = other.dynamic(&v1).apply(&wanted).force().await.unwrap();
+        assert_eq!(applied.data["spec"], json!({"image": "blog:3"}));
+        let stored = client.dynamic(&v2).get(ObjectRef::new("blog").within(&*ns)).await.unwrap();
+        assert_eq!(stored.data["spec"], json!({"container": "blog:3"}));
+
+        let refused = refusal(client.dynamic(&v1).patch("blog", image("none")).within(&ns).await);
+        let why = format!("conversion webhook for {group}/v1, Kind=Website failed: there is nothing to run");
+        assert_eq!(refused, (500, why));
         unregister(client, &name).await;
         program.stop().await;
         target
@@ -154,7 +188,7 @@ async fn an_api_server_has_objects_converted() {
 
 #[tokio::test]
 async fn kubectl_is_defaulted_denied_warned_and_converted() {
-    on_each_target_with(&[Capability::ConversionWebhooks, Capability::Kubectl], |target| async {
+    on_each_target_with(&[Capability::Kubectl], |target| async {
         let kubectl = Kubectl::of(&target).expect("a kubectl comes with the real server");
         let (program, ns, name) = shop(&target).await;
         let make = |color: &str| ["create", "configmap", "k", "-n", &ns, color].map(str::to_owned);
