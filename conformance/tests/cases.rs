@@ -20,6 +20,7 @@ cases! {
     authorization
     certificates
     clients
+    conversion
     core_kinds
     custom
     deletion

@@ -9,6 +9,7 @@ use serde_json::Value;
 use windlass_api::{Clock, Entropy};
 
 pub(crate) use self::{
+    hooks::{validate_client_config, validate_review_versions},
     pod_defaults::add_amounts,
     quantity::amount,
     scheduling::SYSTEM_CLASSES,

@@ -11,7 +11,10 @@ use http::{Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use rustls::{ClientConfig, pki_types::ServerName};
+use rustls::{
+    ClientConfig,
+    pki_types::{CertificateDer, ServerName, pem::PemObject as _},
+};
 use serde_json::Value;
 use tokio::{net::TcpStream, time};
 use tokio_rustls::TlsConnector;
@@ -47,6 +50,15 @@ struct Place {
     port: u16,
     /// With the query.
     path: String,
+}
+
+/// Whether a `caBundle` holds certificates, or nothing at all.
+pub(crate) fn is_bundle(encoded: &str) -> bool {
+    encoded.is_empty()
+        || BASE64_STANDARD.decode(encoded).is_ok_and(|pem| {
+            let mut certificates = CertificateDer::pem_slice_iter(&pem).peekable();
+            certificates.peek().is_some() && certificates.all(|certificate| certificate.is_ok())
+        })
 }
 
 impl Call<'_> {

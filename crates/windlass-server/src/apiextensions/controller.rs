@@ -197,8 +197,12 @@ impl Controller {
         if new == object {
             self.publish(&registry, &definition);
             if accepted(&object) && !definition.established {
-                let established = ("InitialNamesAccepted", "the initial names have been accepted");
-                set_condition(&mut new, "Established", true, established, &now);
+                let (established, why) = if definition.has_sound_bundle() {
+                    (true, ("InitialNamesAccepted", "the initial names have been accepted"))
+                } else {
+                    (false, ("InvalidCABundle", "The conversion webhook CABundle is invalid"))
+                };
+                set_condition(&mut new, "Established", established, why, &now);
             }
         }
         if new != object {
@@ -243,6 +247,7 @@ impl Controller {
         }
         granted.categories.clone_from(&asked.categories);
 
+        let was_accepted = accepted(object);
         let status = object_mut(object, "status");
         if Names::from_status(status) != granted {
             status.insert("acceptedNames".to_owned(), granted.to_value());
@@ -253,6 +258,8 @@ impl Controller {
         }
         if !definition.established {
             let why = match conflict {
+                // What keeps it from being established is told elsewhere.
+                None if was_accepted && condition(object, "Established").is_some() => return,
                 None => ("Installing", "the initial names have been accepted"),
                 Some(_) if condition(object, "Established").is_some() => return,
                 Some(_) => ("NotAccepted", "not all names are accepted"),

@@ -4,7 +4,13 @@ use serde_json::{Map, Value, json};
 use windlass_api::Scope;
 
 use super::structural;
-use crate::registry::{Errors, Path, Shown, Tree, as_object, default_to, dns_label_1035, dns_subdomain, object_mut};
+use crate::{
+    kinds::{validate_client_config, validate_review_versions},
+    registry::{
+        Errors, Path, Shown, Tree, as_object, default_pointer, default_to, dns_label_1035, dns_subdomain, object_mut,
+    },
+    webhook::is_bundle,
+};
 
 /// Present while the objects of a definition that is being deleted are there.
 pub(crate) const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
@@ -88,6 +94,11 @@ impl Definition {
             established: condition("Established"),
             terminating: condition("Terminating") || object.at(&["metadata", "deletionTimestamp"]).is_some(),
         }
+    }
+
+    /// Whether the webhook that converts can be trusted by what it says, if there is one.
+    pub(super) fn has_sound_bundle(&self) -> bool {
+        is_bundle(self.conversion.text(&["webhook", "clientConfig", "caBundle"]))
     }
 
     /// The version that objects are stored in.
@@ -185,6 +196,10 @@ pub(crate) fn default_definition(object: &mut Value) {
     }
     let conversion = as_object(spec.entry("conversion").or_insert(Value::Null));
     default_to(conversion, "strategy", "None");
+    let service = conversion.get_mut("webhook").and_then(|webhook| webhook.pointer_mut("/clientConfig/service"));
+    if let Some(service) = service.filter(|service| service.is_object()) {
+        default_pointer(as_object(service), "port", 443);
+    }
 }
 
 /// The stored versions of a new definition: the one that it stores.
@@ -452,16 +467,30 @@ fn validate_conversion(conversion: &Value, errors: &mut Errors) {
     let path = Path::new("spec.conversion");
     match conversion.text(&["strategy"]) {
         "" => errors.required(&path.child("strategy"), ""),
-        "None" => {}
-        "Webhook" => {
-            if conversion.at(&["webhook", "clientConfig"]).is_none() {
-                errors.required(&path.child("webhookClientConfig"), "required when strategy is set to Webhook");
-            }
-            if conversion.items(&["webhook", "conversionReviewVersions"]).is_empty() {
-                errors.required(&path.child("conversionReviewVersions"), "");
-            }
-        }
+        "None" | "Webhook" => {}
         other => errors.unsupported(&path.child("strategy"), other, &["None", "Webhook"]),
+    }
+    let (config, versions) = (path.child("webhookClientConfig"), path.child("conversionReviewVersions"));
+    let given = conversion.at(&["webhook", "clientConfig"]);
+    let asked = conversion.items(&["webhook", "conversionReviewVersions"]);
+    if conversion.text(&["strategy"]) != "Webhook" {
+        let why = "should not be set when strategy is not set to Webhook";
+        if given.is_some() {
+            errors.forbidden(&config, why);
+        }
+        if !asked.is_empty() {
+            errors.forbidden(&versions, why);
+        }
+        return;
+    }
+    match given {
+        None => errors.required(&config, "required when strategy is set to Webhook"),
+        Some(given) => validate_client_config(given, &config, errors),
+    }
+    if asked.is_empty() {
+        errors.required(&versions, "");
+    } else {
+        validate_review_versions(asked, &versions, errors);
     }
 }
 

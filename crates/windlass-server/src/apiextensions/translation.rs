@@ -190,3 +190,124 @@ fn go_type(value: &Value) -> &'static str {
         Value::Object(_) => "map[string]interface {}",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn website(labels: &Value) -> Value {
+        json!({
+            "apiVersion": "example.com/v1", "kind": "Website",
+            "metadata": {"name": "blog", "namespace": "n", "uid": "u", "generation": 1, "labels": labels},
+            "spec": {"image": "a"},
+        })
+    }
+
+    /// What a webhook makes of it if all is well, and then something changed.
+    fn check(change: impl FnOnce(&mut Value)) -> Result<Value, String> {
+        let original = website(&json!({"a": "b"}));
+        let mut converted = original.clone();
+        converted["apiVersion"] = "example.com/v2".into();
+        change(&mut converted);
+        checked(&original, converted, "example.com/v2", 0).map_err(|status| {
+            assert_eq!((status.code, status.reason.as_deref()), (500, None));
+            status.message.replace("conversion webhook for example.com/v1, Kind=Website returned invalid ", "")
+        })
+    }
+
+    #[test]
+    fn of_the_metadata_labels_and_annotations_count() {
+        let converted = check(|object| {
+            object["spec"] = json!({"container": "a"});
+            object["metadata"]["generation"] = 9.into();
+            object["metadata"]["finalizers"] = json!(["x/y"]);
+            object["metadata"]["labels"] = json!({"c": "d"});
+            object["metadata"]["annotations"] = json!({"e": "f"});
+        });
+        let converted = converted.unwrap();
+        assert_eq!(converted["spec"], json!({"container": "a"}));
+        assert_eq!(
+            converted["metadata"],
+            json!({"name": "blog", "namespace": "n", "uid": "u", "generation": 1, "labels": {"c": "d"}, "annotations": {"e": "f"}})
+        );
+        let bare = check(|object| object["metadata"]["labels"] = Value::Null).unwrap();
+        assert_eq!(bare["metadata"].get("labels"), None);
+    }
+
+    #[test]
+    fn what_a_webhook_must_not_change_is_told() {
+        let refused = |path: [&str; 2], value: Value| {
+            let change = |object: &mut Value| match path {
+                [field, ""] => object[field] = value,
+                [field, below] => object[field][below] = value,
+            };
+            check(change).unwrap_err()
+        };
+        for (path, value, expected) in [
+            (
+                ["apiVersion", ""],
+                json!("example.com/v3"),
+                "object at index 0: invalid groupVersion (expected example.com/v2, received example.com/v3)",
+            ),
+            (["kind", ""], json!("Shop"), "object at index 0: invalid kind (expected Website, received Shop)"),
+            (["metadata", "name"], json!("shop"), "object: must have the same name: blog != shop"),
+            (["metadata", "namespace"], json!(""), "object: must have the same namespace: n != "),
+            (["metadata", "uid"], json!("v"), "object: must have the same UID: u != v"),
+            (
+                ["metadata", "labels"],
+                json!([]),
+                "metadata: invalid metadata.labels of type []interface {} in converted object",
+            ),
+            (
+                ["metadata", "labels"],
+                json!({"a": 1}),
+                "metadata: metadata.labels[a] must be a string, but is int64 in converted object",
+            ),
+        ] {
+            assert_eq!(refused(path, value), expected);
+        }
+        let bad = refused(["metadata", "labels"], json!({"a": "b c"}));
+        assert!(bad.starts_with("metadata: metadata.labels: Invalid value: \"b c\": "), "{bad}");
+    }
+
+    #[test]
+    fn an_answer_is_to_the_question() {
+        let answer = |version: &str, response: Value| {
+            let answer =
+                json!({"apiVersion": format!("{GROUP}/{version}"), "kind": "ConversionReview", "response": response});
+            response_of(&answer, version)
+        };
+        fn response_of(answer: &Value, version: &str) -> Result<usize, String> {
+            response(answer, version, "u").map(<[Value]>::len)
+        }
+        let good = json!({"uid": "u", "result": {"status": "Success"}, "convertedObjects": [{}]});
+        assert_eq!(answer("v1", good.clone()), Ok(1));
+        let of_another = json!({"uid": "v", "result": {"status": "Success"}, "convertedObjects": [{}]});
+        assert_eq!(answer("v1", of_another.clone()), Err("expected response.uid=\"u\", got \"v\"".to_owned()));
+        assert_eq!(answer("v1beta1", of_another), Ok(1), "it was never held to that");
+        assert_eq!(answer("v1", Value::Null), Err("no response provided".to_owned()));
+        let failed = |result: Value| answer("v1", json!({"uid": "u", "result": result}));
+        assert_eq!(
+            failed(json!({"status": "Failed"})),
+            Err("response.result.status was 'Failed', not 'Success'".to_owned())
+        );
+        assert_eq!(failed(json!({"status": "Failed", "message": "no"})), Err("no".to_owned()));
+        let review = json!({"apiVersion": "v1", "kind": "List", "response": good});
+        assert_eq!(
+            response_of(&review, "v1"),
+            Err("expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got /v1, Kind=List"
+                .to_owned())
+        );
+    }
+
+    #[test]
+    fn a_webhook_speaks_the_first_version_that_is_known() {
+        let webhook = |strategy: &str, versions: &[&str]| {
+            let conversion = json!({"strategy": strategy, "webhook": {"conversionReviewVersions": versions}});
+            Webhook::of(&conversion, &Entropy::seeded(1)).map(|webhook| webhook.version)
+        };
+        assert_eq!(webhook("None", &["v1"]), None);
+        assert_eq!(webhook("Webhook", &["v2", "v1beta1", "v1"]), Some(Some("v1beta1")));
+        assert_eq!(webhook("Webhook", &["v2"]), Some(None));
+    }
+}

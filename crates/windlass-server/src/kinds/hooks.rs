@@ -121,7 +121,12 @@ fn validate_hooks(object: &Value, mutating: bool, errors: &mut Errors) {
     for (index, hook) in object.items(&["webhooks"]).iter().enumerate() {
         let place = list.index(index);
         validate_hook(hook, mutating, &place, errors);
-        validate_review_versions(hook, &place.child("admissionReviewVersions"), errors);
+        let (versions, path) = (hook.items(&["admissionReviewVersions"]), place.child("admissionReviewVersions"));
+        if versions.is_empty() {
+            errors.required(&path, "must specify one of v1, v1beta1");
+        } else {
+            validate_review_versions(versions, &path, errors);
+        }
         let name = hook.text(&["name"]);
         if !name.is_empty() && names.contains(&name) {
             errors.duplicate(&place.child("name"), name);
@@ -161,20 +166,22 @@ fn validate_hook(hook: &Value, mutating: bool, path: &Path<'_>, errors: &mut Err
     if mutating {
         one_of(hook, "reinvocationPolicy", REINVOCATION_POLICIES, path, errors);
     }
-    let place = path.child("clientConfig");
-    match (hook.at(&["clientConfig", "url"]).and_then(Value::as_str), hook.at(&["clientConfig", "service"])) {
-        (Some(url), None) => validate_url(url, &place.child("url"), errors),
-        (None, Some(service)) => validate_service(service, &place.child("service"), errors),
-        _ => errors.required(&place, "exactly one of url or service is required"),
-    }
+    let config = hook.at(&["clientConfig"]).unwrap_or(&Value::Null);
+    validate_client_config(config, &path.child("clientConfig"), errors);
     validate_conditions(hook, &path.child("matchConditions"), errors);
 }
 
-fn validate_review_versions(hook: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let versions = hook.items(&["admissionReviewVersions"]);
-    if versions.is_empty() {
-        return errors.required(path, "must specify one of v1, v1beta1");
+/// Where a webhook, of whatever sort, is.
+pub(crate) fn validate_client_config(config: &Value, path: &Path<'_>, errors: &mut Errors) {
+    match (config.at(&["url"]).and_then(Value::as_str), config.at(&["service"])) {
+        (Some(url), None) => validate_url(url, &path.child("url"), errors),
+        (None, Some(service)) => validate_service(service, &path.child("service"), errors),
+        _ => errors.required(path, "exactly one of url or service is required"),
     }
+}
+
+/// The versions of reviews that a webhook understands; that there are some is seen elsewhere.
+pub(crate) fn validate_review_versions(versions: &[Value], path: &Path<'_>, errors: &mut Errors) {
     let mut seen: Vec<&str> = Vec::new();
     for (index, version) in versions.iter().enumerate() {
         let version = version.as_str().unwrap_or_default();
