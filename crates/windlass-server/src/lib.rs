@@ -37,13 +37,13 @@
 mod server;
 mod tls;
 mod trust;
+mod webhook;
 
 mod authn;
 mod authz;
 mod health;
 mod http;
 mod warning;
-mod webhook;
 
 mod admission;
 mod bootstrap;

@@ -1,9 +1,7 @@
 //! The plugins `MutatingAdmissionWebhook` and `ValidatingAdmissionWebhook`: programs elsewhere are asked about writes.
 //!
 //! What is registered counts from the next write on. Not here: match conditions (they are in CEL: a webhook that has some is
-//! called as if they held), writes of a scale, evictions, bindings, and connections to pods. A
-//! webhook is trusted by its `caBundle` alone: the authorities of the system are not asked. Each call has a connection of its
-//! own.
+//! called as if they held), writes of a scale, evictions, bindings, and connections to pods.
 
 mod call;
 mod hook;
