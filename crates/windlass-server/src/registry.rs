@@ -401,7 +401,7 @@ impl Registry {
         if resource.conversion.is_none() {
             return Ok(items);
         }
-        let shown = resource.from_stored(items.iter().map(Item::value).collect()).await?;
+        let shown = resource.show_all(items.iter().map(Item::value).collect()).await?;
         let present = |(item, value): (&Item, Value)| {
             let value = resource.shape.normalise(value, FieldValidation::Ignore)?.value;
             Ok(Item { encoded: Encoded::new(&value, resource.shape.style()), revision: item.revision })

@@ -117,8 +117,8 @@ impl ResourceInfo {
         }
     }
 
-    /// Objects in this version.
-    pub(crate) async fn from_stored(&self, objects: Vec<Value>) -> Result<Vec<Value>, Status> {
+    /// Stored objects in this version.
+    pub(crate) async fn show_all(&self, objects: Vec<Value>) -> Result<Vec<Value>, Status> {
         let Some(conversion) = &self.conversion else { return Ok(objects) };
         let objects = conversion.translate(objects, &self.api_version()).await?;
         Ok(objects.into_iter().map(|object| (conversion.from_stored)(object)).collect())
@@ -139,7 +139,7 @@ impl ResourceInfo {
         }
     }
 
-    /// As [`Self::from_stored`], in the middle of a computation that is [settled](Conversions::settle).
+    /// As [`Self::show_all`], in the middle of a computation that is [settled](Conversions::settle).
     pub(super) fn convert_from_stored(&self, object: Value, conversions: &Conversions) -> Value {
         let Some(conversion) = &self.conversion else { return object };
         (conversion.from_stored)(conversion.look(object, &self.api_version(), conversions))

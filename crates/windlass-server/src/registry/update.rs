@@ -150,7 +150,7 @@ impl Registry {
         let conversions = &params.conversions;
         if resource.is_translated() {
             // Before anything is said of it.
-            conversions.settle(|| Ok(drop(resource.shown(&old, conversions)))).await?;
+            conversions.settle(|| Ok(resource.shown(&old, conversions))).await?;
         }
         let new = conversions.settle(|| propose(Some(&old))).await?;
         let mut attributes = Attributes {

@@ -126,7 +126,7 @@ impl Invocation {
         if stored.is_null() {
             return Ok(Value::Null);
         }
-        let mut object = self.resource.from_stored(vec![stored.clone()]).await?.pop().unwrap_or_default();
+        let mut object = self.resource.show_all(vec![stored.clone()]).await?.pop().unwrap_or_default();
         let (kind, _) = self.resource.named();
         if let Some(fields) = object.as_object_mut() {
             let api_version = match (kind["group"].as_str(), kind["version"].as_str()) {
