@@ -9,6 +9,17 @@ expect "I may off the resources" '^yes' auth can-i get /metrics
 expect "may I what is not" "Warning: the server doesn't have a resource type 'nonsense'\n(.*\n)*yes" auth can-i get nonsense
 expect "all that I may" 'Resources +Non-Resource URLs +Resource Names +Verbs\n(.*\n)*\*\.\* +\[\] +\[\] +\[\*\]' auth can-i --list
 
+# What roles give: the rules of view are gathered by a controller.
+refuse "somebody else may not" '^no' auth can-i list pods --as jane
+refuse "and is told so" 'pods is forbidden: User "jane" cannot list resource "pods" in API group "" in the namespace "default"' get pods --as jane
+expect "let her look" 'rolebinding.rbac.authorization.k8s.io/viewers created' create rolebinding viewers --clusterrole=view --user=jane
+settles '^yes' auth can-i list pods --as jane
+expect "she looks" '^(NAME|No resources)' get pods --as jane
+refuse "she changes nothing" '^no' auth can-i delete pods --as jane
+refuse "nor sees secrets" 'secrets is forbidden: User "jane" cannot list resource "secrets"' get secrets --as jane
+refuse "nor gives away what she has not" 'jane' create rolebinding mine --clusterrole=edit --user=joe --as jane
+expect "no more" 'rolebinding.rbac.authorization.k8s.io "viewers" deleted' delete rolebinding viewers
+
 expect "create token" '^eyJ[\w-]+\.[\w-]+\.[\w-]+\n?$' create token default
 expect "for a while" '^eyJ' create token default --duration=20m
 expect "for an audience" '^eyJ' create token default --audience=harbour

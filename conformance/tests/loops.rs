@@ -2,6 +2,7 @@
 
 mod deployment;
 mod endpoints;
+mod roles;
 mod walkthrough;
 
 use std::{collections::HashSet, sync::Arc};

@@ -6,7 +6,7 @@ use thiserror::Error;
 use windlass_runtime::Manager;
 
 use crate::{
-    Pace, deployment, endpoints, garbage_collector, namespace, node_lifecycle, nodes, replicaset, service_account,
+    Pace, deployment, endpoints, garbage_collector, namespace, node_lifecycle, nodes, replicaset, role_aggregation, service_account,
     storage_protection,
 };
 
@@ -29,6 +29,8 @@ pub enum BuiltIn {
     Namespace,
     /// What every namespace has: its default account, the certificate authority.
     ServiceAccount,
+    /// The rules of roles that gather those of others.
+    RoleAggregation,
     /// The end of what has lost its owners.
     GarbageCollector,
     /// The end of claims and volumes, not before that of their use.
@@ -76,6 +78,7 @@ impl BuiltIn {
         Self::Endpoints,
         Self::Namespace,
         Self::ServiceAccount,
+        Self::RoleAggregation,
         Self::GarbageCollector,
         Self::StorageProtection,
         Self::NodeLifecycle,
@@ -92,6 +95,7 @@ impl BuiltIn {
             Self::Endpoints => "endpoints",
             Self::Namespace => "namespace",
             Self::ServiceAccount => "serviceaccount",
+            Self::RoleAggregation => "clusterroleaggregation",
             Self::GarbageCollector => "garbagecollector",
             Self::StorageProtection => "storageprotection",
             Self::NodeLifecycle => "nodelifecycle",
@@ -158,6 +162,7 @@ impl Controllers {
                 BuiltIn::Endpoints => endpoints::add_older_to(manager),
                 BuiltIn::Namespace => namespace::add_to(manager),
                 BuiltIn::ServiceAccount => service_account::add_to(manager, self.root_ca.clone()),
+                BuiltIn::RoleAggregation => role_aggregation::add_to(manager),
                 BuiltIn::GarbageCollector => garbage_collector::add_to(manager),
                 BuiltIn::StorageProtection => storage_protection::add_to(manager),
                 BuiltIn::NodeLifecycle => node_lifecycle::add_to(manager),

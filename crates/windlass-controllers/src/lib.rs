@@ -17,6 +17,7 @@ mod namespace;
 mod node_lifecycle;
 mod nodes;
 mod replicaset;
+mod role_aggregation;
 mod service_account;
 mod storage_protection;
 
