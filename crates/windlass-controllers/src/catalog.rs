@@ -6,8 +6,8 @@ use thiserror::Error;
 use windlass_runtime::Manager;
 
 use crate::{
-    Pace, deployment, endpoints, garbage_collector, namespace, node_lifecycle, nodes, replicaset, role_aggregation, service_account,
-    storage_protection,
+    Pace, deployment, endpoints, garbage_collector, namespace, node_lifecycle, nodes, replicaset, role_aggregation,
+    service_account, storage_protection,
 };
 
 /// How many nodes are simulated unless it is said.

@@ -8,6 +8,8 @@ use std::{collections::BTreeSet, sync::Arc};
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 use parking_lot::Mutex;
 use windlass_api::{LabelSelector, ObjectExt, ObjectRef};
+use windlass_cache::Cached;
+use windlass_client::Client;
 use windlass_runtime::{Action, Context, Controller, Manager};
 
 use crate::error::{ReconcileError, await_newer_state};
@@ -22,7 +24,7 @@ pub(crate) fn add_to(manager: &mut Manager) {
         Controller::<ClusterRole>::new()
             .named("clusterrole-aggregation")
             .watches(move |role: &ClusterRole| gathering.after(role))
-            .reconcile(async |role, cx| await_newer_state(reconcile(&role, &cx).await)),
+            .reconcile(async |role: Arc<ClusterRole>, cx: Context| await_newer_state(reconcile(&role, &cx).await)),
     );
 }
 
@@ -46,12 +48,12 @@ impl Gathering {
 async fn reconcile(role: &ClusterRole, cx: &Context) -> Result<Action, ReconcileError> {
     if role.aggregation_rule.is_some() {
         let roles = cx.store::<ClusterRole>().list();
-        let roles = roles.iter().map(|role| role.get()).collect::<Result<Vec<_>, _>>()?;
+        let roles = roles.iter().map(Cached::get).collect::<Result<Vec<_>, _>>()?;
         let rules = gathered(role, roles)?;
         if rules != *role.rules.as_deref().unwrap_or_default() {
             let mut wanted = ClusterRole { rules: Some(rules), ..ClusterRole::default() };
             wanted.metadata.name = Some(role.name().to_owned());
-            cx.client().clone().with_field_owner(MANAGER).apply(&wanted).force().await?;
+            Client::clone(cx.client()).with_field_owner(MANAGER).apply(&wanted).force().await?;
         }
     }
     Ok(Action::await_change())
