@@ -20,6 +20,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,6 +46,7 @@ var parts = []part{
 	{"the operator reconciles, as the leader", reconciles},
 	{"webhooks default and deny", admits},
 	{"a user is who the certificate says", users},
+	{"roles decide what a user may", roles},
 	{"service accounts have tokens", tokens},
 	{"kubectl works", kubectl},
 }
@@ -253,6 +255,40 @@ func users(ctx context.Context, b *bench) error {
 	}
 	if err := asStranger.List(ctx, &corev1.PodList{}); !apierrors.IsUnauthorized(err) {
 		return fmt.Errorf("a stranger is let in, or sent away otherwise: %v", err)
+	}
+	return nil
+}
+
+func roles(ctx context.Context, b *bench) error {
+	user, err := b.environment.AddUser(envtest.User{Name: "bob", Groups: []string{"developers"}}, b.config)
+	if err != nil {
+		return fmt.Errorf("adding a user: %w", err)
+	}
+	asUser, err := client.New(user.Config(), client.Options{Mapper: b.client.RESTMapper()})
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	inDefault := client.InNamespace(metav1.NamespaceDefault)
+	if err := asUser.List(ctx, &corev1.PodList{}, inDefault); !apierrors.IsForbidden(err) {
+		return fmt.Errorf("pods are shown to somebody without a role: %v", err)
+	}
+	name := metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "readers"}
+	role := &rbacv1.Role{ObjectMeta: name, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list"}}}}
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: name,
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "developers"}},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name.Name},
+	}
+	for _, object := range []client.Object{role, binding} {
+		if err := b.client.Create(ctx, object); err != nil {
+			return fmt.Errorf("creating a role: %w", err)
+		}
+	}
+	if err := eventually(ctx, "the role", func(ctx context.Context) error { return asUser.List(ctx, &corev1.PodList{}, inDefault) }); err != nil {
+		return err
+	}
+	if err := asUser.List(ctx, &corev1.PodList{}); !apierrors.IsForbidden(err) {
+		return fmt.Errorf("pods of all namespaces are shown: %v", err)
 	}
 	return nil
 }

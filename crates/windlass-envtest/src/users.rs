@@ -20,7 +20,8 @@ use crate::{
 const MASTERS: &str = "system:masters";
 
 impl Environment {
-    /// A client of somebody else. In a cluster that was there already, the administrator acts as them.
+    /// A client of somebody else, who may do what roles say. In a cluster that was there already, the administrator acts as
+    /// them.
     ///
     /// # Errors
     /// When the client of an existing cluster cannot be made.
