@@ -15,6 +15,7 @@
 
 mod capability;
 mod case;
+mod differential;
 mod embedded;
 mod matrix;
 mod normal;
@@ -39,6 +40,7 @@ use windlass_server::storage::Storage;
 use crate::embedded::Embedded;
 
 pub use capability::{Capability, on_each_target_with};
+pub use differential::{Findings, differential};
 pub use suite::{RECORD, differences, files, hold, names};
 
 /// The environment variable that names a kubeconfig of the real server.

@@ -30,13 +30,23 @@ pub(crate) struct Kind {
     pub(crate) resource: String,
     pub(crate) kind: String,
     pub(crate) namespaced: bool,
-    /// Whether only clients write such objects.
-    pub(crate) steady: bool,
+    pub(crate) pace: Pace,
     pub(crate) subresources: Vec<String>,
     /// A small valid object, with name, labels, kind and version.
     pub(crate) body: Value,
     /// A merge patch that changes it.
     pub(crate) change: Value,
+}
+
+/// Who else has to do with a kind's objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// Nobody.
+    Steady,
+    /// Other objects: hooks, classes, ranges of addresses.
+    Shared,
+    /// The server itself, which writes their status whenever it likes.
+    Moving,
 }
 
 /// The cases of a file of templates, by kind; or what is wrong with it.
@@ -63,6 +73,17 @@ pub(crate) fn kinds() -> Result<Vec<Kind>, String> {
     lines.lines().filter(|line| !line.starts_with('#')).map(|line| Kind::parse(line, &discovery)).collect()
 }
 
+impl Pace {
+    fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "steady" => Ok(Self::Steady),
+            "shared" => Ok(Self::Shared),
+            "moving" => Ok(Self::Moving),
+            other => Err(format!("neither steady nor shared nor moving: {other}")),
+        }
+    }
+}
+
 impl Kind {
     fn parse(line: &str, discovery: &str) -> Result<Self, String> {
         let [api_version, resource, pace, body, change] = line.split('\t').collect::<Vec<_>>()[..] else {
@@ -80,7 +101,7 @@ impl Kind {
             resource: resource.to_owned(),
             kind: row[1].to_owned(),
             namespaced: row[3] == "N",
-            steady: pace == "steady",
+            pace: Pace::parse(pace)?,
             subresources: subresources.map(str::to_owned).collect(),
             body: json!({"apiVersion": api_version, "kind": row[1], "metadata": {"name": "a-{id}", "labels": {"case": "{id}"}}}),
             change: value(change)?,
@@ -98,11 +119,21 @@ impl Kind {
         }
     }
 
+    /// Whether only clients write such objects.
+    pub(crate) fn is_steady(&self) -> bool {
+        self.pace != Pace::Moving
+    }
+
+    /// Whether its objects have a say in what becomes of others.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.pace == Pace::Shared
+    }
+
     fn is_in(&self, scope: &str) -> bool {
         match scope {
             "all" => true,
-            "steady" => self.steady,
-            subresource => self.steady && self.subresources.iter().any(|name| name == subresource),
+            "steady" => self.is_steady(),
+            subresource => self.is_steady() && self.subresources.iter().any(|name| name == subresource),
         }
     }
 

@@ -223,6 +223,10 @@ impl Normal {
         for marker in OF_OBJECTS {
             text = replace_number(&text, marker, |number| self.version(number, Versions::Exact));
         }
+        // In YAML a list cannot be told from an object.
+        if text.contains("\nkind: ") {
+            text = replace_number(&text, "\n  resourceVersion: \"", |number| self.version(number, Versions::Floor));
+        }
         for marker in OF_THE_SERVER {
             text = replace_number(&text, marker, |_| "{rv}".to_owned());
         }

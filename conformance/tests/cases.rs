@@ -32,6 +32,7 @@ cases! {
     escalation
     flow_control
     formats
+    found
     impersonation
     jobs
     lists

@@ -44,6 +44,16 @@ pub(crate) fn run(against: Against, rest: &[String]) -> Result {
     once(against, rest)
 }
 
+/// Compares the servers' answers to random requests.
+pub(crate) fn differential(seed: u64, seconds: u64) -> Result {
+    let upstream = Upstream::start(Profile::Token)?;
+    let mut compare = cargo();
+    compare.args(["run", "--quiet", "--package", "conformance", "--bin", "differential", "--"]);
+    compare.args([seed, seconds].map(|number| number.to_string()));
+    let status = compare.env(TARGET, upstream.kubeconfig()).status()?;
+    if status.success() { Ok(()) } else { Err(format!("the servers differ, or could not be asked ({status})").into()) }
+}
+
 /// Runs some of the suite, against a control plane made for it.
 fn once(against: Against, rest: &[String]) -> Result {
     let mut suite = cargo();

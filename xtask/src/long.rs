@@ -10,6 +10,7 @@ use clap::Subcommand;
 use crate::{
     Result,
     cargo::cargo,
+    conformance,
     embedded::Embedded,
     fuzz, informers, queues, reconciles,
     upstream::{Profile, Upstream, root},
@@ -26,6 +27,15 @@ pub(crate) enum Part {
     BenchInformer(informers::Options),
     /// A controller of 10,000 custom resources beside those of controller-runtime and kube-rs (needs Go)
     BenchReconcile(reconciles::Options),
+    /// Random requests to the embedded server and to kube-apiserver, whose answers are compared (needs Go)
+    Differential {
+        /// What the requests are made from
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// How long to go on
+        #[arg(long, default_value_t = 600)]
+        seconds: u64,
+    },
     /// The fuzz targets, one after the other (needs cargo-fuzz and a C++ compiler)
     Fuzz {
         /// How many seconds each runs
@@ -55,6 +65,7 @@ pub(crate) fn run(part: &Part) -> Result {
             ]))?;
             reconciles::run(&bench_program(), options)
         }
+        Part::Differential { seed, seconds } => conformance::differential(*seed, *seconds),
         Part::Fuzz { seconds, target } => fuzz::run(target.as_deref(), *seconds),
     }
 }

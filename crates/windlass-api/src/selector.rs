@@ -496,7 +496,10 @@ impl FromStr for FieldSelector {
                 return Err(SelectorError(format!("invalid selector: '{text}'; can't understand '{term}'")));
             };
             let value = unescape(&term[at + operator.len()..])?;
-            requirements.push(FieldRequirement { field: term[..at].to_owned(), equal: operator != "!=", value });
+            // As in Go: nothing that is nothing is no condition.
+            if at > 0 || !value.is_empty() {
+                requirements.push(FieldRequirement { field: term[..at].to_owned(), equal: operator != "!=", value });
+            }
         }
         Ok(Self { requirements })
     }

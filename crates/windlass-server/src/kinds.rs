@@ -84,6 +84,8 @@ struct Kind {
     prepare_update: fn(&mut Value, &Value),
     prepare_status: fn(&mut Value, &Value),
     prepare_part: fn(Part, &mut Value, &Value),
+    /// Fields of the spec that belong to features that are off: they are dropped.
+    off: &'static [&'static str],
     /// Writes into a new object who makes it.
     sign: fn(&mut Value, &User),
     /// Writes the time of a creation or of a change of the status into an object that keeps it; `old` is none for
@@ -127,6 +129,7 @@ const BASE: Kind = Kind {
     prepare_update: |_, _| {},
     prepare_status: |_, _| {},
     prepare_part: |_, _, _| {},
+    off: &[],
     sign: |_, _| {},
     stamp: None,
     validate: |_, _| {},

@@ -95,6 +95,12 @@ impl Showing<'_> {
                     let head = json!({"kind": kind, "apiVersion": version.api_version(), "metadata": metadata});
                     return binary(&head, list, |item| partial(item.value(), version));
                 }
+                if list.items.is_empty() {
+                    // Unlike a list of objects, this one is null when there is nothing in it.
+                    let none =
+                        json!({"kind": kind, "apiVersion": version.api_version(), "metadata": metadata, "items": null});
+                    return Ok(document(StatusCode::OK, json::encode(&none), self.representation.encoding));
+                }
                 let frame = Frame::new(kind, version.api_version(), &metadata, Style::BuiltIn);
                 Ok(self.concatenate(frame, list, move |item, out| push_json(&partial(item.value(), version), out)))
             }

@@ -76,6 +76,7 @@ pub(super) const KINDS: &[Kind] = &[
             returns_deleted: true,
             ..Rules::COMMON
         },
+        off: &["preventPodSchedulingIfMissing"],
         default: default_driver,
         prepare_update: count_driver_changes,
         validate: validate_driver,

@@ -49,6 +49,12 @@ impl BuiltIn {
         }
     }
 
+    fn drop_what_is_off(&self, object: &mut Value) {
+        if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
+            spec.retain(|name, _| !self.kind.off.contains(&name.as_str()));
+        }
+    }
+
     fn stamp(&self, new: &mut Value, old: Option<&Value>) {
         if let Some(stamp) = self.kind.stamp {
             stamp(new, old, &windlass_api::format_time(self.clock.now()));
@@ -66,11 +72,13 @@ impl Strategy for BuiltIn {
     }
 
     fn prepare_create(&self, object: &mut Value) {
+        self.drop_what_is_off(object);
         (self.kind.prepare_create)(object);
         self.stamp(object, None);
     }
 
     fn prepare_update(&self, new: &mut Value, old: &Value) {
+        self.drop_what_is_off(new);
         (self.kind.prepare_update)(new, old);
     }
 

@@ -92,6 +92,7 @@ pub(super) const KINDS: &[Kind] = &[
         scales: true,
         default: workload::default_replication_controller,
         validate: workload::validate_replication_controller,
+        validate_status: workload::validate_replica_set_status,
         warnings: pod_warnings::of_named_workload,
         ..BASE
     },
@@ -337,6 +338,7 @@ pub(super) const KINDS: &[Kind] = &[
             create_on_update: true,
             ..Rules::COMMON
         },
+        off: &["strategy", "preferredHolder"],
         validate: core::validate_lease,
         ..BASE
     },

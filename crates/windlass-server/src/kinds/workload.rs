@@ -363,7 +363,7 @@ fn validate_selector(spec: &Value, noun: &str, errors: &mut Errors) -> Selected 
         }
     };
     if !selector.items(&["matchExpressions"]).iter().all(makes_sense) {
-        errors.invalid(&path, selector, "invalid label selector");
+        errors.invalid(&path, selector, if noun == "statefulset" { "" } else { "invalid label selector" });
         return Selected::Unknown;
     }
     Selected::By(selector_of(spec))

@@ -498,7 +498,10 @@ fn go_text(value: &Value) -> String {
         Value::Null => "%!s(<nil>)".to_owned(),
         Value::Bool(_) | Value::Number(_) => format!("%!s({}={value})", go_type(value)),
         Value::String(text) => text.clone(),
-        Value::Array(items) => format!("[{}]", items.iter().map(go_text).collect::<Vec<_>>().join(" ")),
+        Value::Array(items) => {
+            let item = |item: &Value| if item.is_null() { "<nil>".to_owned() } else { go_text(item) };
+            format!("[{}]", items.iter().map(item).collect::<Vec<_>>().join(" "))
+        }
         Value::Object(_) => go_format(value),
     }
 }

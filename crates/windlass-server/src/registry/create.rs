@@ -34,9 +34,6 @@ impl Registry {
         let mut object = resource.to_stored(decoded.value).await?;
         meta::settle_namespace(target, &mut object)?;
         meta::wipe(&mut object);
-        if !object.text(&["metadata", "resourceVersion"]).is_empty() {
-            return Err(Status::unclassified("resourceVersion should not be set on objects to be created"));
-        }
         warnings.extend(meta::deduplicate_owners(&mut object));
         resource.strategy.default(&mut object);
         let object = self.tracked(target, object, &params).await?;
@@ -124,6 +121,13 @@ impl Registry {
             reinvocation: Reinvocation::default(),
         };
         self.validate_admission(&mut attributes).await?;
+        if params.dry_run == DryRun::No {
+            let version = metadata_mut(&mut attributes.object).shift_remove("resourceVersion");
+            let version = version.and_then(|version| version.as_str().and_then(|text| text.parse::<u64>().ok()));
+            if version.is_some_and(|version| version != 0) {
+                return Err(Status::unclassified("resourceVersion should not be set on objects to be created"));
+            }
+        }
         let encoded = Encoded::new(&attributes.object, resource.stored_shape().style());
         let key = target.key(&name);
         if params.dry_run == DryRun::All {

@@ -40,8 +40,9 @@ const SCAN_PAGE: usize = 500;
 impl Registry {
     /// Lists a collection.
     pub(crate) async fn list(&self, target: &Target, params: ListParams) -> Result<ItemList, Status> {
+        let selection = Selection::parse(params.labels.as_deref(), params.fields.as_deref())?;
         check(&params)?;
-        let selection = Selection::parse(&target.resource, params.labels.as_deref(), params.fields.as_deref())?;
+        selection.check(&target.resource)?;
         if let Some(fixed) = target.resource.strategy.fixed() {
             let items = fixed.iter().map(|object| Item::fixed(target, object));
             let items = items.filter(|item| selection.matches(&target.resource, &Facts::new(item.clone())));

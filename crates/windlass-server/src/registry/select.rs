@@ -58,7 +58,7 @@ impl Facts {
 
 impl Selection {
     /// Reads the selectors of a request.
-    pub(crate) fn parse(resource: &ResourceInfo, labels: Option<&str>, fields: Option<&str>) -> Result<Self, Status> {
+    pub(crate) fn parse(labels: Option<&str>, fields: Option<&str>) -> Result<Self, Status> {
         let labels: LabelSelector = match labels {
             None | Some("") => LabelSelector::default(),
             Some(text) => text.parse().map_err(|error| Status::bad_request(format!("{error}")))?,
@@ -67,10 +67,12 @@ impl Selection {
             None | Some("") => FieldSelector::default(),
             Some(text) => text.parse().map_err(|error| Status::bad_request(format!("{error}")))?,
         };
-        for requirement in fields.requirements() {
-            check_field(resource, &requirement.field)?;
-        }
         Ok(Self { labels, fields })
+    }
+
+    /// Fails when the selectors name fields that cannot be selected by.
+    pub(crate) fn check(&self, resource: &ResourceInfo) -> Result<(), Status> {
+        self.fields.requirements().iter().try_for_each(|requirement| check_field(resource, &requirement.field))
     }
 
     /// Whether everything is selected.

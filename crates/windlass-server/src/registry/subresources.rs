@@ -87,7 +87,7 @@ impl Registry {
             for (field, shown) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
                 let (given, found) = (binding.text(&["metadata", field]), old.text(&["metadata", field]));
                 if !given.is_empty() && given != found {
-                    return Err(precondition_failed(target, shown, given, found));
+                    return Err(precondition_failed(target, params.dry_run, shown, given, found));
                 }
             }
             if old.at(&["metadata", "deletionTimestamp"]).is_some() {

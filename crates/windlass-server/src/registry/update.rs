@@ -249,7 +249,7 @@ impl Registry {
         let resource = &target.resource;
         let uid = object.text(&["metadata", "uid"]);
         if !uid.is_empty() {
-            return Err(precondition_failed(target, "UID", uid, ""));
+            return Err(precondition_failed(target, params.dry_run, "UID", uid, ""));
         }
         let mut attributes = Attributes {
             operation: Operation::Create,
@@ -306,7 +306,7 @@ impl Registry {
                 let uid = object.text(&["metadata", "uid"]);
                 let old_uid = old.map_or(uid, |old| old.text(&["metadata", "uid"]));
                 if !uid.is_empty() && uid != old_uid {
-                    return Err(precondition_failed(target, "UID", uid, old_uid));
+                    return Err(precondition_failed(target, params.dry_run, "UID", uid, old_uid));
                 }
                 object.clone()
             }
@@ -334,7 +334,7 @@ fn scaling<'e>(target: &Target, edit: &'e Edit, current: &Value, params: &WriteP
         Edit::Replace(scale) => {
             let (given, found) = (scale.text(&["metadata", "uid"]), current.text(&["metadata", "uid"]));
             if !given.is_empty() && given != found {
-                return Err(precondition_failed(target, "UID", given, found));
+                return Err(precondition_failed(target, params.dry_run, "UID", given, found));
             }
             Ok(Scaling::Given(scale.clone()))
         }
@@ -366,8 +366,10 @@ fn check_version(target: &Target, new: &Value, current: &StoredValue) -> Result<
 }
 
 /// What is stored is not what the write was meant for; `field` is `UID` or `ResourceVersion`.
-pub(super) fn precondition_failed(target: &Target, field: &str, given: &str, found: &str) -> Status {
+pub(super) fn precondition_failed(target: &Target, dry_run: DryRun, field: &str, given: &str, found: &str) -> Status {
     let key = target.key(target.name());
+    // A write that is not made knows nothing of where the others go.
+    let key = if dry_run == DryRun::All { key.strip_prefix("/registry").unwrap_or(&key) } else { &key };
     let why = format!(
         "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: \
          {field} in precondition: {given}, {field} in object meta: {found}"

@@ -92,6 +92,7 @@ const MIN_TIMEOUT: Duration = Duration::from_mins(30);
 impl Registry {
     /// Watches a collection.
     pub(crate) async fn watch(&self, target: &Target, params: WatchParams) -> Result<WatchSession, Status> {
+        let selection = Selection::parse(params.labels.as_deref(), params.fields.as_deref())?;
         check(&params)?;
         if !target.resource.has_verb("watch") {
             let plural = &target.resource.plural;
@@ -100,7 +101,7 @@ impl Registry {
             status.details.get_or_insert_default().kind.clone_from(plural);
             return Err(status);
         }
-        let selection = Selection::parse(&target.resource, params.labels.as_deref(), params.fields.as_deref())?;
+        selection.check(&target.resource)?;
         let topic = selection.topic(target);
         let version = match params.resource_version.as_deref() {
             None | Some("" | "0") => None,

@@ -1,0 +1,82 @@
+//! A sequence that shows the same with less.
+
+use super::{
+    mutate::{parts, remove},
+    sequence::{Body, Sequence},
+};
+
+/// How many smaller sequences are tried.
+const ATTEMPTS: usize = 120;
+
+/// The smallest sequence that was found for which `shows` still holds.
+pub(super) async fn minimise(sequence: Sequence, shows: impl AsyncFn(&Sequence) -> bool) -> Sequence {
+    let mut smallest = sequence;
+    let mut attempts = 0;
+    'again: loop {
+        for candidate in smaller(&smallest) {
+            attempts += 1;
+            if attempts > ATTEMPTS {
+                return smallest;
+            }
+            if shows(&candidate).await {
+                smallest = candidate;
+                continue 'again;
+            }
+        }
+        return smallest;
+    }
+}
+
+/// What is one step, one parameter or one part of a body smaller, what takes most away first.
+fn smaller(sequence: &Sequence) -> Vec<Sequence> {
+    let mut all = Vec::new();
+    let but = |change: &dyn Fn(&mut Sequence)| {
+        let mut changed = sequence.clone();
+        change(&mut changed);
+        changed
+    };
+    if sequence.steps.len() > 1 {
+        all.extend((0..sequence.steps.len()).rev().map(|at| but(&|changed| drop(changed.steps.remove(at)))));
+    }
+    for (at, step) in sequence.steps.iter().enumerate() {
+        // What others would meet is not written to make a sequence smaller.
+        let kept = |name: &str| name == "dryRun" || name == "labelSelector";
+        let removable = step.query.iter().enumerate().filter(|(_, (name, _))| !kept(name));
+        all.extend(removable.map(|(index, _)| but(&|changed| drop(changed.steps[at].query.remove(index)))));
+        all.extend((0..step.headers.len()).map(|index| but(&|changed| drop(changed.steps[at].headers.remove(index)))));
+        let Body::Json(body) = &step.body else { continue };
+        // Without its name it would be another mistake that shows.
+        let named = |place: &Vec<String>| matches!(&**place, [metadata, ..] if metadata == "metadata");
+        for place in parts(body).into_iter().filter(|place| !named(place) || place.len() > 2) {
+            let mut smaller = body.clone();
+            remove(&mut smaller, &place);
+            all.push(but(&|changed| changed.steps[at].body = Body::Json(smaller.clone())));
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::differential::sequence::Step;
+
+    #[tokio::test]
+    async fn what_does_not_matter_goes() {
+        let step = |body| Step {
+            method: "POST",
+            path: "/x".to_owned(),
+            query: vec![("a", "b".to_owned())],
+            headers: Vec::new(),
+            body: Body::Json(body),
+        };
+        let sequence = Sequence {
+            kind: "x".to_owned(),
+            steps: vec![step(json!({"a": 1})), step(json!({"b": {"c": 1, "bad": 2}}))],
+        };
+        let small = minimise(sequence, async |sequence| sequence.text().contains("bad")).await;
+        assert_eq!(small.text(), "POST /x\n{\"b\":{\"bad\":2}}\n\n");
+    }
+}
