@@ -33,7 +33,7 @@ pub trait Object: Serialize + DeserializeOwned + Clone + Debug + Send + Sync + '
 /// An object whose kind is known at compile time.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say of which kind it is",
-    note = "a type of your own says so with `#[derive(windlass::Resource)]`",
+    note = "a type of your own says so with `#[derive(windlass::Resource)]`, and is `Serialize`, `Deserialize`, `Clone` and `Debug`",
     note = "objects of kinds that are known only at run time are watched by `Watch::dynamic(resource)`"
 )]
 pub trait Resource: Object {

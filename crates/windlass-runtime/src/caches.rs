@@ -106,12 +106,14 @@ impl CacheOptions {
         self
     }
 
-    /// Of all that is wanted, only what is in this namespace.
+    /// Of all that is wanted, only what is in these namespaces.
     #[cfg(feature = "config")]
-    pub(crate) fn only_within(mut self, namespace: &str) -> Self {
+    pub(crate) fn only_within(mut self, namespaces: &[String]) -> Self {
         let Namespaces { named, others } = self.namespaces.take().unwrap_or_default();
-        let own = named.into_iter().find(|(named, _)| named == namespace).map_or(others, |(_, options)| options);
-        self.add(namespace.to_owned(), own)
+        namespaces.iter().fold(self, |options, namespace| {
+            let own = named.iter().find(|(named, _)| named == namespace);
+            options.add(namespace.clone(), own.map_or(&others, |(_, options)| options).clone())
+        })
     }
 
     fn add(mut self, namespace: String, options: Option<InformerOptions>) -> Self {

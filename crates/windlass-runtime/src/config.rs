@@ -13,7 +13,7 @@
 //! controllers:
 //!   groupKindConcurrency: {Deployment.apps: 4}
 //!   overrides: {painter: {concurrency: 8, reconcileTimeout: 1m}}
-//! cache: {namespace: shop, memoryBudget: 64Mi}
+//! cache: {namespaces: [shop, stock], memoryBudget: 64Mi}
 //! logging: {level: info, format: json, targets: {windlass_client: debug}}
 //! ```
 //!
@@ -50,7 +50,9 @@ pub use self::flags::ManagerFlags;
 pub use self::{
     error::ConfigurationError,
     logging::{LogFormat, LogLevel, Logging},
-    parts::{Access, Cache, Certificate, Connection, ConsoleAddress, Controllers, Election, Health, Metrics, Webhook},
+    parts::{
+        Access, Cache, Certificate, Connection, ConsoleAddress, Controllers, Election, Health, Metrics, Shards, Webhook,
+    },
 };
 
 /// Everything about a manager that whoever runs the program may want to choose.
@@ -86,6 +88,9 @@ pub struct ManagerConfiguration {
     /// Whether one of several processes is to lead, and how it is found.
     #[serde(default)]
     pub leader_election: Election,
+    /// Whether several processes share the keys, and how they find each other.
+    #[serde(default)]
+    pub sharding: Shards,
     /// Where webhooks are served.
     #[serde(default)]
     pub webhook: Webhook,
@@ -134,6 +139,7 @@ impl Default for ManagerConfiguration {
             health: Health::default(),
             console: ConsoleAddress::default(),
             leader_election: Election::default(),
+            sharding: Shards::default(),
             webhook: Webhook::default(),
             graceful_shutdown_timeout: grace(),
             cache: Cache::default(),

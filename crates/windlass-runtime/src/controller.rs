@@ -133,10 +133,14 @@ pub struct KeyController<K, F>(Controller<K, F>);
 
 // === impl Controller ===
 
-impl<K: Resource> Controller<K> {
+// The bound is the function's, so that who forgets a derive reads our words for it.
+impl<K> Controller<K> {
     /// A controller of all objects of the type. The same as `Controller::watching(Watch::all())`.
     #[allow(clippy::new_without_default, reason = "there is no default controller: it would have no reconciler")]
-    pub fn new() -> Self {
+    pub fn new() -> Self
+    where
+        K: Resource,
+    {
         Self::watching(Watch::all())
     }
 }

@@ -240,14 +240,17 @@ impl Sharding {
         self
     }
 
+    /// Whether keys can be shared so, by members of any name.
+    pub(crate) fn validate(&self) -> Result<(), InvalidSharding> {
+        self.timings.validate()?;
+        let (group, why) = (self.group.clone(), validation::label_value(&self.group));
+        if group.is_empty() || !why.is_empty() { Err(InvalidSharding::Group { group, why }) } else { Ok(()) }
+    }
+
     /// The manager's member.
     pub(crate) fn in_manager(self, cluster: &Cluster) -> Result<Membership, InvalidSharding> {
+        self.validate()?;
         let Self { group, namespace, identity, timings, margin, patience, writes, metrics } = self;
-        timings.validate()?;
-        let why = validation::label_value(&group);
-        if group.is_empty() || !why.is_empty() {
-            return Err(InvalidSharding::Group { group, why });
-        }
         let unique = cluster.entropy().uuid();
         let identity =
             identity.unwrap_or_else(|| format!("{}-{}", label(&host::name()), cluster.entropy().name_suffix(8)));

@@ -6,16 +6,16 @@ use windlass_client::{Client, Config, Kubeconfig, RateLimit, config::Selection};
 
 use super::{
     Access, Cache, Certificate, ConfigurationError, Connection, Controllers, Election, ManagerConfiguration, Metrics,
-    rules,
+    Shards, rules,
 };
 use crate::{
-    CacheOptions, ControllerDefaults, LeaderElection, ManagerBuilder,
+    CacheOptions, ControllerDefaults, LeaderElection, ManagerBuilder, Sharding,
     health::Probes,
     metrics::{MetricsServer, Registry},
 };
 
 impl ManagerBuilder {
-    /// Chooses what a configuration says: metrics, probes and the console, leader election, caches, controllers, the grace
+    /// Chooses what a configuration says: metrics, probes and the console, leader election, sharding, caches, controllers, the grace
     /// period. How the cluster is reached, where webhooks answer and what is logged is for [`Connection::connect`], [`Webhook::server`] and
     /// [`Logging::init`]:
     ///
@@ -50,6 +50,9 @@ impl ManagerBuilder {
         }
         if config.leader_election.enabled {
             self = self.leader_election(LeaderElection::from(&config.leader_election));
+        }
+        if config.sharding.enabled {
+            self = self.sharding(Sharding::from(&config.sharding));
         }
         Ok(self)
     }
@@ -88,10 +91,7 @@ impl Cache {
         if let Some(period) = self.resync {
             options = options.changed(|informer| informer.resync(period));
         }
-        match &self.namespace {
-            Some(namespace) => options.only_within(namespace),
-            None => options,
-        }
+        if self.namespaces.is_empty() { options } else { options.only_within(&self.namespaces) }
     }
 }
 
@@ -160,6 +160,22 @@ impl From<&Election> for LeaderElection {
     }
 }
 
+impl From<&Shards> for Sharding {
+    /// Whether keys are to be shared or not.
+    fn from(shards: &Shards) -> Self {
+        let sharding = Self::new(&shards.group)
+            .lease_duration(shards.lease_duration)
+            .renew_deadline(shards.renew_deadline)
+            .retry_period(shards.retry_period)
+            .margin(shards.margin)
+            .patience(shards.patience);
+        match &shards.namespace {
+            Some(namespace) => sharding.namespace(namespace),
+            None => sharding,
+        }
+    }
+}
+
 impl Controllers {
     /// What is not chosen here stays.
     fn over(&self, mut defaults: ControllerDefaults) -> ControllerDefaults {
@@ -191,10 +207,13 @@ mod tests {
         let shown = |options: CacheOptions| format!("{options:?}");
         assert_eq!(shown(Cache::default().over(program())), shown(program()));
 
-        let said =
-            Cache { namespace: Some("file".into()), resync: Some(Duration::from_secs(9)), memory_budget: Some(5) };
+        let said = Cache {
+            namespaces: vec!["other".into(), "file".into()],
+            resync: Some(Duration::from_secs(9)),
+            memory_budget: Some(5),
+        };
         let expected = InformerOptions::default().labels("app=a").budget(5).resync(Duration::from_secs(9));
-        let expected = CacheOptions::within("file").informer(expected);
+        let expected = CacheOptions::within_each(["other", "file"]).informer(expected);
         assert_eq!(shown(said.over(program())), shown(expected.clone()));
         let of_several = program().namespace("file", InformerOptions::default());
         let own = InformerOptions::default().budget(5).resync(Duration::from_secs(9));

@@ -79,6 +79,16 @@ pub struct ManagerFlags {
     #[arg(long, value_name = "NAMESPACE")]
     pub leader_election_namespace: Option<String>,
 
+    /// Share the work with the other processes that run this program
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub sharding: Option<bool>,
+    /// The name of those who share it
+    #[arg(long, value_name = "NAME")]
+    pub sharding_group: Option<String>,
+    /// The namespace of their leases
+    #[arg(long, value_name = "NAMESPACE")]
+    pub sharding_namespace: Option<String>,
+
     /// The port of webhooks
     #[arg(long, value_name = "PORT")]
     pub webhook_port: Option<u16>,
@@ -95,9 +105,9 @@ pub struct ManagerFlags {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub enable_http2: Option<bool>,
 
-    /// Look only at what is in this namespace
-    #[arg(long, value_name = "NAMESPACE")]
-    pub watch_namespace: Option<String>,
+    /// Look only at what is in this namespace; may be given again, or name several with commas between
+    #[arg(long, value_name = "NAMESPACE", value_delimiter = ',', action = ArgAction::Append)]
+    pub watch_namespace: Vec<String>,
     /// How long what runs may take to end: 30s
     #[arg(long, value_name = "DURATION", value_parser = units::duration_of)]
     pub graceful_shutdown_timeout: Option<Duration>,
@@ -164,15 +174,20 @@ impl ManagerFlags {
             leader_election.enabled = leader_elect;
             leader_election.id = leader_election_id;
             leader_election.namespace = leader_election_namespace;
+            sharding.enabled = sharding;
+            sharding.group = sharding_group;
+            sharding.namespace = sharding_namespace;
             webhook.port = webhook_port;
             webhook.certificate.path = webhook_cert_path;
             webhook.certificate.name = webhook_cert_name;
             webhook.certificate.key = webhook_cert_key;
             webhook.http2 = enable_http2;
-            cache.namespace = watch_namespace;
             graceful_shutdown_timeout = graceful_shutdown_timeout;
             logging.level = log_level;
             logging.format = log_format;
+        }
+        if !self.watch_namespace.is_empty() {
+            config.cache.namespaces.clone_from(&self.watch_namespace);
         }
         config.logging.targets.extend(self.log_target.iter().cloned());
         config

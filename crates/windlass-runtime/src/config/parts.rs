@@ -90,6 +90,36 @@ pub struct Election {
     pub release_on_cancel: bool,
 }
 
+/// `sharding`: see [`Sharding`](crate::Sharding), whose methods say what the durations are. Only controllers that are sharded are
+/// concerned.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct Shards {
+    /// Whether keys are shared; not by default.
+    pub enabled: bool,
+    /// The name of those who share them: usually what the program has for a default.
+    pub group: String,
+    /// The namespace of the leases; by default the client's, which in a cluster is that of the pod.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// 15 seconds by default.
+    #[serde(with = "units::duration")]
+    pub lease_duration: Duration,
+    /// 10 seconds by default.
+    #[serde(with = "units::duration")]
+    pub renew_deadline: Duration,
+    /// 2 seconds by default.
+    #[serde(with = "units::duration")]
+    pub retry_period: Duration,
+    /// 2 seconds by default.
+    #[serde(with = "units::duration")]
+    pub margin: Duration,
+    /// 30 seconds by default.
+    #[serde(with = "units::duration")]
+    pub patience: Duration,
+}
+
 /// `webhook`: where a webhook server answers, see [`Self::server`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -114,9 +144,9 @@ pub struct Webhook {
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct Cache {
-    /// Only what is in this namespace; by default all.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub namespace: Option<String>,
+    /// Only what is in these namespaces, each watched by itself; by default all.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub namespaces: Vec<String>,
     /// How often every object is reconciled again, changed or not; by default never.
     #[serde(skip_serializing_if = "Option::is_none", with = "units::optional_duration")]
     pub resync: Option<Duration>,
@@ -200,6 +230,23 @@ impl Default for Election {
             renew_deadline,
             retry_period,
             release_on_cancel: false,
+        }
+    }
+}
+
+impl Default for Shards {
+    fn default() -> Self {
+        let [lease_duration, renew_deadline, retry_period, margin, patience] =
+            [15, 10, 2, 2, 30].map(Duration::from_secs);
+        Self {
+            enabled: false,
+            group: String::new(),
+            namespace: None,
+            lease_duration,
+            renew_deadline,
+            retry_period,
+            margin,
+            patience,
         }
     }
 }

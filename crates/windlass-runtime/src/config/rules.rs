@@ -2,10 +2,10 @@
 
 use std::net::SocketAddr;
 
-use windlass_api::GroupKind;
+use windlass_api::{GroupKind, validation};
 
-use super::{Access, ConfigurationError, Controllers, Election, ManagerConfiguration};
-use crate::{LeaderElection, leader_election::InvalidElection};
+use super::{Access, Cache, ConfigurationError, Controllers, Election, ManagerConfiguration, Shards};
+use crate::{LeaderElection, Sharding, leader_election::InvalidElection, sharding::InvalidSharding};
 
 /// A field, and what is wrong with it.
 type Broken = (String, String);
@@ -20,6 +20,8 @@ impl ManagerConfiguration {
             self.addresses_differ(),
             self.tokens_are_safe(),
             self.leader_election.holds(),
+            self.sharding.holds(),
+            self.cache.namespaces_are_named(),
             self.controllers.kinds_are_named(),
             self.rate_makes_sense(),
         ];
@@ -54,14 +56,46 @@ impl Election {
             return Ok(());
         }
         let Err(error) = LeaderElection::from(self).validate() else { return Ok(()) };
-        let field = match error {
-            InvalidElection::LeaseNotLongerThanDeadline | InvalidElection::NoLeaseDuration => "leaseDuration",
-            InvalidElection::DeadlineNotLongerThanRetry | InvalidElection::NoRenewDeadline => "renewDeadline",
-            InvalidElection::NoRetryPeriod => "retryPeriod",
-            InvalidElection::NoIdentity | InvalidElection::NoLease => "id",
-        };
-        Err((format!("leaderElection.{field}"), error.to_string()))
+        Err((format!("leaderElection.{}", timing(error).unwrap_or("id")), error.to_string()))
     }
+}
+
+impl Shards {
+    /// As [`Sharding`] has it.
+    fn holds(&self) -> Result<(), Broken> {
+        if !self.enabled {
+            return Ok(());
+        }
+        let Err(error) = Sharding::from(self).validate() else { return Ok(()) };
+        let field = match &error {
+            InvalidSharding::Timings(error) => timing(*error).unwrap_or("group"),
+            InvalidSharding::Group { .. } | InvalidSharding::Lease { .. } => "group",
+        };
+        Err((format!("sharding.{field}"), error.to_string()))
+    }
+}
+
+impl Cache {
+    fn namespaces_are_named(&self) -> Result<(), Broken> {
+        for (index, namespace) in self.namespaces.iter().enumerate() {
+            let field = format!("cache.namespaces[{index}]");
+            let wrong = validation::dns_label(namespace);
+            broken_if(!wrong.is_empty(), &field, || format!("{namespace:?} is no namespace: {}", wrong.join(", ")))?;
+            let again = self.namespaces[..index].contains(namespace);
+            broken_if(again, &field, || format!("{namespace:?} is there twice"))?;
+        }
+        Ok(())
+    }
+}
+
+/// The duration that is wrong.
+fn timing(error: InvalidElection) -> Option<&'static str> {
+    Some(match error {
+        InvalidElection::LeaseNotLongerThanDeadline | InvalidElection::NoLeaseDuration => "leaseDuration",
+        InvalidElection::DeadlineNotLongerThanRetry | InvalidElection::NoRenewDeadline => "renewDeadline",
+        InvalidElection::NoRetryPeriod => "retryPeriod",
+        InvalidElection::NoIdentity | InvalidElection::NoLease => return None,
+    })
 }
 
 impl Controllers {

@@ -30,6 +30,15 @@ leaderElection:
   renewDeadline: 20s
   retryPeriod: 1.5s
   releaseOnCancel: true
+sharding:
+  enabled: true
+  group: painters
+  namespace: painters
+  leaseDuration: 40s
+  renewDeadline: 30s
+  retryPeriod: 2.5s
+  margin: 1s
+  patience: 2m0s
 webhook:
   host: "::1"
   port: 10250
@@ -41,7 +50,9 @@ webhook:
   clientCA: /certs/clients.crt
 gracefulShutdownTimeout: 1m0s
 cache:
-  namespace: shop
+  namespaces:
+  - shop
+  - stock
   resync: 10h0m0s
   memoryBudget: 64Mi
 controllers:
@@ -209,6 +220,18 @@ fn what_makes_no_sense_is_named_by_its_field() {
             "leaderElection.retryPeriod: retryPeriod must be greater than zero".into(),
         ),
         (
+            "sharding: {enabled: true}\n",
+            "sharding.group: the group \"\" cannot be a label: ".into(),
+        ),
+        (
+            "sharding: {enabled: true, group: a, renewDeadline: 1s}\n",
+            "sharding.renewDeadline: renewDeadline must be greater than retryPeriod*JitterFactor".into(),
+        ),
+        (
+            "cache: {namespaces: [a, a]}\n",
+            "cache.namespaces[1]: \"a\" is there twice".into(),
+        ),
+        (
             "controllers: {groupKindConcurrency: {deployments.apps: 2}}\n",
             "controllers.groupKindConcurrency.deployments.apps: is no kind and group, such as Deployment.apps, or Pod of the \
              core group"
@@ -220,8 +243,11 @@ fn what_makes_no_sense_is_named_by_its_field() {
     ] {
         assert_eq!(read(body).unwrap_err().to_string(), expected, "{body}");
     }
+    let error = read("cache: {namespaces: [\"\"]}\n").unwrap_err().to_string();
+    assert!(error.starts_with("cache.namespaces[0]: \"\" is no namespace: "), "{error}");
     for fine in [
         "leaderElection: {leaseDuration: 1s}\n",
+        "sharding: {leaseDuration: 1s}\n",
         "metrics: {bindAddress: 0}\nhealth: {bindAddress: 0}\n",
         "metrics: {bindAddress: \"127.0.0.1:0\"}\nhealth: {bindAddress: \"127.0.0.1:0\"}\n",
         "health: {bindAddress: \"[::1]:8081\"}\n",
@@ -288,6 +314,9 @@ mod flags {
         (defaults.webhook.host, defaults.webhook.client_ca) =
             (expected.webhook.host, expected.webhook.client_ca.clone());
         (defaults.cache.resync, defaults.cache.memory_budget) = (expected.cache.resync, expected.cache.memory_budget);
+        defaults.sharding = expected.sharding.clone();
+        (defaults.sharding.enabled, defaults.sharding.namespace) = (false, None);
+        defaults.sharding.group = "others".into();
         defaults.controllers = expected.controllers.clone();
         (defaults.client.qps, defaults.client.burst) = (expected.client.qps, expected.client.burst);
 
@@ -309,7 +338,10 @@ mod flags {
             "--webhook-cert-name=webhook.crt",
             "--webhook-cert-key=webhook.key",
             "--enable-http2",
-            "--watch-namespace=shop",
+            "--watch-namespace=shop,stock",
+            "--sharding",
+            "--sharding-group=painters",
+            "--sharding-namespace=painters",
             "--graceful-shutdown-timeout=1m",
             "--log-level=warn",
             "--log-format=json",

@@ -208,6 +208,32 @@ async fn the_lease_is_the_one_of_the_file_and_is_released_where_it_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn keys_are_shared_with_the_group_and_by_the_times_of_the_file() {
+    let (fake, server) = (Fake::new(), Leases::default());
+    let body = "sharding: {enabled: true, group: painters, namespace: studio, leaseDuration: 40s, renewDeadline: 30s, \
+                retryPeriod: 7s}\n";
+    let replicas = ["a", "b"].map(|name| {
+        let mut manager = configured(fake.manager_of(server.client(name)), body);
+        let done = async |_: Arc<ConfigMap>, _: Context| Ok::<_, Error>(Action::await_change());
+        manager.add(Controller::new().sharded().reconcile(done));
+        Run::start(manager)
+    });
+    eventually("both are members", || server.all().len() == 2).await;
+    for lease in server.all() {
+        assert_eq!(lease["metadata"]["labels"]["sharding.windlass.dev/group"], "painters");
+        assert_eq!(lease["spec"]["leaseDurationSeconds"], 40);
+    }
+    assert!(server.sent("a").iter().all(|sent| sent.request.contains("/namespaces/studio/leases")));
+    let renewals = || server.sent("a").iter().filter(|sent| sent.request.starts_with("PUT")).count();
+    let before = renewals();
+    tokio::time::sleep(Duration::from_secs(70)).await;
+    assert!((8..=12).contains(&(renewals() - before)), "{} in ten periods", renewals() - before);
+    for run in replicas {
+        run.stop().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn concurrency_is_that_of_the_name_or_else_that_of_the_kind_or_that_of_all() {
     let (fake, painter, glazier, roofer) = (Fake::new(), Arc::default(), Arc::default(), Arc::default());
     for number in 0..9 {
@@ -275,7 +301,7 @@ async fn caches_hold_one_namespace_and_show_what_they_hold_again() {
     let mut elsewhere = config("b");
     elsewhere.metadata.namespace = Some("elsewhere".into());
     fake.put(&elsewhere);
-    let mut manager = configured(fake.manager(), "cache: {namespace: ns, resync: 1h}\n");
+    let mut manager = configured(fake.manager(), "cache: {namespaces: [ns], resync: 1h}\n");
     let kept = seen.clone();
     manager.add(Controller::<ConfigMap>::new().reconcile(move |object: Arc<ConfigMap>, _: Context| {
         kept.lock().push(object.metadata.name.clone().unwrap());

@@ -2,6 +2,9 @@
 
 #![allow(dead_code, unused_variables, reason = "nothing here is run")]
 
+#[cfg(test)]
+mod mistakes;
+
 /// What a user has beside the controller: a custom resource, and functions of it.
 mod theirs {
     use serde::{Deserialize, Serialize};

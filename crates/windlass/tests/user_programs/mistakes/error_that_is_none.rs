@@ -1,0 +1,13 @@
+use windlass::{k8s::core::v1::ConfigMap, prelude::*};
+
+fn main() {}
+
+async fn reconcile(_: Arc<ConfigMap>, _: Context) -> Result<Action, String> {
+    Ok(Action::await_change())
+}
+
+fn add(manager: &mut Manager) {
+    //~ is not a reconciler for `ConfigMap`
+    //~ where `E` is a `std::error::Error`, such as `windlass::Error`
+    manager.add(Controller::<ConfigMap>::new().reconcile(reconcile));
+}

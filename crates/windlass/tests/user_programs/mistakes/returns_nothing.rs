@@ -1,0 +1,11 @@
+use windlass::{k8s::core::v1::ConfigMap, prelude::*};
+
+fn main() {}
+
+async fn reconcile(_: Arc<ConfigMap>, _: Context) {}
+
+fn add(manager: &mut Manager) {
+    //~ is not a reconciler for `ConfigMap`
+    //~ an `async fn(Arc<ConfigMap>, Context) -> Result<Action, E>`
+    manager.add(Controller::<ConfigMap>::new().reconcile(reconcile));
+}
