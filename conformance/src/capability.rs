@@ -9,8 +9,6 @@ use crate::Target;
 /// What a server can do beyond what every target does. A test that needs one names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capability {
-    /// Rules in CEL decide what a custom resource may hold.
-    ValidationRules,
     /// It comes with a kubectl.
     Kubectl,
     /// Its history can be forgotten by [`Target::history`]: the test knows what is too old.
@@ -20,7 +18,6 @@ pub enum Capability {
 /// Which target lacks what, and what brings it, or why nothing will. What is built comes off this list: a test that passes
 /// in spite of it fails.
 const LACKING: &[(&str, Capability, &str)] = &[
-    (Target::EMBEDDED, Capability::ValidationRules, "issue 7, the embedded API server"),
     (Target::EMBEDDED, Capability::Kubectl, "what kubectl does with it is seen by `cargo xtask kubectl`"),
     (Target::UPSTREAM, Capability::ForgetsWhenTold, "it compacts when it likes, minutes after its start"),
 ];

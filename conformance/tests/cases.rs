@@ -49,6 +49,7 @@ cases! {
     refusals
     reset
     reviews
+    rules
     schemas
     services
     storage

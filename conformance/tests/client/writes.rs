@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use conformance::{Capability, Target, eventually, on_each_target, on_each_target_with, unique};
+use conformance::{Target, eventually, on_each_target, unique};
 use futures::StreamExt;
 use k8s_openapi::{
     api::core::v1::{ConfigMap, Namespace, Pod},
@@ -198,7 +198,7 @@ async fn a_running_pod_gets_a_container_to_look_inside_and_other_resources() {
 
 #[tokio::test]
 async fn a_rule_of_a_custom_kind_refuses_in_its_own_words() {
-    on_each_target_with(&[Capability::ValidationRules], |target| async {
+    on_each_target(|target| async {
         let client = &target.client;
         let definition: CustomResourceDefinition = read(json!({
             "metadata": {"name": "ranges.writes.example.com"},

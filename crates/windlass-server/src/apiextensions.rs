@@ -15,8 +15,6 @@
 //! after it is gone nothing of it is served. Objects are stored in the storage version and converted by changing their
 //! apiVersion, or by a webhook (of a list in one call; of what a watch begins with, one by one; scales are read from the stored
 //! version). An object that is read is pruned and defaulted by the schema of the version that it is read in.
-//!
-//! Not done yet: patterns, formats and CEL rules of schemas, ratcheting.
 
 mod controller;
 mod custom;

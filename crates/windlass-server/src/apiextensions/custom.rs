@@ -46,7 +46,9 @@ pub(super) struct CustomType {
 #[derive(Debug)]
 struct CustomStrategy {
     rules: Rules,
-    schema: Arc<Schema>,
+    shape: Arc<CustomType>,
+    /// The rules in the schema, once an object is written.
+    conditions: OnceLock<Option<windlass_cel::Rules>>,
     resource: GroupResource,
     /// The fields that selectors may name.
     selectable: Vec<String>,
@@ -313,7 +315,7 @@ impl CustomShape for CustomType {
 // === impl CustomStrategy ===
 
 impl CustomStrategy {
-    fn new(definition: &Definition, version: &DefinitionVersion, shape: &CustomType) -> Self {
+    fn new(definition: &Definition, version: &DefinitionVersion, shape: &Arc<CustomType>) -> Self {
         let path = |text: &str| text.split('.').map(str::to_owned).collect::<Vec<_>>();
         let scale = version.scale.as_ref().map(|scale| ScaleRule {
             spec_replicas: path(&scale.spec_replicas),
@@ -329,7 +331,8 @@ impl CustomStrategy {
                 scale,
                 ..if version.has_status { Rules::WITH_STATUS } else { Rules::COMMON }
             },
-            schema: Arc::clone(&shape.compiled),
+            shape: Arc::clone(shape),
+            conditions: OnceLock::new(),
             resource: GroupResource::new(definition.group.clone(), definition.accepted.plural.clone()),
             selectable: version.selectable.clone(),
             scale: version.scale.clone(),
@@ -337,19 +340,48 @@ impl CustomStrategy {
         }
     }
 
-    fn complain(&self, object: &Value, path: &str, errors: &mut Errors) {
+    /// Complains about an object, or a part of it. What did not change is let through.
+    fn complain(&self, new: &Value, old: Option<&Value>, path: &str, errors: &mut Errors) {
         let mut causes = Vec::new();
+        let schema = &*self.shape.compiled;
         if path.is_empty() {
-            validate::validate(object, &self.schema, "", "", &mut causes);
-            validate::validate_embedded(object, &self.schema, "", &mut causes);
-        } else if let (Some(value), Some(schema)) = (object.at(&[path]), self.schema.properties.get(path)) {
-            validate::validate(value, schema, path, path, &mut causes);
+            validate::validate(new, old, schema, "", "", &mut causes);
+            validate::validate_embedded(new, schema, "", &mut causes);
+        } else if let (Some(value), Some(schema)) = (new.at(&[path]), schema.properties.get(path)) {
+            let old = old.and_then(|old| old.at(&[path]));
+            validate::validate(value, old, schema, path, path, &mut causes);
             validate::validate_embedded(value, schema, path, &mut causes);
         }
         if let Some(scale) = &self.scale {
-            check_scale(object, scale, path, &mut causes);
+            check_scale(new, scale, path, &mut causes);
         }
         validate::report(causes, errors);
+        self.apply_rules(new, old, errors);
+    }
+
+    /// The rules in the schema, unless the object is wrong in ways that could mislead them.
+    fn apply_rules(&self, new: &Value, old: Option<&Value>, errors: &mut Errors) {
+        const MISLEADING: [&str; 5] = [
+            "FieldValueNotSupported",
+            "FieldValueRequired",
+            "FieldValueTooLong",
+            "FieldValueTooMany",
+            "FieldValueTypeInvalid",
+        ];
+        let Some(rules) = self.conditions.get_or_init(|| windlass_cel::Rules::compile(&self.shape.schema)) else {
+            return;
+        };
+        if errors.has_any(&MISLEADING) {
+            let why = "some validation rules were not checked because the object was invalid; correct the existing \
+                       errors to complete validation";
+            errors.invalid(&crate::registry::Path::new("<nil>"), &Value::Null, why);
+            return;
+        }
+        let verdict = rules.validate(new, old);
+        validate::report(verdict.causes, errors);
+        for warning in verdict.warnings {
+            errors.warn(warning);
+        }
     }
 }
 
@@ -388,15 +420,19 @@ impl Strategy for CustomStrategy {
     }
 
     fn default(&self, object: &mut Value) {
-        prune::default(object, &self.schema);
+        prune::default(object, &self.shape.compiled);
     }
 
-    fn validate(&self, object: &Value, errors: &mut Errors) {
-        self.complain(object, "", errors);
+    fn validate_create(&self, object: &Value, errors: &mut Errors) {
+        self.complain(object, None, "", errors);
     }
 
-    fn validate_status(&self, new: &Value, _old: &Value, errors: &mut Errors) {
-        self.complain(new, "status", errors);
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
+        self.complain(new, Some(old), "", errors);
+    }
+
+    fn validate_status(&self, new: &Value, old: &Value, errors: &mut Errors) {
+        self.complain(new, Some(old), "status", errors);
     }
 
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {

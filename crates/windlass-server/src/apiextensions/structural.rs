@@ -1,8 +1,10 @@
 //! The rules for the schemas of definitions: they must be structural, so that they say of every field what it is.
 //!
-//! Checked is what decides whether the server can prune, default and validate by the schema. Not checked yet: CEL rules.
+//! Checked is what decides whether the server can prune, default and validate by the schema. The rules that are in it
+//! are checked by `windlass-cel`, once all else is well.
 
 use serde_json::Value;
+use windlass_cel::{Rules, check_rules, compile_pattern};
 
 use super::{
     prune::has_unknown_fields,
@@ -26,7 +28,11 @@ const JUNCTORS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
 
 /// Complains about a schema.
 pub(super) fn validate(schema: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let before = errors.len();
     check(schema, Level::Root, path, errors);
+    if errors.len() == before {
+        report(check_rules(schema, &path.to_string()), errors);
+    }
 }
 
 fn check(schema: &Value, level: Level, path: &Path<'_>, errors: &mut Errors) {
@@ -102,18 +108,8 @@ fn check_kind(schema: &Value, level: Level, path: &Path<'_>, errors: &mut Errors
 /// The patterns that Rust cannot read are, with few exceptions, those that Go cannot.
 fn check_pattern(schema: &Value, path: &Path<'_>, errors: &mut Errors) {
     let pattern = schema.text(&["pattern"]);
-    if let Err(error) = regex::Regex::new(pattern) {
-        const PROBLEMS: [(&str, &str); 5] = [
-            ("unclosed group", "missing closing )"),
-            ("unopened group", "unexpected )"),
-            ("unclosed character class", "missing closing ]"),
-            ("repetition operator missing", "missing argument to repetition operator"),
-            ("unrecognized escape", "invalid escape sequence"),
-        ];
-        let text = error.to_string();
-        let problem = PROBLEMS.iter().find(|(ours, _)| text.contains(ours)).map_or("invalid syntax", |(_, go)| *go);
-        let why =
-            format!("must be a valid regular expression, but isn't: error parsing regexp: {problem}: `{pattern}`");
+    if let Err(problem) = compile_pattern(pattern) {
+        let why = format!("must be a valid regular expression, but isn't: {problem}");
         errors.invalid(&path.child("pattern"), pattern, &why);
     }
 }
@@ -211,7 +207,7 @@ fn check_junctions(schema: &Value, either: bool, path: &Path<'_>, errors: &mut E
 }
 
 fn check_junction(schema: &Value, either: bool, path: &Path<'_>, errors: &mut Errors) {
-    const DESCRIBING: [&str; 11] = [
+    const DESCRIBING: [&str; 12] = [
         "type",
         "default",
         "title",
@@ -223,6 +219,7 @@ fn check_junction(schema: &Value, either: bool, path: &Path<'_>, errors: &mut Er
         "x-kubernetes-list-type",
         "x-kubernetes-list-map-keys",
         "x-kubernetes-map-type",
+        "x-kubernetes-validations",
     ];
     for key in DESCRIBING {
         let is_either = key == "type" && either && matches!(schema.text(&["type"]), "integer" | "string");
@@ -268,6 +265,11 @@ fn check_default(default: &Value, schema: &Value, level: Level, path: &Path<'_>,
     }
     let mut causes = Vec::new();
     let text = path.to_string();
-    validate_value(default, &compiled, &text, &text, &mut causes);
+    validate_value(default, None, &compiled, &text, &text, &mut causes);
+    if causes.is_empty()
+        && let Some(rules) = Rules::of_value(schema)
+    {
+        causes = rules.validate_at(&text, default).causes;
+    }
     report(causes, errors);
 }

@@ -1,6 +1,6 @@
 //! What a schema does not allow, in the words of the real server.
 //!
-//! CEL rules are not checked yet.
+//! Of an update only what changed is told, where it can be known: not in lists whose items have no keys.
 
 use serde_json::{Number, Value};
 use windlass_api::Cause;
@@ -13,9 +13,23 @@ use crate::{codec::go_quote, registry::Errors};
 
 /// Complains about an object. The first part of a path is left out of messages (not of fields) when it is `hidden`, as
 /// the real server does when it looks at the status alone.
-pub(super) fn validate(value: &Value, schema: &Schema, path: &str, hidden: &str, causes: &mut Vec<Cause>) {
-    Checker { hidden }.value(value, schema, path, causes);
-    duplicates(value, schema, path, causes);
+pub(super) fn validate(
+    value: &Value,
+    old: Option<&Value>,
+    schema: &Schema,
+    path: &str,
+    hidden: &str,
+    causes: &mut Vec<Cause>,
+) {
+    Checker { hidden }.changed(value, old, schema, path, causes);
+    let mut before = Vec::new();
+    if let Some(old) = old {
+        duplicates(old, schema, path, &mut before);
+    }
+    // What has items twice already may keep them.
+    if before.is_empty() {
+        duplicates(value, schema, path, causes);
+    }
 }
 
 /// Complains about embedded objects that do not say what they are.
@@ -61,7 +75,14 @@ struct Checker<'a> {
 }
 
 impl Checker<'_> {
-    fn value(&self, value: &Value, schema: &Schema, path: &str, causes: &mut Vec<Cause>) {
+    /// Complains about a value, unless it is as it was.
+    fn changed(&self, value: &Value, old: Option<&Value>, schema: &Schema, path: &str, causes: &mut Vec<Cause>) {
+        if old != Some(value) {
+            self.value(value, old, schema, path, causes);
+        }
+    }
+
+    fn value(&self, value: &Value, old: Option<&Value>, schema: &Schema, path: &str, causes: &mut Vec<Cause>) {
         let right_type = self.right_type(value, schema, path, causes);
         if !right_type && schema.int_or_string {
             self.junctions(value, schema, path, causes);
@@ -71,8 +92,8 @@ impl Checker<'_> {
             return;
         }
         match value {
-            Value::Object(_) => self.object(value, schema, path, causes),
-            Value::Array(items) => self.array(items, schema, path, causes),
+            Value::Object(_) => self.object(value, old, schema, path, causes),
+            Value::Array(items) => self.array(items, old, schema, path, causes),
             Value::String(text) => self.string(text, schema, path, causes),
             Value::Number(number) => self.number(number, schema, path, causes),
             Value::Null | Value::Bool(_) => {}
@@ -115,7 +136,7 @@ impl Checker<'_> {
         false
     }
 
-    fn object(&self, value: &Value, schema: &Schema, path: &str, causes: &mut Vec<Cause>) {
+    fn object(&self, value: &Value, old: Option<&Value>, schema: &Schema, path: &str, causes: &mut Vec<Cause>) {
         let Value::Object(entries) = value else { return };
         let (count, limits) = (entries.len() as u64, &schema.limits);
         if let Some(least) = limits.min_properties.filter(|least| count < *least) {
@@ -127,9 +148,10 @@ impl Checker<'_> {
         }
         for (name, value) in entries {
             let below = join(path, name);
+            let old = old.and_then(|old| old.get(name));
             match (schema.properties.get(name), &schema.additional) {
-                (Some(schema), _) => self.value(value, schema, &below, causes),
-                (None, Additional::Schema(schema)) => self.value(value, schema, &below, causes),
+                (Some(schema), _) => self.changed(value, old, schema, &below, causes),
+                (None, Additional::Schema(schema)) => self.changed(value, old, schema, &below, causes),
                 (None, Additional::Forbidden) => {
                     let detail = format!("{} in body is a forbidden property", self.named(&below));
                     causes.push(invalid(path, &go_quote(name), &detail));
@@ -144,7 +166,7 @@ impl Checker<'_> {
         }
     }
 
-    fn array(&self, items: &[Value], schema: &Schema, path: &str, causes: &mut Vec<Cause>) {
+    fn array(&self, items: &[Value], old: Option<&Value>, schema: &Schema, path: &str, causes: &mut Vec<Cause>) {
         let (count, limits) = (items.len() as u64, &schema.limits);
         if let Some(least) = limits.min_items.filter(|least| count < *least) {
             let detail = format!("{} in body should have at least {least} items", self.named(path));
@@ -153,9 +175,14 @@ impl Checker<'_> {
         if let Some(most) = limits.max_items.filter(|most| count > *most) {
             causes.push(too_many(path, count, most));
         }
-        if let Some(schema) = &schema.items {
+        let before = old.and_then(Value::as_array);
+        if let Some(of_items) = &schema.items {
             for (index, item) in items.iter().enumerate() {
-                self.value(item, schema, &format!("{path}[{index}]"), causes);
+                let old = match &schema.list {
+                    List::Map(keys) => before.and_then(|before| before.iter().find(|old| same_keys(old, item, keys))),
+                    List::Atomic | List::Set => None,
+                };
+                self.changed(item, old, of_items, &format!("{path}[{index}]"), causes);
             }
         }
     }
@@ -217,7 +244,7 @@ impl Checker<'_> {
         let name = self.named(path);
         let complaints = |schema: &Schema| {
             let mut causes = Vec::new();
-            self.value(value, schema, path, &mut causes);
+            self.value(value, None, schema, path, &mut causes);
             causes
         };
         // What the best alternative lacks is told as well; of equally good ones the first.
@@ -311,6 +338,10 @@ fn duplicates(value: &Value, schema: &Schema, path: &str, causes: &mut Vec<Cause
 }
 
 // === small helpers ===
+
+fn same_keys(a: &Value, b: &Value, keys: &[String]) -> bool {
+    keys.iter().all(|key| a.get(key) == b.get(key))
+}
 
 /// Whether Go takes a JSON number for an integer.
 fn integral(number: &Number) -> bool {

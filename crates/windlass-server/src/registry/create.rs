@@ -106,6 +106,7 @@ impl Registry {
         if !rules.metadata.new && errors.is_empty() {
             meta::validate(target, &object, meta::ANY_NAME, &mut errors);
         }
+        params.warnings.extend(errors.take_warnings());
         errors.check(&resource.group_kind(), &name)?;
         warnings.extend(resource.strategy.warnings(&object, None));
         field_manager::attach(&mut object, managed_fields, resource.stored_shape().style());

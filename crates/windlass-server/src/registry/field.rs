@@ -25,6 +25,8 @@ enum Part<'p> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Errors {
     causes: Vec<Cause>,
+    /// What is wrong, and let through.
+    warnings: Vec<String>,
 }
 
 /// A value as a complaint shows it: strings quoted, numbers and booleans as they are, anything else as JSON.
@@ -78,6 +80,21 @@ impl Errors {
         self.causes.is_empty()
     }
 
+    /// Whether a complaint has one of these reasons.
+    pub(crate) fn has_any(&self, reasons: &[&str]) -> bool {
+        self.causes.iter().any(|cause| reasons.contains(&cause.reason.as_str()))
+    }
+
+    /// Something that the client should be told, and that does not keep the object from being stored.
+    pub(crate) fn warn(&mut self, text: String) {
+        self.warnings.push(text);
+    }
+
+    /// What the client should be told if the object is stored.
+    pub(crate) fn take_warnings(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.warnings)
+    }
+
     /// How many complaints there are.
     pub(crate) fn len(&self) -> usize {
         self.causes.len()
@@ -86,6 +103,7 @@ impl Errors {
     /// Adds the complaints of another check.
     pub(crate) fn append(&mut self, mut other: Self) {
         self.causes.append(&mut other.causes);
+        self.warnings.append(&mut other.warnings);
     }
 
     /// The complaints.

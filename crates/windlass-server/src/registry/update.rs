@@ -189,6 +189,7 @@ impl Registry {
             Aspect::Part(part) => resource.strategy.validate_part(part, &new, &old, &mut errors),
             Aspect::Finalize | Aspect::Internal => {}
         }
+        params.warnings.extend(errors.take_warnings());
         errors.check(&resource.group_kind(), target.name())?;
         if aspect == Aspect::Main {
             warnings.extend(resource.strategy.warnings(&new, Some(&old)));

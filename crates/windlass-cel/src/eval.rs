@@ -1,0 +1,364 @@
+//! Evaluation, within limits of cost, time and memory.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::{BTreeMap, HashMap},
+    rc::Rc,
+};
+
+use cel::common::ast::{ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue};
+use regex::Regex;
+
+use crate::{
+    check::Notes,
+    cost::{NEW_LIST, NEW_MAP, NEW_OBJECT, Operand, Range},
+    library::truth,
+    pattern::compile_pattern,
+    types::Type,
+    value::{List, Map, Text, Value, shown},
+};
+
+/// Why there is no value.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Fault {
+    /// What went wrong; `&&` and `||` may get over it.
+    Error(Rc<str>),
+    /// It would have cost too much.
+    Exhausted,
+}
+
+/// Counts what an evaluation costs, and stops it.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    cost: Cell<u64>,
+    limit: u64,
+    /// Values that were made or looked at where the cost, which follows the real server's, does not see them.
+    work: Cell<u64>,
+    /// Patterns that were met already.
+    patterns: RefCell<HashMap<String, Rc<Regex>>>,
+}
+
+/// What one evaluation goes through.
+struct Evaluation<'v> {
+    notes: &'v Notes,
+    meter: &'v Meter,
+    /// Innermost last. The value of an accumulator may be an error, which later steps can get over.
+    variables: Vec<(&'v str, Result<Value<'v>, Fault>)>,
+}
+
+/// The name of accumulators, which no expression can spell.
+pub(crate) const ACCUMULATOR: &str = "@result";
+
+/// Evaluates an expression with values for its variables.
+pub(crate) fn evaluate<'v>(
+    expr: &'v IdedExpr,
+    notes: &'v Notes,
+    variables: &[(&'v str, Value<'v>)],
+    meter: &'v Meter,
+) -> Result<Value<'v>, Fault> {
+    let variables = variables.iter().map(|(name, value)| (*name, Ok(value.clone()))).collect();
+    Evaluation { notes, meter, variables }.value(expr)
+}
+
+// === impl Fault ===
+
+impl Fault {
+    pub(crate) fn error(message: impl AsRef<str>) -> Self {
+        Self::Error(message.as_ref().into())
+    }
+
+    pub(crate) fn no_overload(function: &str, args: &[&Value<'_>]) -> Self {
+        // Of operators the real server does not say which.
+        if function.contains('_') || function == "@in" {
+            return Self::error("no such overload");
+        }
+        let types = args.iter().map(|arg| arg.type_name()).collect::<Vec<_>>().join(", ");
+        Self::error(format!("no such overload: {function}({types})"))
+    }
+
+    /// There is nothing under that name or number.
+    pub(crate) fn missing(container: &Value<'_>, key: &Value<'_>) -> Self {
+        let what = if matches!(container, Value::List(_)) { "index out of bounds" } else { "no such key" };
+        Self::error(format!("{what}: {}", shown(key)))
+    }
+}
+
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Error(message) => f.write_str(message),
+            Self::Exhausted => f.write_str("operation cancelled: actual cost limit exceeded"),
+        }
+    }
+}
+
+// === impl Meter ===
+
+impl Meter {
+    /// The most values that one evaluation makes or looks at: some hundred MB at worst.
+    const MOST_WORK: u64 = 10_000_000;
+
+    pub(crate) fn new(limit: u64) -> Self {
+        Self { cost: Cell::new(0), limit, work: Cell::new(0), patterns: RefCell::default() }
+    }
+
+    pub(crate) fn cost(&self) -> u64 {
+        self.cost.get()
+    }
+
+    fn charge(&self, cost: u64) -> Result<(), Fault> {
+        let total = self.cost.get().saturating_add(cost);
+        self.cost.set(total);
+        if total > self.limit { Err(Fault::Exhausted) } else { Ok(()) }
+    }
+
+    /// Notes that so many values are made or looked at.
+    pub(crate) fn work(&self, count: u64) -> Result<(), Fault> {
+        let total = self.work.get().saturating_add(count);
+        self.work.set(total);
+        if total > Self::MOST_WORK {
+            // What is told is that it costs too much, and so it shall.
+            self.cost.set(self.cost.get().max(self.limit.saturating_add(1)));
+            return Err(Fault::Exhausted);
+        }
+        Ok(())
+    }
+
+    /// A regular expression, compiled.
+    pub(crate) fn pattern(&self, text: &str) -> Result<Rc<Regex>, Fault> {
+        if let Some(known) = self.patterns.borrow().get(text) {
+            return Ok(Rc::clone(known));
+        }
+        self.work(1_000 + text.len() as u64 * 100)?;
+        let compiled = compile_pattern(text).map_err(Fault::error)?;
+        let compiled = Rc::new(compiled);
+        self.patterns.borrow_mut().insert(text.to_owned(), Rc::clone(&compiled));
+        Ok(compiled)
+    }
+}
+
+// === impl Evaluation ===
+
+impl<'v> Evaluation<'v> {
+    fn value(&mut self, expr: &'v IdedExpr) -> Result<Value<'v>, Fault> {
+        match &expr.expr {
+            Expr::Literal(literal) => Ok(constant(literal)),
+            Expr::Ident(name) => {
+                self.meter.charge(1)?;
+                self.variable(name)
+            }
+            Expr::Select(select) => {
+                if let Some(name) = self.notes.type_at(expr.id) {
+                    return Ok(Value::Type(name));
+                }
+                let operand = self.value(&select.operand)?;
+                let name = Value::Text(Text::Borrowed(&select.field));
+                let found = operand.find(&name);
+                // A presence test costs nothing but its operand.
+                if select.test {
+                    return Ok(Value::Bool(found?.is_some()));
+                }
+                self.meter.charge(1)?;
+                match (found?, &operand) {
+                    (found, Value::Optional(_)) => Ok(found.map_or(Value::Optional(None), Value::some)),
+                    (Some(found), _) => Ok(found),
+                    (None, _) => Err(Fault::missing(&operand, &name)),
+                }
+            }
+            Expr::Call(call) => match (call.func_name.as_str(), call.args.as_slice()) {
+                ("_&&_", [a, b]) => self.either(a, b, false),
+                ("_||_", [a, b]) => self.either(a, b, true),
+                ("_?_:_", [condition, yes, no]) => {
+                    let branch = if truth(&self.value(condition)?)? { yes } else { no };
+                    self.value(branch)
+                }
+                ("@not_strictly_false", [condition]) => match self.value(condition) {
+                    Err(Fault::Exhausted) => Err(Fault::Exhausted),
+                    value => Ok(Value::Bool(!matches!(value, Ok(Value::Bool(false))))),
+                },
+                _ => self.call(expr),
+            },
+            Expr::List(list) => {
+                self.meter.charge(NEW_LIST)?;
+                let mut items = Vec::with_capacity(list.elements.len());
+                for (index, item) in list.elements.iter().enumerate() {
+                    match (self.value(item)?, list.optional_indices.contains(&index)) {
+                        (Value::Optional(None), true) => {}
+                        (Value::Optional(Some(value)), true) => items.push((*value).clone()),
+                        (value, _) => items.push(value),
+                    }
+                }
+                Ok(Value::list(items))
+            }
+            Expr::Map(map) => {
+                self.meter.charge(NEW_MAP)?;
+                let mut entries = BTreeMap::new();
+                for entry in &map.entries {
+                    let EntryExpr::MapEntry(entry) = &entry.expr else { continue };
+                    let key = self.value(&entry.key)?;
+                    let value = match (self.value(&entry.value)?, entry.optional) {
+                        (Value::Optional(None), true) => continue,
+                        (Value::Optional(Some(value)), true) => (*value).clone(),
+                        (value, _) => value,
+                    };
+                    let unsupported = || Fault::error(format!("unsupported key type: {}", key.type_name()));
+                    if entries.insert(key.key().ok_or_else(unsupported)?, value).is_some() {
+                        return Err(Fault::error(format!("Failed with repeated key: {}", shown(&key))));
+                    }
+                }
+                Ok(Value::Map(Map::new(entries)))
+            }
+            Expr::Comprehension(comprehension) => self.comprehension(comprehension),
+            Expr::Struct(_) | Expr::Unspecified => {
+                self.meter.charge(NEW_OBJECT)?;
+                Err(Fault::error("objects cannot be made"))
+            }
+        }
+    }
+
+    /// The value of a variable. A list or map that is being collected is handed over, so that it can grow in place: each
+    /// step names its accumulator once.
+    fn variable(&mut self, name: &str) -> Result<Value<'v>, Fault> {
+        if let Some((_, value)) = self.variables.iter_mut().rev().find(|(other, _)| *other == name) {
+            if name == ACCUMULATOR && matches!(value, Ok(Value::List(_) | Value::Map(_))) {
+                return std::mem::replace(value, Ok(Value::Null));
+            }
+            return value.clone();
+        }
+        let ty = crate::check::type_named(name).map(|(name, _)| Value::Type(name));
+        ty.ok_or_else(|| Fault::error(format!("no such attribute(s): {name}")))
+    }
+
+    /// `&&` and `||`: an error on one side does not matter when the other decides.
+    fn either(&mut self, a: &'v IdedExpr, b: &'v IdedExpr, decisive: bool) -> Result<Value<'v>, Fault> {
+        let a = self.value(a).and_then(|value| truth(&value));
+        if a == Ok(decisive) || a == Err(Fault::Exhausted) {
+            return a.map(Value::Bool);
+        }
+        let b = self.value(b).and_then(|value| truth(&value));
+        match (a, b) {
+            (_, Ok(b)) if b == decisive => Ok(Value::Bool(b)),
+            (_, Err(Fault::Exhausted)) => Err(Fault::Exhausted),
+            (Err(error), _) | (_, Err(error)) => Err(error),
+            (Ok(_), Ok(b)) => Ok(Value::Bool(b)),
+        }
+    }
+
+    fn call(&mut self, expr: &'v IdedExpr) -> Result<Value<'v>, Fault> {
+        let Expr::Call(call) = &expr.expr else { return Err(Fault::error("not a call")) };
+        let note = self.notes.call(expr.id);
+        let target = call.target.as_deref().filter(|_| note.on_target);
+        let mut args = Vec::with_capacity(call.args.len() + 1);
+        for arg in target.into_iter().chain(&call.args) {
+            // What an optional would fall back to is not evaluated without need.
+            if matches!(call.func_name.as_str(), "or" | "orValue")
+                && let [Value::Optional(Some(value))] = args.as_slice()
+            {
+                self.meter.charge(1)?;
+                return Ok(if call.func_name == "or" { args.remove(0) } else { (**value).clone() });
+            }
+            args.push(self.value(arg)?);
+        }
+        let Some(overload) = note.overloads.iter().find(|overload| overload.takes(&args)) else {
+            return Err(Fault::no_overload(note.function, &args.iter().collect::<Vec<_>>()));
+        };
+        let operands = args.iter().map(operand).collect::<Vec<_>>();
+        let (cost, result) = overload.cost.of(&operands);
+        self.meter.charge(cost.most)?;
+        // Texts are made of at most what has been paid for.
+        if let (Type::String, Some(size)) = (&overload.result, result) {
+            self.meter.work(size.most / 64)?;
+        }
+        match (note.function, args.as_mut_slice()) {
+            ("_+_", [Value::List(a), Value::List(b)]) => {
+                let (a, b) = (std::mem::replace(a, List::new(Vec::new())), b.clone());
+                Ok(Value::List(a.plus(b, self.meter)?))
+            }
+            ("cel.@mapInsert", [Value::Map(map), key, value]) => {
+                let map = std::mem::replace(map, Map::new(BTreeMap::new()));
+                Ok(Value::Map(map.insert(key, value.clone())?))
+            }
+            _ => (overload.native)(self.meter, &args),
+        }
+    }
+
+    fn comprehension(&mut self, of: &'v ComprehensionExpr) -> Result<Value<'v>, Fault> {
+        let range = self.value(&of.iter_range)?;
+        let start = self.value(&of.accu_init);
+        if matches!(start, Err(Fault::Exhausted)) {
+            return start;
+        }
+        let depth = self.variables.len();
+        self.variables.push((&of.accu_var, start));
+        let outcome = self.steps(of, &range, depth).and_then(|()| self.value(&of.result));
+        self.variables.truncate(depth);
+        outcome
+    }
+
+    /// Goes through the items of a list, or through the keys of a map.
+    fn steps(&mut self, of: &'v ComprehensionExpr, range: &Value<'v>, accumulator: usize) -> Result<(), Fault> {
+        let (names, count) = match range {
+            Value::List(list) => (Vec::new(), list.len()),
+            Value::Map(map) => (map.keys(), map.len()),
+            other => return Err(Fault::no_overload("comprehension", &[other])),
+        };
+        self.meter.work(names.len() as u64)?;
+        for index in 0..count {
+            self.meter.work(1)?;
+            let name = names.get(index).cloned().unwrap_or(Value::Null);
+            let (first, second) = match (range, of.iter_var2.is_some()) {
+                (Value::List(list), false) => (list.get(index).unwrap_or(Ok(Value::Null)), None),
+                (Value::List(list), true) => {
+                    (Ok(Value::Int(i64::try_from(index).unwrap_or(i64::MAX))), list.get(index))
+                }
+                (_, false) => (Ok(name), None),
+                (map, true) => {
+                    let value = map.find(&name).transpose();
+                    (Ok(name), value)
+                }
+            };
+            self.variables.push((&of.iter_var, first));
+            if let (Some(name), Some(second)) = (&of.iter_var2, second) {
+                self.variables.push((name, second));
+            }
+            let goes_on = self.value(&of.loop_cond).and_then(|value| truth(&value));
+            let step = if goes_on == Ok(true) { Some(self.value(&of.loop_step)) } else { None };
+            self.variables.truncate(accumulator + 1);
+            match (goes_on?, step) {
+                (true, Some(Err(Fault::Exhausted))) => return Err(Fault::Exhausted),
+                (true, Some(step)) => self.variables[accumulator].1 = step,
+                _ => break,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What the cost of a call depends on.
+fn operand(value: &Value<'_>) -> Operand {
+    let (first, is_list) = match value {
+        Value::List(list) => (list.get(0).and_then(Result::ok), true),
+        _ => (None, false),
+    };
+    let items = first.as_ref().map(|item| Range::exactly(item.size()));
+    Operand {
+        size: Range::exactly(value.size()),
+        texts: items.filter(|_| matches!(first, Some(Value::Text(_) | Value::Bytes(_)))),
+        is_list,
+        items: is_list.then(|| items.unwrap_or(Range::exactly(0))),
+        number: if let Value::Int(number) = value { Some(*number) } else { None },
+        is_small: matches!(value, Value::Named(_)),
+    }
+}
+
+fn constant(literal: &LiteralValue) -> Value<'_> {
+    match literal {
+        LiteralValue::Boolean(flag) => Value::Bool(*flag.inner()),
+        LiteralValue::Bytes(bytes) => Value::Bytes(bytes.inner().into()),
+        LiteralValue::Double(number) => Value::Double(*number.inner()),
+        LiteralValue::Int(number) => Value::Int(*number.inner()),
+        LiteralValue::Null => Value::Null,
+        LiteralValue::String(text) => Value::Text(Text::Borrowed(text.inner())),
+        LiteralValue::UInt(number) => Value::Uint(*number.inner()),
+    }
+}

@@ -1,0 +1,155 @@
+//! Points in time and lengths of it. Time zones are UTC and offsets from it; names of zones are not known here.
+
+use jiff::{SignedDuration, Timestamp, tz};
+
+use crate::{
+    cost::Cost,
+    eval::{Fault, Meter},
+    function::Row,
+    library::{conversion, text},
+    value::Value,
+};
+
+/// What is asked of a point in time, in UTC or in the zone that is given; of a length of time, what it is in that unit.
+macro_rules! parts {
+    ($($name:literal $part:expr),*) => {
+        &[
+            ("duration(duration) duration", Cost::Flat, |_, args| Ok(args[0].clone())),
+            ("duration(string) duration", Cost::Flat, |_, args| {
+                go_duration(text(args, 0)?).map_or_else(|| conversion("string", "google.protobuf.Duration"), |length| Ok(Value::Duration(length)))
+            }),
+            ("timestamp(timestamp) timestamp", Cost::Flat, |_, args| Ok(args[0].clone())),
+            ("timestamp(string) timestamp", Cost::Flat, |_, args| {
+                text(args, 0)?.parse().map_or_else(|_| conversion("string", "google.protobuf.Timestamp"), |time| Ok(Value::Timestamp(time)))
+            }),
+            ("timestamp(int) timestamp", Cost::Flat, |_, args| {
+                Timestamp::from_second(super::int(args, 0)?).map(Value::Timestamp).map_err(|_| overflow())
+            }),
+            ("duration::getHours() int", Cost::Flat, |_, args| Ok(Value::Int(length(&args[0])? / 3_600_000_000_000))),
+            ("duration::getMinutes() int", Cost::Flat, |_, args| Ok(Value::Int(length(&args[0])? / 60_000_000_000))),
+            ("duration::getSeconds() int", Cost::Flat, |_, args| Ok(Value::Int(length(&args[0])? / 1_000_000_000))),
+            ("duration::getMilliseconds() int", Cost::Flat, |_, args| Ok(Value::Int(length(&args[0])? / 1_000_000 % 1_000))),
+            $(
+                (concat!("timestamp::", $name, "() int"), Cost::Flat, |_, args| part(args, $part)),
+                (concat!("timestamp::", $name, "(string) int"), Cost::Flat, |_, args| part(args, $part)),
+            )*
+        ]
+    };
+}
+
+pub(super) const TABLE: &[Row] = parts![
+    "getFullYear" | time | i64::from(time.year()),
+    "getMonth" | time | i64::from(time.month()) - 1,
+    "getDate" | time | i64::from(time.day()),
+    "getDayOfMonth" | time | i64::from(time.day()) - 1,
+    "getDayOfWeek" | time | i64::from(time.weekday().to_sunday_zero_offset()),
+    "getDayOfYear" | time | i64::from(time.day_of_year()) - 1,
+    "getHours" | time | i64::from(time.hour()),
+    "getMinutes" | time | i64::from(time.minute()),
+    "getSeconds" | time | i64::from(time.second()),
+    "getMilliseconds" | time | i64::from(time.millisecond())
+];
+
+fn overflow() -> Fault {
+    Fault::error("timestamp overflow")
+}
+
+fn length(value: &Value<'_>) -> Result<i64, Fault> {
+    match value {
+        Value::Duration(nanoseconds) => Ok(*nanoseconds),
+        _ => Err(Fault::error("no such overload")),
+    }
+}
+
+fn part<'v>(args: &[Value<'v>], of: fn(&jiff::civil::DateTime) -> i64) -> Result<Value<'v>, Fault> {
+    let Value::Timestamp(time) = &args[0] else { return Err(Fault::error("no such overload")) };
+    let zone = match args.get(1) {
+        None => tz::Offset::UTC,
+        Some(Value::Text(zone)) => {
+            offset(zone).ok_or_else(|| Fault::error(format!("unknown time zone {}", &**zone)))?
+        }
+        Some(_) => return Err(Fault::error("no such overload")),
+    };
+    Ok(Value::Int(of(&zone.to_datetime(*time))))
+}
+
+/// `UTC`, or hours and minutes from it: `+02:00`, `-8:30`.
+fn offset(zone: &str) -> Option<tz::Offset> {
+    if matches!(zone, "" | "UTC" | "Etc/UTC" | "GMT") {
+        return Some(tz::Offset::UTC);
+    }
+    let (sign, rest) = match zone.strip_prefix('-') {
+        Some(rest) => (-1, rest),
+        None => (1, zone.strip_prefix('+').unwrap_or(zone)),
+    };
+    let (hours, minutes) = rest.split_once(':')?;
+    let seconds =
+        hours.parse::<i32>().ok()?.checked_mul(3_600)?.checked_add(minutes.parse::<i32>().ok()?.checked_mul(60)?)?;
+    tz::Offset::from_seconds(sign * seconds).ok()
+}
+
+pub(super) fn add<'v>(_: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, Fault> {
+    match (&args[0], &args[1]) {
+        (Value::Timestamp(time), Value::Duration(length)) | (Value::Duration(length), Value::Timestamp(time)) => {
+            time.checked_add(SignedDuration::from_nanos(*length)).map(Value::Timestamp).map_err(|_| overflow())
+        }
+        (Value::Duration(a), Value::Duration(b)) => {
+            a.checked_add(*b).map(Value::Duration).ok_or_else(|| Fault::error("duration overflow"))
+        }
+        _ => Err(Fault::error("no such overload")),
+    }
+}
+
+pub(super) fn subtract<'v>(_: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, Fault> {
+    let too_long = || Fault::error("duration overflow");
+    match (&args[0], &args[1]) {
+        (Value::Timestamp(time), Value::Duration(length)) => {
+            time.checked_sub(SignedDuration::from_nanos(*length)).map(Value::Timestamp).map_err(|_| overflow())
+        }
+        (Value::Timestamp(a), Value::Timestamp(b)) => {
+            i64::try_from(a.duration_since(*b).as_nanos()).map(Value::Duration).map_err(|_| too_long())
+        }
+        (Value::Duration(a), Value::Duration(b)) => a.checked_sub(*b).map(Value::Duration).ok_or_else(too_long),
+        _ => Err(Fault::error("no such overload")),
+    }
+}
+
+/// A length of time as Go writes it (`1h30m`, `-1.5s`), in nanoseconds.
+pub(crate) fn go_duration(text: &str) -> Option<i64> {
+    const UNITS: [(&str, i128); 8] = [
+        ("ns", 1),
+        ("us", 1_000),
+        ("µs", 1_000),
+        ("μs", 1_000),
+        ("ms", 1_000_000),
+        ("s", 1_000_000_000),
+        ("m", 60_000_000_000),
+        ("h", 3_600_000_000_000),
+    ];
+    let (sign, mut rest) = match text.strip_prefix('-') {
+        Some(rest) => (-1, rest),
+        None => (1, text.strip_prefix('+').unwrap_or(text)),
+    };
+    if rest == "0" {
+        return Some(0);
+    }
+    let mut total = 0_i128;
+    let mut parts = 0;
+    while !rest.is_empty() {
+        let number = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let unit = rest[number..].find(|c: char| c.is_ascii_digit() || c == '.').map_or(rest.len(), |end| number + end);
+        let (_, scale) = UNITS.iter().find(|(name, _)| *name == &rest[number..unit])?;
+        let (whole, fraction) = rest[..number].split_once('.').unwrap_or((&rest[..number], ""));
+        if whole.is_empty() && fraction.is_empty() {
+            return None;
+        }
+        let digits = |digits: &str| if digits.is_empty() { Some(0) } else { digits.parse::<i128>().ok() };
+        let fraction = &fraction[..fraction.len().min(18)];
+        let places = 10_i128.pow(u32::try_from(fraction.len()).ok()?);
+        total =
+            total.checked_add(digits(whole)?.checked_mul(*scale)?)?.checked_add(digits(fraction)? * scale / places)?;
+        rest = &rest[unit..];
+        parts += 1;
+    }
+    (parts > 0).then(|| i64::try_from(sign * total).ok()).flatten()
+}

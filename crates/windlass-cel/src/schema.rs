@@ -1,0 +1,312 @@
+//! A structural schema as expressions see it: which fields there are, of which types, and how large they can get.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde_json::Value;
+
+use crate::types::Type;
+
+/// The largest request that a server takes, in bytes: what bounds sizes that a schema does not.
+const LARGEST_REQUEST: u64 = 3 * 1024 * 1024;
+
+/// What expressions know of one value. Compiled from a structural schema (`openAPIV3Schema`), or from a part of one.
+#[derive(Debug)]
+pub struct Schema {
+    pub(crate) shape: Shape,
+    pub(crate) nullable: bool,
+    /// The most characters, items or entries it can have; as many as fit in a request where the schema does not say.
+    pub(crate) most: u64,
+    /// The fewest bytes of its JSON.
+    least_bytes: u64,
+}
+
+/// What a value is.
+#[derive(Debug)]
+pub(crate) enum Shape {
+    /// JSON of which nothing is said.
+    Any,
+    IntOrString,
+    Bool,
+    Int,
+    Double,
+    String(Format),
+    List {
+        item: Arc<Schema>,
+        list: ListType,
+    },
+    Map(Arc<Schema>),
+    Object(Arc<Object>),
+}
+
+/// What a text is read as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    Text,
+    Bytes,
+    Duration,
+    Date,
+    DateTime,
+}
+
+/// What makes two lists equal, and what their sum is.
+#[derive(Debug)]
+pub(crate) enum ListType {
+    Atomic,
+    Set,
+    /// Of objects that these fields tell apart.
+    Map(Vec<String>),
+}
+
+/// An object with declared fields. Two objects are of one type when they are the same declaration.
+#[derive(Debug)]
+pub(crate) struct Object {
+    name: String,
+    /// By their names in expressions.
+    fields: BTreeMap<String, Field>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Field {
+    /// As it stands in JSON.
+    pub(crate) name: String,
+    pub(crate) schema: Arc<Schema>,
+}
+
+impl PartialEq for Object {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl Schema {
+    /// The schema of a custom resource: with apiVersion, kind, and metadata's name and generateName. None when nothing can
+    /// be said of its values.
+    pub fn of_resource(schema: &Value) -> Option<Arc<Self>> {
+        Self::read(schema, true, "object")
+    }
+
+    /// The schema of a part of a resource.
+    pub fn of_value(schema: &Value) -> Option<Arc<Self>> {
+        Self::read(schema, is_set(schema, "x-kubernetes-embedded-resource"), "object")
+    }
+
+    /// JSON of which nothing is said: fields are looked for when expressions are evaluated.
+    pub fn any() -> Arc<Self> {
+        Arc::new(Self::with(Shape::Any, false, LARGEST_REQUEST, 1))
+    }
+
+    /// An object whose type has a name of its own in messages.
+    pub fn named(schema: &Value, name: &str) -> Option<Arc<Self>> {
+        Self::read(schema, false, name)
+    }
+
+    fn with(shape: Shape, nullable: bool, most: u64, least_bytes: u64) -> Self {
+        Self { shape, nullable, most, least_bytes }
+    }
+
+    fn read(schema: &Value, is_resource: bool, name: &str) -> Option<Arc<Self>> {
+        let nullable = is_set(schema, "nullable");
+        let count = |key: &str| schema.get(key).and_then(Value::as_i64).map(|count| u64::try_from(count).unwrap_or(0));
+        let done = |shape, most, least| Some(Arc::new(Self::with(shape, nullable, most, least)));
+        if is_set(schema, "x-kubernetes-int-or-string") {
+            let most = count("maxLength").map_or(LARGEST_REQUEST - 2, |most| most.saturating_mul(4));
+            return done(Shape::IntOrString, most, 1);
+        }
+        let kind = if is_resource { "object" } else { schema.get("type").and_then(Value::as_str).unwrap_or_default() };
+        match kind {
+            "array" => {
+                let item = schema.get("items")?;
+                let item = Self::read(item, is_set(item, "x-kubernetes-embedded-resource"), &format!("{name}.@idx"))?;
+                let most = count("maxItems").unwrap_or((LARGEST_REQUEST - 2) / (item.least_bytes + 1));
+                done(Shape::List { item, list: ListType::read(schema) }, most, 2)
+            }
+            "object" => match schema.get("additionalProperties").filter(|entries| entries.is_object()) {
+                Some(entry) if !is_resource => {
+                    let entry =
+                        Self::read(entry, is_set(entry, "x-kubernetes-embedded-resource"), &format!("{name}.@elem"))?;
+                    let most = count("maxProperties").unwrap_or((LARGEST_REQUEST - 2) / (entry.least_bytes + 6));
+                    done(Shape::Map(entry), most, 2)
+                }
+                _ => {
+                    let (object, least) = Object::read(schema, is_resource, name);
+                    done(Shape::Object(Arc::new(object)), 0, least)
+                }
+            },
+            "string" => {
+                let (format, most, least) = Self::text(schema);
+                done(Shape::String(format), most, least)
+            }
+            "boolean" => done(Shape::Bool, 0, 4),
+            "number" => done(Shape::Double, 0, 1),
+            "integer" => done(Shape::Int, 0, 1),
+            _ => None,
+        }
+    }
+
+    /// What a text is read as, the most it has, and the fewest bytes of its JSON.
+    fn text(schema: &Value) -> (Format, u64, u64) {
+        let longest = schema.get("maxLength").and_then(Value::as_i64).map(|most| u64::try_from(most).unwrap_or(0));
+        match schema.get("format").and_then(Value::as_str) {
+            Some("byte") => (Format::Bytes, longest.unwrap_or(LARGEST_REQUEST - 2), 2),
+            Some("duration") => (Format::Duration, 32, 3),
+            Some("date") => (Format::Date, 12, 12),
+            Some("date-time") => (Format::DateTime, 32, 21),
+            _ => {
+                let choices = schema.get("enum").and_then(Value::as_array).filter(|choices| !choices.is_empty());
+                let chosen = choices.map(|all| all.iter().filter_map(Value::as_str).map(str::len).max().unwrap_or(0));
+                // Characters have up to four bytes.
+                let longest = longest.map(|most| most.saturating_mul(4)).or(chosen.map(|most| most as u64));
+                (Format::Text, longest.unwrap_or(LARGEST_REQUEST - 2), 2)
+            }
+        }
+    }
+
+    /// The type of its values in expressions.
+    pub(crate) fn ty(&self) -> Type {
+        match &self.shape {
+            Shape::Any | Shape::IntOrString => Type::Dyn,
+            Shape::Bool => Type::Bool,
+            Shape::Int => Type::Int,
+            Shape::Double => Type::Double,
+            Shape::String(Format::Text) => Type::String,
+            Shape::String(Format::Bytes) => Type::Bytes,
+            Shape::String(Format::Duration) => Type::Duration,
+            Shape::String(Format::Date | Format::DateTime) => Type::Timestamp,
+            Shape::List { item, .. } => Type::list(item.ty()),
+            Shape::Map(entry) => Type::map(Type::String, entry.ty()),
+            Shape::Object(object) => Type::Object(Arc::clone(object)),
+        }
+    }
+
+    /// What is said of a part, by its name in JSON, or of any item or entry.
+    pub(crate) fn property(&self, name: &str) -> Option<&Arc<Self>> {
+        match &self.shape {
+            Shape::Object(object) => object.named(name),
+            Shape::Map(entry) => Some(entry),
+            _ => None,
+        }
+    }
+
+    /// What is said at the end of a path as the estimator follows it.
+    pub(crate) fn at(&self, path: &[String]) -> Option<&Self> {
+        path.iter().try_fold(self, |schema, step| match (&schema.shape, step.as_str()) {
+            (Shape::List { item, .. }, "@items") => Some(&**item),
+            (Shape::Map(entry), "@values") => Some(&**entry),
+            (Shape::Object(object), name) => Some(&*object.fields.get(name)?.schema),
+            _ => None,
+        })
+    }
+
+    /// How often a value can be in a request at most.
+    pub(crate) fn most_copies(&self) -> u64 {
+        LARGEST_REQUEST / (self.least_bytes + 1)
+    }
+}
+
+impl ListType {
+    fn read(schema: &Value) -> Self {
+        match schema.get("x-kubernetes-list-type").and_then(Value::as_str) {
+            Some("set") => Self::Set,
+            Some("map") => {
+                let keys = schema.get("x-kubernetes-list-map-keys").and_then(Value::as_array);
+                Self::Map(keys.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect())
+            }
+            _ => Self::Atomic,
+        }
+    }
+}
+
+impl Object {
+    fn read(schema: &Value, is_resource: bool, name: &str) -> (Self, u64) {
+        let text = serde_json::json!({"type": "string"});
+        let meta = serde_json::json!({"type": "object", "properties": {"name": text, "generateName": text}});
+        let implied = [("apiVersion", &text), ("kind", &text), ("metadata", &meta)];
+        let declared = schema.get("properties").and_then(Value::as_object);
+        let declared = declared.into_iter().flatten().map(|(name, schema)| (name.as_str(), schema));
+        let is_implied = |name: &str| is_resource && implied.iter().any(|(other, _)| *other == name);
+        let all = declared.filter(|(name, _)| !is_implied(name)).chain(implied.into_iter().filter(|_| is_resource));
+        let required = schema.get("required").and_then(Value::as_array);
+        let mut least = 2;
+        let mut fields = BTreeMap::new();
+        for (property, schema) in all {
+            let embedded = is_set(schema, "x-kubernetes-embedded-resource");
+            let Some(schema_of_field) = Schema::read(schema, embedded, &format!("{name}.{property}")) else { continue };
+            let must = required.is_some_and(|names| names.iter().any(|name| name == property));
+            if must && schema.get("default").is_none() {
+                least += property.len() as u64 + schema_of_field.least_bytes + 4;
+            }
+            if let Some(escaped) = escape(property) {
+                fields.insert(escaped, Field { name: property.to_owned(), schema: schema_of_field });
+            }
+        }
+        (Self { name: name.to_owned(), fields }, least)
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A field by its name in expressions.
+    pub(crate) fn field(&self, name: &str) -> Option<&Field> {
+        self.fields.get(name)
+    }
+
+    /// A field by its name in JSON.
+    fn named(&self, name: &str) -> Option<&Arc<Schema>> {
+        self.fields.get(&escape(name)?).filter(|field| field.name == name).map(|field| &field.schema)
+    }
+}
+
+fn is_set(schema: &Value, key: &str) -> bool {
+    schema.get(key) == Some(&Value::Bool(true))
+}
+
+/// The words that CEL keeps for itself; fields of these names are written with two underscores on each side.
+const RESERVED: [&str; 21] = [
+    "true",
+    "false",
+    "null",
+    "in",
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
+    "void",
+    "while",
+];
+
+/// The name of a property in expressions; none if it has none.
+pub fn escape(name: &str) -> Option<String> {
+    if name.is_empty() || name.starts_with(|first: char| first.is_ascii_digit()) {
+        return None;
+    }
+    if RESERVED.contains(&name) {
+        return Some(format!("__{name}__"));
+    }
+    let mut escaped = String::with_capacity(name.len());
+    let mut rest = name;
+    while let Some(next) = rest.chars().next() {
+        let (taken, written) = match next {
+            '_' if rest.starts_with("__") => (2, "__underscores__"),
+            '.' => (1, "__dot__"),
+            '-' => (1, "__dash__"),
+            '/' => (1, "__slash__"),
+            '_' | 'a'..='z' | 'A'..='Z' | '0'..='9' => (1, &rest[..1]),
+            _ => return None,
+        };
+        escaped.push_str(written);
+        rest = &rest[taken..];
+    }
+    Some(escaped)
+}

@@ -1,0 +1,210 @@
+//! Types of expressions, and when one can stand for another.
+
+use std::{collections::HashMap, fmt, sync::Arc};
+
+use crate::schema::Object;
+
+/// What is known of a value before it is there.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Type {
+    /// Anything; checked when it is there.
+    Dyn,
+    /// Of what is wrong already; fits everywhere, so that one mistake is told once.
+    Error,
+    Null,
+    Bool,
+    Int,
+    Uint,
+    Double,
+    String,
+    Bytes,
+    Timestamp,
+    Duration,
+    /// The type of types.
+    Meta,
+    List(Arc<Self>),
+    Map(Arc<(Self, Self)>),
+    Optional(Arc<Self>),
+    Object(Arc<Object>),
+    /// One of Kubernetes' own, by its full name.
+    Named(&'static str),
+    /// Not known yet; the parameters of a function have low numbers until they are renewed for a call.
+    Param(u32),
+}
+
+/// What the parameters are so far.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Bindings(HashMap<u32, Type>);
+
+impl Type {
+    pub(crate) fn list(item: Self) -> Self {
+        Self::List(Arc::new(item))
+    }
+
+    pub(crate) fn map(key: Self, value: Self) -> Self {
+        Self::Map(Arc::new((key, value)))
+    }
+
+    pub(crate) fn optional(inner: Self) -> Self {
+        Self::Optional(Arc::new(inner))
+    }
+
+    pub(crate) fn is_dynamic(&self) -> bool {
+        matches!(self, Self::Dyn | Self::Error)
+    }
+
+    /// What is inside of an optional, and whether it was one.
+    pub(crate) fn unwrapped(&self) -> (&Self, bool) {
+        match self {
+            Self::Optional(inner) => (inner, true),
+            other => (other, false),
+        }
+    }
+
+    /// Whether a value has a size of one, whatever it is.
+    pub(crate) fn is_scalar(&self) -> bool {
+        matches!(
+            self,
+            Self::Bool | Self::Int | Self::Uint | Self::Double | Self::Timestamp | Self::Duration | Self::Null
+        )
+    }
+
+    /// The same with other parameters.
+    pub(crate) fn with_params(&self, change: &mut dyn FnMut(u32) -> Self) -> Self {
+        match self {
+            Self::Param(number) => change(*number),
+            Self::List(item) => Self::list(item.with_params(change)),
+            Self::Map(entry) => Self::map(entry.0.with_params(change), entry.1.with_params(change)),
+            Self::Optional(inner) => Self::optional(inner.with_params(change)),
+            other => other.clone(),
+        }
+    }
+
+    /// Whether this says no more than the other.
+    fn is_no_more_specific_than(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Dyn | Self::Error | Self::Param(_), _) => true,
+            (_, Self::Dyn | Self::Error | Self::Param(_)) => false,
+            (Self::List(a), Self::List(b)) | (Self::Optional(a), Self::Optional(b)) => a.is_no_more_specific_than(b),
+            (Self::Map(a), Self::Map(b)) => a.0.is_no_more_specific_than(&b.0) && a.1.is_no_more_specific_than(&b.1),
+            (a, b) => a == b,
+        }
+    }
+
+    /// Whether a null can stand for it.
+    fn takes_null(&self) -> bool {
+        matches!(
+            self,
+            Self::Null | Self::Optional(_) | Self::Object(_) | Self::Named(_) | Self::Duration | Self::Timestamp
+        )
+    }
+}
+
+/// Of two types that fit each other the one that says less.
+pub(crate) fn most_general(a: &Type, b: &Type) -> Type {
+    if a.is_no_more_specific_than(b) { a.clone() } else { b.clone() }
+}
+
+// === impl Bindings ===
+
+impl Bindings {
+    /// Whether values of these types can stand for those, each for each; remembers what that says of parameters.
+    pub(crate) fn fit<'t>(&mut self, pairs: impl IntoIterator<Item = (&'t Type, &'t Type)>) -> bool {
+        let mut tried = self.clone();
+        let fits = pairs.into_iter().all(|(from, to)| tried.assign(from, to));
+        if fits {
+            *self = tried;
+        }
+        fits
+    }
+
+    fn assign(&mut self, from: &Type, to: &Type) -> bool {
+        if let Type::Param(number) = to {
+            match self.bind(from, *number) {
+                (true, _) => return true,
+                (false, true) => return false,
+                (false, false) => {}
+            }
+        }
+        if let Type::Param(number) = from {
+            return self.bind(to, *number).0;
+        }
+        match (from, to) {
+            (Type::Dyn | Type::Error, _) | (_, Type::Dyn | Type::Error) => true,
+            (Type::Null, other) | (other, Type::Null) => other.takes_null(),
+            (Type::List(a), Type::List(b)) | (Type::Optional(a), Type::Optional(b)) => self.assign(a, b),
+            (Type::Map(a), Type::Map(b)) => self.assign(&a.0, &b.0) && self.assign(&a.1, &b.1),
+            (a, b) => a == b,
+        }
+    }
+
+    /// Makes a type what a parameter is. Whether it can be, and whether the parameter was something before.
+    fn bind(&mut self, ty: &Type, number: u32) -> (bool, bool) {
+        if *ty == Type::Param(number) {
+            return (true, true);
+        }
+        let Some(bound) = self.0.get(&number).cloned() else {
+            let free = !self.mentions(ty, number);
+            if free {
+                self.0.insert(number, ty.clone());
+            }
+            return (free, false);
+        };
+        if *ty == bound {
+            return (true, true);
+        }
+        if !self.assign(ty, &bound) {
+            return (false, true);
+        }
+        let general = most_general(ty, &bound);
+        if !self.mentions(&general, number) {
+            self.0.insert(number, general);
+        }
+        (true, true)
+    }
+
+    fn mentions(&self, ty: &Type, number: u32) -> bool {
+        match ty {
+            Type::Param(other) if *other == number => true,
+            Type::Param(other) => self.0.get(other).is_some_and(|bound| self.mentions(bound, number)),
+            Type::List(item) | Type::Optional(item) => self.mentions(item, number),
+            Type::Map(entry) => self.mentions(&entry.0, number) || self.mentions(&entry.1, number),
+            _ => false,
+        }
+    }
+
+    /// The type with what is known of its parameters. Those that nothing is known of stay.
+    pub(crate) fn resolve(&self, ty: &Type) -> Type {
+        ty.with_params(&mut |number| self.0.get(&number).map_or(Type::Param(number), |bound| self.resolve(bound)))
+    }
+
+    /// The same, with anything for what is not known.
+    pub(crate) fn settle(&self, ty: &Type) -> Type {
+        self.resolve(ty).with_params(&mut |_| Type::Dyn)
+    }
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Dyn => f.write_str("dyn"),
+            Self::Error => f.write_str("!error!"),
+            Self::Null => f.write_str("null"),
+            Self::Bool => f.write_str("bool"),
+            Self::Int => f.write_str("int"),
+            Self::Uint => f.write_str("uint"),
+            Self::Double => f.write_str("double"),
+            Self::String => f.write_str("string"),
+            Self::Bytes => f.write_str("bytes"),
+            Self::Timestamp => f.write_str("timestamp"),
+            Self::Duration => f.write_str("duration"),
+            Self::Meta => f.write_str("type"),
+            Self::List(item) => write!(f, "list({item})"),
+            Self::Map(entry) => write!(f, "map({}, {})", entry.0, entry.1),
+            Self::Optional(inner) => write!(f, "optional_type({inner})"),
+            Self::Object(object) => f.write_str(object.name()),
+            Self::Named(name) => f.write_str(name),
+            Self::Param(number) => write!(f, "_var{number}"),
+        }
+    }
+}

@@ -1,0 +1,375 @@
+//! Objects, checked by the rules of their schema.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde_json::Value as Json;
+use windlass_api::Cause;
+
+use crate::{
+    CompileError, EvaluationError, Expected, LIMIT_PER_CALL, Program,
+    rules::{Rule, has_rules, normal_path, properties, rules},
+    schema::Schema,
+};
+
+/// What all rules together may cost for one object.
+const LIMIT_PER_OBJECT: u64 = 10_000_000;
+/// The longest message that an expression may make.
+const LONGEST_MESSAGE: usize = 5 * 1024;
+
+/// The rules of a resource's schema, compiled.
+#[derive(Debug)]
+pub struct Rules(Node);
+
+/// What the rules say of an object.
+#[derive(Clone, Debug, Default)]
+pub struct Verdict {
+    /// What is wrong.
+    pub causes: Vec<Cause>,
+    /// What is wrong and was so before: told, and let through.
+    pub warnings: Vec<String>,
+}
+
+/// The rules of one part of a schema, and those below it.
+#[derive(Debug)]
+struct Node {
+    kind: String,
+    rules: Vec<Compiled>,
+    properties: BTreeMap<String, Self>,
+    entries: Option<Box<Self>>,
+    items: Option<Box<Self>>,
+    /// The fields that tell items apart, of a list that says so.
+    keys: Option<Vec<String>>,
+}
+
+#[derive(Debug)]
+struct Compiled {
+    program: Result<Program, CompileError>,
+    message: String,
+    expression: Option<Program>,
+    /// The rule, or its message: what names the rule in complaints.
+    name: String,
+    reason: Reason,
+    /// Where the complaint belongs, below the value.
+    field: String,
+    /// It compares with what was before.
+    is_transition: bool,
+    /// It is evaluated even when there was nothing before.
+    optional_old: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reason {
+    Invalid,
+    Forbidden,
+    Required,
+    Duplicate,
+}
+
+/// What a part was before.
+#[derive(Clone, Copy)]
+struct Before<'a> {
+    /// The value, for `oldSelf`.
+    value: Option<&'a Json>,
+    /// Nothing has changed here, or not in the nearest part above that can be told from others: complaints become warnings.
+    unchanged: bool,
+}
+
+struct Run<'a> {
+    verdict: &'a mut Verdict,
+    budget: u64,
+}
+
+/// There is no budget left, or a rule cost too much: nothing more is checked.
+struct Stopped;
+
+// === impl Rules ===
+
+impl Rules {
+    /// Compiles the rules of a resource's schema; none if there are none. Rules that do not compile complain about every object.
+    pub fn compile(schema: &Json) -> Option<Self> {
+        Node::compile(schema, true).map(Self)
+    }
+
+    /// Compiles the rules of a part of a resource's schema.
+    pub fn of_value(schema: &Json) -> Option<Self> {
+        Node::compile(schema, false).map(Self)
+    }
+
+    /// Checks a value that stands at a path.
+    pub fn validate_at(&self, path: &str, value: &Json) -> Verdict {
+        let mut verdict = Verdict::default();
+        let mut run = Run { verdict: &mut verdict, budget: LIMIT_PER_OBJECT };
+        // Whether it ended early is told in the verdict.
+        _ = self.0.validate(value, Before { value: None, unchanged: false }, path, &mut run);
+        verdict
+    }
+
+    /// Checks an object, and its changes if there is an older state of it.
+    ///
+    /// ```
+    /// use windlass_cel::Rules;
+    ///
+    /// let rules = Rules::compile(&serde_json::json!({"type": "object", "properties": {"spec": {
+    ///     "type": "object",
+    ///     "properties": {"size": {"type": "integer"}},
+    ///     "x-kubernetes-validations": [{"rule": "self.size >= oldSelf.size", "message": "only grows"}],
+    /// }}}))
+    /// .expect("there is a rule");
+    /// let of_size = |size: i64| serde_json::json!({"spec": {"size": size}});
+    /// assert!(rules.validate(&of_size(3), None).causes.is_empty());
+    /// let verdict = rules.validate(&of_size(1), Some(&of_size(3)));
+    /// assert_eq!(verdict.causes[0].message, "Invalid value: only grows");
+    /// assert_eq!(verdict.causes[0].field, "spec");
+    /// ```
+    pub fn validate(&self, object: &Json, old: Option<&Json>) -> Verdict {
+        let mut verdict = Verdict::default();
+        let mut run = Run { verdict: &mut verdict, budget: LIMIT_PER_OBJECT };
+        let before = Before { value: old, unchanged: old == Some(object) };
+        // Whether it ended early is told in the verdict.
+        _ = self.0.validate(object, before, "", &mut run);
+        verdict
+    }
+}
+
+// === impl Node ===
+
+impl Node {
+    fn compile(schema: &Json, is_root: bool) -> Option<Self> {
+        if !has_rules(schema) {
+            return None;
+        }
+        let declared = || if is_root { Schema::of_resource(schema) } else { Schema::of_value(schema) };
+        let compiled = rules(schema).next().and_then(|_| declared());
+        let own = compiled.iter().flat_map(|compiled| rules(schema).map(|rule| Compiled::new(rule, compiled, schema)));
+        let list = schema.get("x-kubernetes-list-type").and_then(Json::as_str);
+        let keys = schema.get("x-kubernetes-list-map-keys").and_then(Json::as_array).filter(|_| list == Some("map"));
+        let below = |key: &str| schema.get(key).and_then(|schema| Self::compile(schema, false)).map(Box::new);
+        Some(Self {
+            kind: schema.get("type").and_then(Json::as_str).unwrap_or_default().to_owned(),
+            rules: own.collect(),
+            properties: properties(schema)
+                .filter_map(|(name, schema)| Some((name.to_owned(), Self::compile(schema, false)?)))
+                .collect(),
+            entries: below("additionalProperties"),
+            items: below("items"),
+            keys: keys.map(|keys| keys.iter().filter_map(Json::as_str).map(str::to_owned).collect()),
+        })
+    }
+
+    fn validate(&self, value: &Json, before: Before<'_>, path: &str, run: &mut Run<'_>) -> Result<(), Stopped> {
+        // Whether something may be null is a matter of what is around it.
+        if value.is_null() {
+            return Ok(());
+        }
+        let before = Before { value: before.value.filter(|old| !old.is_null()), ..before };
+        for rule in &self.rules {
+            run.check(rule, &self.kind, value, before, path)?;
+        }
+        match value {
+            Json::Object(fields) => {
+                for (name, field) in fields {
+                    let old = before.value.and_then(|old| old.get(name));
+                    let known = before.value.is_some();
+                    let before =
+                        Before { value: old, unchanged: if known { old == Some(field) } else { before.unchanged } };
+                    if let Some(node) = &self.entries {
+                        node.validate(field, before, &format!("{path}[{name}]"), run)?;
+                    }
+                    if let Some(node) = self.properties.get(name) {
+                        node.validate(field, before, &join(path, name), run)?;
+                    }
+                }
+            }
+            Json::Array(items) => {
+                let Some(node) = &self.items else { return Ok(()) };
+                for (index, item) in items.iter().enumerate() {
+                    let old = self.keys.as_ref().and_then(|keys| {
+                        let same = |old: &&Json| keys.iter().all(|key| old.get(key) == item.get(key));
+                        before.value?.as_array()?.iter().find(same)
+                    });
+                    let unchanged = if old.is_some() { old == Some(item) } else { before.unchanged };
+                    node.validate(item, Before { value: old, unchanged }, &format!("{path}[{index}]"), run)?;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+// === impl Compiled ===
+
+impl Compiled {
+    fn new(rule: Rule<'_>, compiled: &Arc<Schema>, schema: &Json) -> Self {
+        let environment = rule.environment(compiled);
+        let program = environment.compile(rule.rule(), Expected::Bool);
+        let trimmed = rule.message().trim();
+        let expression = Some(rule.message_expression()).filter(|text| !text.is_empty());
+        Self {
+            is_transition: program.as_ref().is_ok_and(|program| program.uses("oldSelf")),
+            program,
+            message: trimmed.to_owned(),
+            expression: expression.and_then(|text| environment.compile(text, Expected::Text).ok()),
+            name: if trimmed.is_empty() { rule.rule().trim() } else { trimmed }.to_owned(),
+            reason: match rule.reason() {
+                Some("FieldValueForbidden") => Reason::Forbidden,
+                Some("FieldValueRequired") => Reason::Required,
+                Some("FieldValueDuplicate") => Reason::Duplicate,
+                _ => Reason::Invalid,
+            },
+            field: normal_path(rule.field_path(), schema).unwrap_or_default(),
+            optional_old: rule.0.get("optionalOldSelf") == Some(&Json::Bool(true)),
+        }
+    }
+}
+
+// === impl Run ===
+
+impl Run<'_> {
+    fn check(
+        &mut self,
+        rule: &Compiled,
+        kind: &str,
+        value: &Json,
+        before: Before<'_>,
+        path: &str,
+    ) -> Result<(), Stopped> {
+        let field = if path.is_empty() { "<nil>" } else { path };
+        // Where the real server has only the type at hand, that is what it shows.
+        let of_kind = |why: &str| invalid(field, &quoted(kind), why);
+        const OUT_OF_BUDGET: &str =
+            "validation failed due to running out of cost budget, no further validation rules will be run";
+        if self.budget == 0 {
+            self.verdict.causes.push(of_kind(OUT_OF_BUDGET));
+            return Err(Stopped);
+        }
+        let program = match &rule.program {
+            Ok(program) => program,
+            Err(error) => {
+                self.verdict.causes.push(of_kind(&format!("rule compile error: compilation failed: {error}")));
+                return Ok(());
+            }
+        };
+        if rule.is_transition && before.value.is_none() && !rule.optional_old {
+            return Ok(());
+        }
+        let values = [("self", Some(value)), ("oldSelf", before.value)];
+        let outcome = program.condition(&values, LIMIT_PER_CALL);
+        let Some(rest) = self.budget.checked_sub(outcome.cost) else {
+            self.verdict.causes.push(of_kind(OUT_OF_BUDGET));
+            return Err(Stopped);
+        };
+        self.budget = rest;
+        match outcome.result {
+            Ok(true) => return Ok(()),
+            Ok(false) => {}
+            Err(error @ EvaluationError::Exhausted) => {
+                let why = "no further validation rules will be run due to call cost exceeds limit for rule";
+                self.verdict.causes.push(of_kind(&format!("'{error}': {why}: {}", rule.name)));
+                return Err(Stopped);
+            }
+            Err(error) if error.to_string().starts_with("no such overload") => {
+                let why = "call arguments did not match a supported operator, function or macro signature for rule";
+                self.verdict.causes.push(of_kind(&format!("'{error}': {why}: {}", rule.name)));
+                return Ok(());
+            }
+            Err(error) => {
+                self.verdict.causes.push(of_kind(&format!("{error} evaluating rule: {}", rule.name)));
+                return Ok(());
+            }
+        }
+        let field = match (path.is_empty(), rule.field.as_str()) {
+            (true, "") => "<nil>".to_owned(),
+            (_, "") => path.to_owned(),
+            (true, below) => below.to_owned(),
+            (false, below) => format!("{path}.{below}"),
+        };
+        let (detail, stopped) = self.detail(rule, &values);
+        let detail = match detail {
+            Ok(detail) => detail,
+            Err(why) => {
+                self.complain(invalid(&field, &quoted(kind), why), rule, before);
+                return Err(Stopped);
+            }
+        };
+        let shown = if matches!(kind, "object" | "array") { None } else { Some(shown(value)) };
+        let with = |what: &str| format!("{what}: {detail}");
+        let (reason, message) = match (rule.reason, shown) {
+            (Reason::Invalid, None) => ("FieldValueInvalid", with("Invalid value")),
+            (Reason::Invalid, Some(value)) => ("FieldValueInvalid", with(&format!("Invalid value: {value}"))),
+            (Reason::Forbidden, _) => ("FieldValueForbidden", with("Forbidden")),
+            (Reason::Required, _) => ("FieldValueRequired", with("Required value")),
+            (Reason::Duplicate, None) => ("FieldValueDuplicate", "Duplicate value".to_owned()),
+            (Reason::Duplicate, Some(value)) => ("FieldValueDuplicate", format!("Duplicate value: {value}")),
+        };
+        self.complain(Cause { reason: reason.to_owned(), message, field }, rule, before);
+        if stopped { Err(Stopped) } else { Ok(()) }
+    }
+
+    fn complain(&mut self, cause: Cause, rule: &Compiled, before: Before<'_>) {
+        if before.unchanged && !rule.is_transition {
+            self.verdict.warnings.push(format!("{}: {}", cause.field, cause.message));
+        } else {
+            self.verdict.causes.push(cause);
+        }
+    }
+
+    /// What a complaint says, or why that cannot be said and nothing more will be; and whether the budget is used up.
+    fn detail(&mut self, rule: &Compiled, values: &[(&str, Option<&Json>)]) -> (Result<String, &'static str>, bool) {
+        let fallback = || {
+            if rule.message.is_empty() { format!("failed rule: {}", rule.name) } else { rule.message.clone() }
+        };
+        let Some(expression) = &rule.expression else { return (Ok(fallback()), false) };
+        let outcome = expression.text(values, LIMIT_PER_CALL);
+        let Some(rest) = self.budget.checked_sub(outcome.cost) else {
+            let why = "messageExpression evaluation failed due to running out of cost budget, no further validation \
+                       rules will be run";
+            return (Err(why), true);
+        };
+        self.budget = rest;
+        match outcome.result {
+            Ok(text) => {
+                let text = text.trim();
+                let usable = !text.is_empty() && text.len() <= LONGEST_MESSAGE && !text.contains('\n');
+                (Ok(if usable { text.to_owned() } else { fallback() }), false)
+            }
+            Err(EvaluationError::Exhausted) => (
+                Err("no further validation rules will be run due to call cost exceeds limit for messageExpression"),
+                true,
+            ),
+            Err(EvaluationError::Failed(_)) => (Ok(fallback()), false),
+        }
+    }
+}
+
+// === complaints ===
+
+/// A wrong value, as it is shown.
+pub(crate) fn invalid(field: &str, shown: &str, detail: &str) -> Cause {
+    let message = format!("Invalid value: {shown}: {detail}");
+    Cause { reason: "FieldValueInvalid".to_owned(), message, field: field.to_owned() }
+}
+
+/// A text as Go quotes it, as far as texts in schemas need it.
+pub(crate) fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            '\n' => quoted.push_str("\\n"),
+            '\r' => quoted.push_str("\\r"),
+            '\t' => quoted.push_str("\\t"),
+            c if c.is_control() => quoted.push_str(&format!("\\x{:02x}", u32::from(c))),
+            c => quoted.push(c),
+        }
+    }
+    quoted + "\""
+}
+
+fn shown(value: &Json) -> String {
+    value.as_str().map_or_else(|| value.to_string(), quoted)
+}
+
+fn join(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}
