@@ -20,6 +20,7 @@ cases! {
     authorization
     certificates
     clients
+    conditions
     conversion
     core_kinds
     custom

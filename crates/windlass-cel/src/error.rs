@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::types::Type;
+
 /// An expression that cannot be used. Shows as the real server tells it: every problem with the line that it is in.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
@@ -13,7 +15,18 @@ pub struct CompileError {
     /// What the first problem is.
     pub message: String,
     text: String,
-    is_about_type: bool,
+    problem: Kind,
+}
+
+/// What kind of problem an expression has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Something in its text.
+    Source,
+    /// It has this type, and should have another.
+    Type(String),
+    /// Something else.
+    Other,
 }
 
 /// One thing that is wrong.
@@ -69,17 +82,37 @@ impl CompileError {
             text.push_str(&format!("\n{} more errors were truncated", problems.len() - TOLD));
         }
         let first = problems.into_iter().next().unwrap_or_else(|| Problem::at_start("no expression".to_owned()));
-        Self { line: first.line, column: first.column, message: first.message, text, is_about_type: false }
+        Self { line: first.line, column: first.column, message: first.message, text, problem: Kind::Source }
     }
 
     /// It was read, but is of the wrong type.
     pub(crate) fn of_type(message: &str) -> Self {
-        Self { line: 1, column: 1, message: message.to_owned(), text: message.to_owned(), is_about_type: true }
+        Self { line: 1, column: 1, message: message.to_owned(), text: message.to_owned(), problem: Kind::Other }
     }
 
-    /// Whether the expression is right but of another type than it should be.
+    /// It was read, and gives another type than it should.
+    pub(crate) fn found(found: &Type, message: &str) -> Self {
+        // Here the real server uses the names that `type()` gives.
+        let name = match found {
+            Type::Timestamp => "google.protobuf.Timestamp".to_owned(),
+            Type::Duration => "google.protobuf.Duration".to_owned(),
+            Type::Null => "null_type".to_owned(),
+            other => other.to_string(),
+        };
+        Self { problem: Kind::Type(name), ..Self::of_type(message) }
+    }
+
+    /// Whether the expression itself is fine, but cannot be used as what it should be.
     pub(crate) fn is_about_type(&self) -> bool {
-        self.is_about_type
+        self.problem != Kind::Source
+    }
+
+    /// The type that the expression has, if all that is wrong is that it should have another.
+    pub fn found_type(&self) -> Option<&str> {
+        match &self.problem {
+            Kind::Type(found) => Some(found),
+            Kind::Source | Kind::Other => None,
+        }
     }
 }
 

@@ -88,8 +88,8 @@ impl Environment {
         let (notes, ty) = check(source, &expr, &places, &self.variables.iter().map(typed).collect::<Vec<_>>())?;
         match (expected, &ty) {
             (Expected::Bool, Type::Bool) | (Expected::Text, Type::String) => {}
-            (Expected::Bool, _) => return Err(CompileError::of_type("cel expression must evaluate to a bool")),
-            (Expected::Text, _) => return Err(CompileError::of_type("messageExpression must evaluate to a string")),
+            (Expected::Bool, _) => return Err(CompileError::found(&ty, "cel expression must evaluate to a bool")),
+            (Expected::Text, _) => return Err(CompileError::found(&ty, "messageExpression must evaluate to a string")),
         }
         if let Some(problem) = bad_pattern(&expr) {
             return Err(CompileError::of_type(&format!("program instantiation failed: {problem}")));

@@ -95,9 +95,12 @@ impl Schema {
         Arc::new(Self::with(Shape::Any, false, LARGEST_REQUEST, 1))
     }
 
-    /// An object whose type has a name of its own in messages.
-    pub fn named(schema: &Value, name: &str) -> Option<Arc<Self>> {
-        Self::read(schema, false, name)
+    /// An object of these fields, whose type has a name of its own in messages. Expressions use the names as they are.
+    pub fn object<'a>(name: &str, fields: impl IntoIterator<Item = (&'a str, Arc<Self>)>) -> Arc<Self> {
+        let fields = fields.into_iter();
+        let named = fields.map(|(name, schema)| (name.to_owned(), Field { name: name.to_owned(), schema }));
+        let object = Object { name: name.to_owned(), fields: named.collect() };
+        Arc::new(Self::with(Shape::Object(Arc::new(object)), false, 0, 2))
     }
 
     fn with(shape: Shape, nullable: bool, most: u64, least_bytes: u64) -> Self {
@@ -253,7 +256,9 @@ impl Object {
 
     /// A field by its name in JSON.
     fn named(&self, name: &str) -> Option<&Arc<Schema>> {
-        self.fields.get(&escape(name)?).filter(|field| field.name == name).map(|field| &field.schema)
+        let is_it = |field: &&Field| field.name == name;
+        let as_is = self.fields.get(name).filter(is_it);
+        as_is.or_else(|| self.fields.get(&escape(name)?).filter(is_it)).map(|field| &field.schema)
     }
 }
 

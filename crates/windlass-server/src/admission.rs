@@ -17,6 +17,7 @@ use crate::{
 };
 
 mod classes;
+pub(crate) mod conditions;
 mod escalation;
 mod limits;
 mod nodes;
@@ -115,7 +116,7 @@ pub(crate) fn chain(pod_accounts: PodAccounts, authorizer: Arc<Authorizer>) -> V
         Arc::new(ProtectStorage),
         Arc::new(ClaimGrowth),
         Arc::new(RuntimeClasses),
-        Arc::new(Webhooks),
+        Arc::new(Webhooks::default()),
         Arc::new(NoEscalation(authorizer)),
     ];
     chain.extend(rest);

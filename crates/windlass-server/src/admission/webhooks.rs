@@ -1,7 +1,6 @@
 //! The plugins `MutatingAdmissionWebhook` and `ValidatingAdmissionWebhook`: programs elsewhere are asked about writes.
 //!
-//! What is registered counts from the next write on. Not here: match conditions (they are in CEL: a webhook that has some is
-//! called as if they held), writes of a scale, evictions, bindings, and connections to pods.
+//! What is registered counts from the next write on. Not here: writes of a scale, evictions, bindings, and connections to pods.
 
 mod call;
 mod hook;
@@ -14,7 +13,10 @@ use self::{
     call::{Answer, Failure, call},
     hook::{Hook, Invocation},
 };
-use super::{Admission, Attributes, Operation};
+use super::{
+    Admission, Attributes, Operation,
+    conditions::{Conditions, Verdict},
+};
 use crate::{
     patch::{PatchType, apply_patch},
     registry::{Item, Registry, Tree, metadata_mut},
@@ -25,8 +27,10 @@ const MUTATING: &str = "/registry/mutatingwebhookconfigurations/";
 const VALIDATING: &str = "/registry/validatingwebhookconfigurations/";
 
 /// Asks webhooks.
-#[derive(Debug)]
-pub(crate) struct Webhooks;
+#[derive(Debug, Default)]
+pub(crate) struct Webhooks {
+    conditions: Conditions,
+}
 
 /// What of mutating admission is to happen again: once a webhook has changed an object, the plugins before it may want to see
 /// it, and so may those webhooks that say `IfNeeded`.
@@ -109,7 +113,7 @@ impl Admission for Webhooks {
             }
             write.reinvocation.begin(&write.object);
             for hook in &hooks {
-                let Some(invocation) = hook.invoked(registry, write).await? else { continue };
+                let Some(invocation) = self.invoked(registry, hook, write).await? else { continue };
                 if !write.reinvocation.calls(&hook.id()) {
                     continue;
                 }
@@ -132,7 +136,7 @@ impl Admission for Webhooks {
             let hooks = configured(registry, VALIDATING).await?;
             // All at once: none sees what another says.
             let asked = join_all(hooks.iter().map(|hook| async move {
-                let Some(invocation) = hook.invoked(registry, write).await? else { return Ok(()) };
+                let Some(invocation) = self.invoked(registry, hook, write).await? else { return Ok(()) };
                 match asked(registry, hook, &invocation, write).await? {
                     Some(Answer { patch: Some(_), .. }) => {
                         let invalid = Failure::invalid("validating webhook may not return response.patch");
@@ -143,6 +147,28 @@ impl Admission for Webhooks {
             }));
             asked.await.into_iter().collect()
         })
+    }
+}
+
+impl Webhooks {
+    /// Whether a webhook is to be asked, and how it sees the write.
+    async fn invoked(
+        &self,
+        registry: &Registry,
+        hook: &Hook,
+        write: &Attributes,
+    ) -> Result<Option<Invocation>, Status> {
+        let Some(invocation) = hook.invoked(registry, write).await? else { return Ok(None) };
+        if !hook.has_conditions() {
+            return Ok(Some(invocation));
+        }
+        match hook.conditions_hold(&self.conditions, &request("", &invocation, write).await?) {
+            Verdict::Matches => Ok(Some(invocation)),
+            Verdict::Failed(why) if hook.must_be_asked() => {
+                Err(Status::forbidden(&write.resource.group_resource(), &write.name, why))
+            }
+            Verdict::Differs | Verdict::Failed(_) => Ok(None),
+        }
     }
 }
 
@@ -185,6 +211,11 @@ async fn asked(
 }
 
 async fn review(version: &str, uid: &str, invocation: &Invocation, write: &Attributes) -> Result<Value, Status> {
+    let request = request(uid, invocation, write).await?;
+    Ok(json!({"kind": "AdmissionReview", "apiVersion": format!("admission.k8s.io/{version}"), "request": request}))
+}
+
+async fn request(uid: &str, invocation: &Invocation, write: &Attributes) -> Result<Value, Status> {
     let (kind, resource) = invocation.resource.named();
     let (request_kind, request_resource) = write.resource.named();
     let subresource = write.subresource.as_deref().unwrap_or_default();
@@ -228,7 +259,7 @@ async fn review(version: &str, uid: &str, invocation: &Invocation, write: &Attri
         request["subResource"] = subresource.into();
         request["requestSubResource"] = subresource.into();
     }
-    Ok(json!({"kind": "AdmissionReview", "apiVersion": format!("admission.k8s.io/{version}"), "request": request}))
+    Ok(request)
 }
 
 /// Changes the object as the patch says; whether that makes a difference.

@@ -1,15 +1,18 @@
 //! The group `admissionregistration.k8s.io`: who is asked about writes, and the policies that answer without being asked.
 //!
-//! Expressions are stored as they come: they are neither compiled nor run yet.
+//! The conditions of webhooks are compiled; the expressions of policies are stored as they come, and not run yet.
 
 mod policies;
 
 use serde_json::{Value, json};
 
 use super::{BASE, Kind, selector::validate_selector};
-use crate::registry::{
-    Errors, Generation, MetadataRule, Path, Resets, Rules, StatusRule, Tree, as_object, default_pointer,
-    dns_label_1035, dns_subdomain, items_mut, qualified_name,
+use crate::{
+    admission::conditions,
+    registry::{
+        Errors, Generation, MetadataRule, Path, Resets, Rules, StatusRule, Tree, as_object, default_pointer,
+        dns_label_1035, dns_subdomain, items_mut, qualified_name,
+    },
 };
 
 const GROUP: &str = "admissionregistration.k8s.io";
@@ -168,7 +171,7 @@ fn validate_hook(hook: &Value, mutating: bool, path: &Path<'_>, errors: &mut Err
     }
     let config = hook.at(&["clientConfig"]).unwrap_or(&Value::Null);
     validate_client_config(config, &path.child("clientConfig"), errors);
-    validate_conditions(hook, &path.child("matchConditions"), errors);
+    validate_conditions(hook, &path.child("matchConditions"), conditions::problem, errors);
 }
 
 /// Where a webhook, of whatever sort, is.
@@ -342,7 +345,7 @@ fn validate_resources(resources: &[Value], path: &Path<'_>, errors: &mut Errors)
     }
 }
 
-fn validate_conditions(object: &Value, path: &Path<'_>, errors: &mut Errors) {
+fn validate_conditions(object: &Value, path: &Path<'_>, problem: fn(&str) -> Option<String>, errors: &mut Errors) {
     let conditions = object.items(&["matchConditions"]);
     if conditions.len() > MAX_CONDITIONS {
         let text = format!("Too many: {}: must have at most {MAX_CONDITIONS} items", conditions.len());
@@ -352,8 +355,11 @@ fn validate_conditions(object: &Value, path: &Path<'_>, errors: &mut Errors) {
     for (index, condition) in conditions.iter().enumerate() {
         let place = path.index(index);
         let name = condition.text(&["name"]);
-        if condition.text(&["expression"]).trim().is_empty() {
+        let expression = condition.text(&["expression"]).trim();
+        if expression.is_empty() {
             errors.required(&place.child("expression"), "");
+        } else if let Some(problem) = problem(expression) {
+            errors.invalid(&place.child("expression"), expression, &problem);
         }
         if name.is_empty() {
             errors.required(&place.child("name"), "");

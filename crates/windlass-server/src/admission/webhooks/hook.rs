@@ -7,6 +7,7 @@ use windlass_api::{GroupResource, LabelSelector, Status};
 
 use super::{Attributes, HookId, Operation, call::Failure};
 use crate::{
+    admission::conditions::{Conditions, Verdict},
     kinds::label_selector,
     registry::{Registry, ResourceInfo, Target, Tree},
 };
@@ -59,10 +60,23 @@ impl Hook {
         self.webhook.text(&["reinvocationPolicy"]) == "IfNeeded"
     }
 
+    pub(super) fn has_conditions(&self) -> bool {
+        !self.webhook.items(&["matchConditions"]).is_empty()
+    }
+
+    pub(super) fn conditions_hold(&self, conditions: &Conditions, request: &Value) -> Verdict {
+        conditions.evaluate(&self.webhook, request)
+    }
+
+    /// A write fails when it cannot be asked.
+    pub(super) fn must_be_asked(&self) -> bool {
+        self.webhook.text(&["failurePolicy"]) != "Ignore"
+    }
+
     /// It could not be asked: the write fails, unless that does not matter.
     pub(super) fn failed(&self, failure: &Failure) -> Result<(), Status> {
         let why = format!("failed calling webhook {:?}: {failure}", self.name());
-        if self.webhook.text(&["failurePolicy"]) == "Ignore" {
+        if !self.must_be_asked() {
             tracing::warn!(why, "a webhook was passed over");
             return Ok(());
         }

@@ -78,7 +78,7 @@ fn default_match(found: Option<&mut Value>) {
 pub(super) fn validate_validating(object: &Value, errors: &mut Errors) {
     let Some(spec) = object.at(&["spec"]) else { return };
     validate_policy(spec, errors);
-    validate_conditions(spec, &SPEC.child("matchConditions"), errors);
+    validate_conditions(spec, &SPEC.child("matchConditions"), |_| None, errors);
     validate_variables(spec, errors);
     let (validations, annotations) = (spec.items(&["validations"]), spec.items(&["auditAnnotations"]));
     let (list, notes) = (SPEC.child("validations"), SPEC.child("auditAnnotations"));
@@ -118,7 +118,7 @@ pub(super) fn validate_mutating(object: &Value, errors: &mut Errors) {
     let Some(spec) = object.at(&["spec"]) else { return };
     validate_policy(spec, errors);
     validate_operations(spec, "matchConstraints", errors);
-    validate_conditions(spec, &SPEC.child("matchConditions"), errors);
+    validate_conditions(spec, &SPEC.child("matchConditions"), |_| None, errors);
     validate_variables(spec, errors);
     let list = SPEC.child("mutations");
     if spec.items(&["mutations"]).is_empty() {
