@@ -1,6 +1,7 @@
 //! Measurements: each command prints one line of JSON per figure. What is measured, and how to repeat it, is in
 //! `bench/README.md`; no test asserts a time.
 
+mod environments;
 mod informer;
 mod objects;
 mod populate;
@@ -36,6 +37,8 @@ enum Bench {
     Server(server::Options),
     /// Creates, updates and applies in this process, one at a time
     Writes(writes::Options),
+    /// Test environments: how long they take to start, and the memory of many
+    Environments(environments::Options),
 }
 
 fn main() -> ExitCode {
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
         Bench::Populate(options) => on_threads(None, populate::run(options)),
         Bench::Server(options) => on_threads(None, server::run(options)),
         Bench::Writes(options) => on_threads(None, async { writes::run(&options).await }),
+        Bench::Environments(options) => on_threads(None, environments::run(options)),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -6,6 +6,7 @@ mod client;
 mod compaction;
 mod console;
 mod election;
+mod environment;
 mod errors;
 mod events;
 mod informers;

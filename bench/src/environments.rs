@@ -1,0 +1,61 @@
+//! Test environments, many at once in this process.
+
+use std::time::Duration;
+
+use clap::Args;
+use futures::future::join_all;
+use serde_json::json;
+use tokio::time::Instant;
+use windlass_api::{BoxError, k8s_openapi::api::core::v1::Namespace};
+use windlass_bench::process;
+use windlass_envtest::Environment;
+
+/// The flags of `windlass-bench environments`.
+#[derive(Args, Debug)]
+pub(crate) struct Options {
+    /// How many
+    #[arg(long, default_value_t = 500)]
+    number: usize,
+}
+
+/// What one took.
+struct Took {
+    start: Duration,
+    /// Until the first request was answered, which makes the objects that every cluster has.
+    first: Duration,
+}
+
+pub(crate) async fn run(options: Options) -> Result<(), BoxError> {
+    // One by one: what somebody waits for.
+    let mut alone = Vec::new();
+    for _ in 0..options.number {
+        alone.push(start().await?.1);
+    }
+    // And all at once, none of which is gone before the last is there.
+    let started = Instant::now();
+    let all = join_all((0..options.number).map(|_| tokio::spawn(start()))).await;
+    let all = all.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let median = |of: fn(&Took) -> Duration| {
+        let mut all: Vec<_> = alone.iter().map(of).collect();
+        all.sort_unstable();
+        all.get(all.len() / 2).map_or(0, Duration::as_micros)
+    };
+    let figures = json!({
+        "bench": "environments",
+        "environments": all.len(),
+        "start_us": median(|took| took.start),
+        "first_answer_us": median(|took| took.first),
+        "together_seconds": started.elapsed().as_secs_f64(),
+        "peak_rss_bytes": process::peak_rss()?,
+    });
+    println!("{figures}");
+    Ok(())
+}
+
+async fn start() -> Result<(Environment, Took), BoxError> {
+    let began = Instant::now();
+    let env = Environment::start().await;
+    let start = began.elapsed();
+    env.client().get::<Namespace>("default").await?;
+    Ok((env, Took { start, first: began.elapsed() }))
+}
