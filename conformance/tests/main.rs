@@ -1,6 +1,7 @@
 //! One binary for the whole suite: linking is what takes the time.
 #![allow(clippy::unwrap_used, reason = "tests, and what only they call")]
 
+mod caches;
 mod cases;
 mod client;
 mod compaction;
