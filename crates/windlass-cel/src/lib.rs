@@ -40,7 +40,7 @@ pub use self::{
     pattern::compile_pattern,
     program::{Environment, Evaluated, LIMIT_PER_CALL, Presence, Program},
     rules::check_rules,
-    schema::{Schema, escape},
+    schema::{RESERVED, Schema, escape},
     validator::{Rules, Verdict},
 };
 

@@ -267,7 +267,7 @@ fn is_set(schema: &Value, key: &str) -> bool {
 }
 
 /// The words that CEL keeps for itself; fields of these names are written with two underscores on each side.
-const RESERVED: [&str; 21] = [
+pub const RESERVED: [&str; 21] = [
     "true",
     "false",
     "null",

@@ -99,6 +99,19 @@ fn unprocessable() -> Status {
         .with_details(StatusDetails::default())
 }
 
+/// Go's `%T` of a value.
+pub(crate) fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}
+
 /// A tree as Go's `%v` prints it: `map[a:1 b:[x y]]`.
 pub(crate) fn go_format(value: &Value) -> String {
     match value {

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use windlass_api::{Entropy, Status};
 
 use crate::{
+    patch::go_type,
     registry::{Errors, Path, Translator, Tree, as_object, validate_annotations, validate_labels},
     webhook::{Call, CallError},
 };
@@ -176,19 +177,6 @@ fn restored(mut metadata: Value, converted: &Value) -> Result<Value, String> {
 fn gvk(api_version: &str, kind: &str) -> String {
     let version = if api_version.contains('/') { api_version.to_owned() } else { format!("/{api_version}") };
     format!("{version}, Kind={kind}")
-}
-
-/// What Go calls the type of a value.
-fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_f64() => "float64",
-        Value::Number(_) => "int64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
-    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,10 @@ use super::{
     items::element_of,
     schema::{Form, ListType, MapType, Scalar, Type},
 };
-use crate::{codec::go_quote, patch::go_format};
+use crate::{
+    codec::go_quote,
+    patch::{go_format, go_type},
+};
 
 /// Why a value is none of its type.
 #[derive(Debug, PartialEq, Eq)]
@@ -105,19 +108,6 @@ fn misfit_of(scalar: Scalar, value: &Value) -> Option<String> {
         }
         (Scalar::Boolean, value) => Some(format!("expected boolean, got &{{{}}}", go_format(value))),
         (Scalar::Untyped, value) => Some(format!("expected any scalar, got &{{{}}}", go_format(value))),
-    }
-}
-
-/// Go's `%T`.
-fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_f64() => "float64",
-        Value::Number(_) => "int64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
     }
 }
 

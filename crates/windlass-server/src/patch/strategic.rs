@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use serde_json::{Map, Value};
 use windlass_api::{FieldValidation, Status};
 
-use super::{go_format, unprocessable};
+use super::{go_format, go_type, unprocessable};
 use crate::codec::{self, Decoded, Field, Struct};
 
 const DIRECTIVE: &str = "$patch";
@@ -441,14 +441,16 @@ fn key_of<'a>(item: &'a Value, merge_key: &str) -> Result<&'a Value, Error> {
 
 fn object(item: &Value) -> Result<&Entries, Error> {
     item.as_object().ok_or_else(|| {
-        Error::Unclassified(format!("expected a map[string]interface {{}}, but received a {}", go_type(item)))
+        Error::Unclassified(format!("expected a map[string]interface {{}}, but received a {}", printed_type(item)))
     })
 }
 
 fn array(value: Value) -> Result<Vec<Value>, Error> {
     match value {
         Value::Array(items) => Ok(items),
-        other => Err(Error::Unclassified(format!("expected a []interface {{}}, but received a {}", go_type(&other)))),
+        other => {
+            Err(Error::Unclassified(format!("expected a []interface {{}}, but received a {}", printed_type(&other))))
+        }
     }
 }
 
@@ -459,7 +461,7 @@ fn element_kind(lists: &[&[Value]]) -> Result<Option<&'static str>, Error> {
         let kind = match item {
             Value::Object(_) => "map",
             Value::Array(_) if found.is_none() => return Err(Error::Unprocessable),
-            other => go_type(other),
+            other => printed_type(other),
         };
         if found.is_some_and(|found| found != kind) {
             let lists: Vec<Value> = lists.iter().map(|items| Value::Array(items.to_vec())).collect();
@@ -475,16 +477,9 @@ fn same_type(left: &Value, right: &Value) -> bool {
     go_type(left) == go_type(right)
 }
 
-fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "%!s(<nil>)",
-        Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_f64() => "float64",
-        Value::Number(_) => "int64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
-    }
+/// Go's `%s` of a value's type; nil has none.
+fn printed_type(value: &Value) -> &'static str {
+    if value.is_null() { "%!s(<nil>)" } else { go_type(value) }
 }
 
 fn bad_directive(directive: &Value, patch: &Entries) -> Error {

@@ -21,30 +21,6 @@ const PATCH_TYPES: &[&str] = &["ApplyConfiguration", "JSONPatch"];
 const MAX_AUDIT_ANNOTATIONS: usize = 20;
 /// In bytes.
 const MAX_AUDIT_EXPRESSION: usize = 5 * 1024;
-/// Words that no variable may be called.
-const RESERVED: [&str; 21] = [
-    "true",
-    "false",
-    "null",
-    "in",
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-];
 
 // === defaults ===
 
@@ -169,7 +145,7 @@ fn validate_variables(spec: &Value, errors: &mut Errors) {
 fn is_identifier(name: &str) -> bool {
     let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     let letter = |byte: &u8| byte.is_ascii_alphabetic() || *byte == b'_';
-    name.bytes().all(word) && name.as_bytes().first().is_some_and(letter) && !RESERVED.contains(&name)
+    name.bytes().all(word) && name.as_bytes().first().is_some_and(letter) && !windlass_cel::RESERVED.contains(&name)
 }
 
 fn validate_validation(validation: &Value, path: &Path<'_>, errors: &mut Errors) {
