@@ -78,9 +78,12 @@ fn write_head(text: &mut String, head: &response::Parts, normal: &mut Normal) {
     }
 }
 
-/// The values of a header; a dash where it is absent.
+/// The values of a header; a dash where it is absent. The order of warnings is that of Go's maps, and not told.
 fn values<'a>(headers: &'a HeaderMap, name: &str) -> Vec<&'a str> {
-    let values: Vec<_> = headers.get_all(name).iter().map(|value| value.to_str().unwrap_or("not ASCII")).collect();
+    let mut values: Vec<_> = headers.get_all(name).iter().map(|value| value.to_str().unwrap_or("not ASCII")).collect();
+    if name == "Warning" {
+        values.sort_unstable();
+    }
     if values.is_empty() { vec!["-"] } else { values }
 }
 
