@@ -128,12 +128,10 @@ impl<'n> Manager<'n> {
 impl ManagedFields {
     /// Decodes an object from JSON. What is cut out is not looked at, but for its end.
     pub fn decode<K: DeserializeOwned>(self, object: &[u8]) -> serde_json::Result<K> {
-        match (self, position(object)) {
-            (Self::Drop, Some(at)) => {
-                let rest = [&object[..at.start], b"null", &object[at.end..]].concat();
-                serde_json::from_slice(&rest)
-            }
-            _ => serde_json::from_slice(object),
+        let cut = if self == Self::Drop { position(object) } else { None };
+        match cut {
+            Some(at) => serde_json::from_slice(&[&object[..at.start], b"null", &object[at.end..]].concat()),
+            None => serde_json::from_slice(object),
         }
     }
 }

@@ -33,7 +33,8 @@ use crate::{Cluster, Watch};
 
 /// Reads from the caches of a manager and writes to the server.
 ///
-/// Everything that is not here is the [live client's](Client), which it can be used as: writes, subresources, watches.
+/// Everything that is not here is the [live client's](Client), which it can be used as: writes, subresources, watches. What
+/// that answers is without managedFields.
 ///
 /// ```
 /// # use windlass_api::k8s_openapi::api::core::v1::{ConfigMap, Pod};
@@ -48,7 +49,10 @@ use crate::{Cluster, Watch};
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct CachedClient {
+pub struct CachedClient(Arc<Parts>);
+
+#[derive(Debug)]
+struct Parts {
     live: Client,
     /// The live one, but for managedFields in what it answers.
     writing: Client,
@@ -75,19 +79,19 @@ pub struct CachedList<K> {
 
 impl CachedClient {
     pub(crate) fn new(live: Client, cluster: Cluster) -> Self {
-        Self { writing: live.clone().without_managed_fields(), live, cluster }
+        Self(Arc::new(Parts { writing: live.clone().without_managed_fields(), live, cluster }))
     }
 
     /// The client that asks the server.
     #[must_use]
-    pub const fn live(&self) -> &Client {
-        &self.live
+    pub fn live(&self) -> &Client {
+        &self.0.live
     }
 
     /// The cluster, whose caches are read.
     #[must_use]
-    pub const fn cluster(&self) -> &Cluster {
-        &self.cluster
+    pub fn cluster(&self) -> &Cluster {
+        &self.0.cluster
     }
 
     /// The same client, its live one changed: to one that is [confined](Client::confined_to) to a namespace, as reads from
@@ -102,7 +106,7 @@ impl CachedClient {
     /// ```
     #[must_use]
     pub fn with(self, change: impl FnOnce(Client) -> Client) -> Self {
-        Self::new(change(self.live), self.cluster)
+        Self::new(change(self.0.live.clone()), self.0.cluster.clone())
     }
 
     /// The cached objects of a type.
@@ -145,7 +149,7 @@ impl Deref for CachedClient {
     type Target = Client;
 
     fn deref(&self) -> &Client {
-        &self.writing
+        &self.0.writing
     }
 }
 
@@ -174,7 +178,7 @@ impl<K: Object> CachedKind<K> {
 
     fn target(&self, key: ObjectRef<K>) -> (ObjectRef<K>, Operation) {
         let key = match (key.namespace(), self.watch.resource.scope) {
-            (None, Scope::Namespaced) => key.within(self.client.live.default_namespace()),
+            (None, Scope::Namespaced) => key.within(self.client.live().default_namespace()),
             _ => key,
         };
         let operation = self.operation(Verb::Get, key.namespace(), Some(key.name()));
@@ -184,7 +188,7 @@ impl<K: Object> CachedKind<K> {
     /// What is in the cache, once all is.
     async fn lister(&self, operation: &Operation) -> Result<Lister<K>, Error> {
         let resource = &self.watch.resource;
-        if let (Some(namespace), Some(own)) = (&operation.namespace, self.client.live.confinement())
+        if let (Some(namespace), Some(own)) = (&operation.namespace, self.client.live().confinement())
             && namespace != own
             && resource.scope == Scope::Namespaced
         {
@@ -193,13 +197,13 @@ impl<K: Object> CachedKind<K> {
             return Err(Error::Request { operation: Box::new(operation.clone()), source });
         }
         if let Some(namespace) = operation.namespace.as_deref().filter(|namespace| !namespace.is_empty())
-            && !self.client.cluster.holds(resource, namespace)
+            && !self.client.cluster().holds(resource, namespace)
         {
             // Nothing found would look like nothing there.
             let why = format!("the cache of {} is not of namespace {namespace}", resource.group_resource());
             return Err(refused(operation, Status::bad_request(why)));
         }
-        let informers = self.client.cluster.informer(&self.watch);
+        let informers = self.client.cluster().informer(&self.watch);
         let stopped = |stopped| Error::Transport { operation: Box::new(operation.clone()), source: Box::new(stopped) };
         informers.has_synced().await.map_err(stopped)?;
         Ok(informers.store())
@@ -268,7 +272,7 @@ impl<K: Object> CachedList<K> {
         if self.kind.watch.resource.scope == Scope::Namespaced
             && self.namespace.as_deref().unwrap_or_default().is_empty()
         {
-            self.namespace = self.kind.client.live.confinement().map(str::to_owned);
+            self.namespace = self.kind.client.live().confinement().map(str::to_owned);
         }
         self
     }

@@ -1,6 +1,7 @@
 //! Points in time and lengths of it. Time zones are UTC and offsets from it; names of zones are not known here.
 
 use jiff::{SignedDuration, Timestamp, tz};
+use windlass_api::parse_duration;
 
 use crate::{
     cost::Cost,
@@ -116,40 +117,5 @@ pub(super) fn subtract<'v>(_: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, F
 
 /// A length of time as Go writes it (`1h30m`, `-1.5s`), in nanoseconds.
 pub(crate) fn go_duration(text: &str) -> Option<i64> {
-    const UNITS: [(&str, i128); 8] = [
-        ("ns", 1),
-        ("us", 1_000),
-        ("µs", 1_000),
-        ("μs", 1_000),
-        ("ms", 1_000_000),
-        ("s", 1_000_000_000),
-        ("m", 60_000_000_000),
-        ("h", 3_600_000_000_000),
-    ];
-    let (sign, mut rest) = match text.strip_prefix('-') {
-        Some(rest) => (-1, rest),
-        None => (1, text.strip_prefix('+').unwrap_or(text)),
-    };
-    if rest == "0" {
-        return Some(0);
-    }
-    let mut total = 0_i128;
-    let mut parts = 0;
-    while !rest.is_empty() {
-        let number = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let unit = rest[number..].find(|c: char| c.is_ascii_digit() || c == '.').map_or(rest.len(), |end| number + end);
-        let (_, scale) = UNITS.iter().find(|(name, _)| *name == &rest[number..unit])?;
-        let (whole, fraction) = rest[..number].split_once('.').unwrap_or((&rest[..number], ""));
-        if whole.is_empty() && fraction.is_empty() {
-            return None;
-        }
-        let digits = |digits: &str| if digits.is_empty() { Some(0) } else { digits.parse::<i128>().ok() };
-        let fraction = &fraction[..fraction.len().min(18)];
-        let places = 10_i128.pow(u32::try_from(fraction.len()).ok()?);
-        total =
-            total.checked_add(digits(whole)?.checked_mul(*scale)?)?.checked_add(digits(fraction)? * scale / places)?;
-        rest = &rest[unit..];
-        parts += 1;
-    }
-    (parts > 0).then(|| i64::try_from(sign * total).ok()).flatten()
+    i64::try_from(parse_duration(text).ok()?.as_nanos()).ok()
 }

@@ -150,7 +150,11 @@ impl Grants {
             }
             Kind::RoleBinding | Kind::ClusterRoleBinding => {
                 let binding = object.map(|object| Binding::read(namespace, name, &object));
-                self.scopes.entry(namespace.to_owned()).or_default().put(name, binding);
+                let scope = self.scopes.entry(namespace.to_owned()).or_default();
+                scope.put(name, binding);
+                if scope.bindings.is_empty() {
+                    self.scopes.remove(namespace);
+                }
             }
         }
     }
