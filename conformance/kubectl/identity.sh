@@ -14,7 +14,7 @@ refuse "somebody else may not" '^no' auth can-i list pods --as jane
 refuse "and is told so" 'pods is forbidden: User "jane" cannot list resource "pods" in API group "" in the namespace "default"' get pods --as jane
 expect "let her look" 'rolebinding.rbac.authorization.k8s.io/viewers created' create rolebinding viewers --clusterrole=view --user=jane
 settles '^yes' auth can-i list pods --as jane
-expect "she looks" '^(NAME|No resources)' get pods --as jane
+expect "she looks" '^No resources' get pods --as jane -l app=nobody
 refuse "she changes nothing" '^no' auth can-i delete pods --as jane
 refuse "nor sees secrets" 'secrets is forbidden: User "jane" cannot list resource "secrets"' get secrets --as jane
 refuse "nor gives away what she has not" 'jane' create rolebinding mine --clusterrole=edit --user=joe --as jane
