@@ -2,6 +2,7 @@
 
 mod admission;
 mod certificates;
+mod conversion;
 mod kubectl;
 mod rules;
 

@@ -53,7 +53,7 @@ pub(crate) trait Admission: fmt::Debug + Send + Sync + 'static {
     fn handles(&self, write: &Attributes) -> bool;
 }
 
-/// A write, as admission sees it. The objects are in their stored version.
+/// A write, as admission sees it. The objects are in the hub of the resource.
 #[derive(Debug)]
 pub(crate) struct Attributes {
     pub(crate) operation: Operation,

@@ -23,7 +23,7 @@ use crate::{
     authn::User,
     codec,
     discovery::catalog::{CatalogResource, catalog},
-    registry::{Conversion, Errors, Part, ResourceInfo, Rules, Shape, SubresourceInfo},
+    registry::{Conversion, Errors, Hub, Part, ResourceInfo, Rules, Shape, SubresourceInfo},
 };
 
 mod autoscaling;
@@ -213,7 +213,9 @@ impl View {
     fn conversion(&self, name: &str) -> Option<Conversion> {
         let stored = Shape::BuiltIn(codec::plan(self.stored.0, self.stored.1, name)?);
         Some(Conversion {
+            hub: Hub::Stored,
             stored,
+            complete: Arc::new(|_| {}),
             from_stored: Arc::new(self.from_stored),
             to_stored: Arc::new(self.to_stored),
             translator: None,

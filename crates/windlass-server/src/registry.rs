@@ -58,7 +58,7 @@ mod tests;
 
 pub(crate) use self::{
     address::{Range, parse as parse_address},
-    conversion::{Conversion, Conversions, Translator},
+    conversion::{Conversion, Conversions, Hub, Translator},
     delete::DeleteParams,
     field::{Errors, Path, Shown, validate_address, validate_domain_prefixed},
     list::{ItemList, ListParams},

@@ -276,8 +276,9 @@ async fn patched(hook: &Hook, invocation: &Invocation, write: &mut Attributes, p
     let resource = &invocation.resource;
     let managed_fields = write.object.at(&["metadata", "managedFields"]).cloned();
     let decoded = resource.shape.normalise(patched.value, FieldValidation::Ignore)?;
-    let mut object = resource.to_stored(decoded.value).await?;
+    let mut object = resource.to_hub(decoded.value);
     resource.strategy.default(&mut object);
+    let mut object = write.resource.adopt(object).await?;
     if let Some(managed_fields) = managed_fields {
         metadata_mut(&mut object).insert("managedFields".to_owned(), managed_fields);
     }

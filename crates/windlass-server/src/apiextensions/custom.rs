@@ -20,7 +20,7 @@ use crate::{
     field_manager::{self, Type},
     patch,
     registry::{
-        Conversion, CustomShape, Effect, Errors, Generation, MetadataRule, Resets, ResourceInfo, Rules, ScaleRule,
+        Conversion, CustomShape, Effect, Errors, Generation, Hub, MetadataRule, Resets, ResourceInfo, Rules, ScaleRule,
         Shape, Strategy, SubresourceInfo, Translator, Tree,
     },
     table::CustomColumn,
@@ -64,8 +64,8 @@ const SUBRESOURCE_VERBS: [&str; 3] = ["get", "patch", "update"];
 pub(super) fn resources(definition: &Definition, entropy: &Entropy) -> Vec<Arc<ResourceInfo>> {
     let Some(storage) = definition.storage() else { return Vec::new() };
     let stored = Stored::new(definition, storage, entropy);
-    let served = definition.versions.iter().filter(|version| version.served);
-    served.map(|version| Arc::new(resource(definition, version, &stored))).collect()
+    let versions = definition.versions.iter().zip(&*stored.types).filter(|(version, _)| version.served);
+    versions.map(|(version, ty)| Arc::new(resource(definition, version, Arc::clone(ty), &stored))).collect()
 }
 
 /// Of the keys of the objects.
@@ -76,33 +76,41 @@ pub(super) fn prefix(definition: &Definition) -> String {
 /// The resource of the stored version, served or not.
 pub(super) fn stored_resource(definition: &Definition, entropy: &Entropy) -> Option<Arc<ResourceInfo>> {
     let storage = definition.storage()?;
-    Some(Arc::new(resource(definition, storage, &Stored::new(definition, storage, entropy))))
+    let stored = Stored::new(definition, storage, entropy);
+    Some(Arc::new(resource(definition, storage, Arc::clone(&stored.ty), &stored)))
 }
 
 /// What the versions of a definition share: the one that is stored, and the way to it.
 struct Stored {
     ty: Arc<CustomType>,
+    /// All versions, in their order: objects may be of one that was stored once.
+    types: Arc<[Arc<CustomType>]>,
     webhook: Option<Arc<dyn Translator>>,
 }
 
 impl Stored {
     fn new(definition: &Definition, storage: &DefinitionVersion, entropy: &Entropy) -> Self {
         let webhook = Webhook::of(&definition.conversion, entropy);
-        Self {
-            ty: Arc::new(CustomType::new(definition, storage, &storage.name)),
-            webhook: webhook.map(|webhook| Arc::new(webhook) as Arc<dyn Translator>),
-        }
+        let ty = Arc::new(CustomType::new(definition, storage, &storage.name));
+        let types = definition.versions.iter().map(|version| {
+            if version.storage {
+                Arc::clone(&ty)
+            } else {
+                Arc::new(CustomType::new(definition, version, &storage.name))
+            }
+        });
+        Self { types: types.collect(), ty, webhook: webhook.map(|webhook| Arc::new(webhook) as Arc<dyn Translator>) }
     }
 }
 
-fn resource(definition: &Definition, version: &DefinitionVersion, stored: &Stored) -> ResourceInfo {
+fn resource(
+    definition: &Definition,
+    version: &DefinitionVersion,
+    shape: Arc<CustomType>,
+    stored: &Stored,
+) -> ResourceInfo {
     let own = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
     let (group, names) = (&definition.group, &definition.accepted);
-    let shape = if version.storage {
-        Arc::clone(&stored.ty)
-    } else {
-        Arc::new(CustomType::new(definition, version, &stored.ty.storage_version))
-    };
     let mut subresources = Vec::new();
     if version.has_status {
         subresources.push(SubresourceInfo {
@@ -123,9 +131,10 @@ fn resource(definition: &Definition, version: &DefinitionVersion, stored: &Store
         });
     }
     let strategy = CustomStrategy::new(definition, version, &shape);
-    // Objects written under an earlier state of the definition may need what this one says; before its first change there
-    // are none.
-    let conversion = (!version.storage || definition.generation > 1).then(|| conversion(&shape, stored));
+    // Objects written in another version, or under an earlier state of the definition, may need what this one says; without
+    // either there are none.
+    let is_only = definition.versions.len() == 1 && definition.generation <= 1;
+    let conversion = (!is_only).then(|| conversion(&shape, stored));
     ResourceInfo {
         group: group.clone(),
         version: version.name.clone(),
@@ -146,7 +155,7 @@ fn resource(definition: &Definition, version: &DefinitionVersion, stored: &Store
     }
 }
 
-/// Versions differ in their apiVersion and in what their schemas keep and fill in, and in what a webhook says.
+/// Versions differ in their apiVersion and in what their schemas keep, and in what a webhook says.
 fn conversion(shown: &Arc<CustomType>, stored: &Stored) -> Conversion {
     let convert = |target: &Arc<CustomType>| {
         let target = Arc::clone(target);
@@ -155,7 +164,15 @@ fn conversion(shown: &Arc<CustomType>, stored: &Stored) -> Conversion {
             object
         }
     };
+    let types = Arc::clone(&stored.types);
     Conversion {
+        hub: Hub::Asked,
+        complete: Arc::new(move |object| {
+            let version = object.text(&["apiVersion"]).rsplit('/').next().unwrap_or_default();
+            if let Some(ty) = types.iter().find(|ty| ty.version == version) {
+                ty.complete(object);
+            }
+        }),
         stored: Shape::Custom(Arc::clone(&stored.ty) as Arc<dyn CustomShape>),
         from_stored: Arc::new(convert(shown)),
         to_stored: Arc::new(convert(&stored.ty)),
@@ -184,14 +201,18 @@ impl CustomType {
         CustomKind { group: &self.group, version: &self.version, kind: &self.kind }
     }
 
-    /// Makes a stored object one of this version: its apiVersion, its fields, its defaults.
+    /// Fills in what an object of this version lacks, which may have been written before this was asked for.
+    fn complete(&self, object: &mut Value) {
+        prune::drop_nulls(object, &self.compiled);
+        prune::default(object, &self.compiled);
+    }
+
+    /// Makes an object one of this version: its apiVersion, and its fields.
     fn adopt(&self, object: &mut Value) {
         if let Some(entries) = object.as_object_mut() {
             entries.insert("apiVersion".to_owned(), format!("{}/{}", self.group, self.version).into());
         }
         prune::prune(object, &self.compiled);
-        prune::drop_nulls(object, &self.compiled);
-        prune::default(object, &self.compiled);
         sort_keys(object);
     }
 

@@ -1,8 +1,10 @@
-//! From the stored version of an object to others, and back.
+//! The versions of an object: the one that is asked for, the one that is stored, and the hub, in which writes are computed and
+//! checked.
 //!
-//! Most versions differ in what the server itself knows. Where a webhook knows, objects are sent to it. What is read, is sent
-//! at once, a whole list in one go. What a write needs comes up in the middle of what is computed without a pause, so that
-//! is computed again once the answers are there: see [`Conversions::settle`].
+//! Most versions differ in what the server itself knows. Where a webhook knows, objects are sent to it. What is read or written
+//! is sent at once, a whole list in one go. Only what others own of an object is a matter of further versions: it comes up in
+//! the middle of what is computed without a pause, so that is computed again once the answers are there: see
+//! [`Conversions::settle`].
 
 use std::{borrow::Cow, collections::BTreeMap, fmt, sync::Arc};
 
@@ -16,12 +18,24 @@ use super::{ResourceInfo, Shape, Tree};
 /// From the stored version to another one and back.
 #[derive(Clone)]
 pub(crate) struct Conversion {
+    pub(crate) hub: Hub,
     /// The shape of the stored version.
     pub(crate) stored: Shape,
+    /// Fills in what a stored object lacks, by the version that it was stored in.
+    pub(crate) complete: Arc<dyn Fn(&mut Value) + Send + Sync>,
     pub(crate) from_stored: Arc<dyn Fn(Value) -> Value + Send + Sync>,
     pub(crate) to_stored: Arc<dyn Fn(Value) -> Value + Send + Sync>,
     /// Whoever knows how versions differ, before the two above bring the result into form; none: they know it all.
     pub(crate) translator: Option<Arc<dyn Translator>>,
+}
+
+/// In which version writes are computed and checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hub {
+    /// In the stored one: all versions have the rules of one.
+    Stored,
+    /// In the one that is asked for: each has rules of its own.
+    Asked,
 }
 
 /// Makes objects of some version objects of another.
@@ -53,7 +67,7 @@ const MOST_ROUNDS: usize = 16;
 
 impl fmt::Debug for Conversion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Conversion").field("stored", &self.stored).finish_non_exhaustive()
+        f.debug_struct("Conversion").field("hub", &self.hub).field("stored", &self.stored).finish_non_exhaustive()
     }
 }
 
@@ -99,9 +113,12 @@ async fn translated(translator: &dyn Translator, objects: Vec<Value>, to: &str) 
 // === impl ResourceInfo ===
 
 impl ResourceInfo {
-    /// The shape of what storage holds.
-    pub(super) fn stored_shape(&self) -> &Shape {
-        self.conversion.as_ref().map_or(&self.shape, |conversion| &conversion.stored)
+    /// The shape in which writes are computed and checked.
+    pub(super) fn hub_shape(&self) -> &Shape {
+        match &self.conversion {
+            Some(conversion) if conversion.hub == Hub::Stored => &conversion.stored,
+            _ => &self.shape,
+        }
     }
 
     /// Whether somebody else has to be asked for the other versions.
@@ -111,52 +128,80 @@ impl ResourceInfo {
 
     /// The version of what is stored from now on; of old objects it may be another.
     fn stored_version(&self) -> String {
-        match self.stored_shape() {
-            Shape::BuiltIn(_) => self.api_version(),
-            Shape::Custom(shape) => format!("{}/{}", self.group, shape.storage_version()),
+        match self.conversion.as_ref().map(|conversion| &conversion.stored) {
+            Some(Shape::Custom(shape)) => format!("{}/{}", self.group, shape.storage_version()),
+            _ => self.api_version(),
         }
+    }
+
+    fn with_hub(&self, hub: Hub) -> Option<&Conversion> {
+        self.conversion.as_ref().filter(|conversion| conversion.hub == hub)
     }
 
     /// Stored objects in this version.
-    pub(crate) async fn show_all(&self, objects: Vec<Value>) -> Result<Vec<Value>, Status> {
-        let Some(conversion) = &self.conversion else { return Ok(objects) };
-        let objects = conversion.translate(objects, &self.api_version()).await?;
+    pub(crate) async fn show_all(&self, stored: Vec<Value>) -> Result<Vec<Value>, Status> {
+        let hubs = self.hubs_of(stored).await?;
+        let Some(conversion) = self.with_hub(Hub::Stored) else { return Ok(hubs) };
+        Ok(hubs.into_iter().map(|hub| (conversion.from_stored)(hub)).collect())
+    }
+
+    /// Stored objects in the hub.
+    async fn hubs_of(&self, mut stored: Vec<Value>) -> Result<Vec<Value>, Status> {
+        let Some(conversion) = self.with_hub(Hub::Asked) else { return Ok(stored) };
+        for object in &mut stored {
+            (conversion.complete)(object);
+        }
+        let objects = conversion.translate(stored, &self.api_version()).await?;
         Ok(objects.into_iter().map(|object| (conversion.from_stored)(object)).collect())
     }
 
-    /// An object of this version as it is stored.
-    pub(crate) async fn to_stored(&self, object: Value) -> Result<Value, Status> {
-        let Some(conversion) = &self.conversion else { return Ok(object) };
-        let object = conversion.translate(vec![object], &self.stored_version()).await?.pop().unwrap_or_default();
-        Ok((conversion.to_stored)(object))
+    /// A stored object in the hub.
+    pub(super) async fn hub_of(&self, stored: Value) -> Result<Value, Status> {
+        Ok(self.hubs_of(vec![stored]).await?.pop().unwrap_or_default())
     }
 
-    /// A stored object in this version, without a copy where versions do not differ.
-    pub(super) fn shown<'v>(&self, stored: &'v Value, conversions: &Conversions) -> Cow<'v, Value> {
-        match &self.conversion {
-            None => Cow::Borrowed(stored),
-            Some(_) => Cow::Owned(self.convert_from_stored(stored.clone(), conversions)),
+    /// An object of the hub as it is stored, without a copy where they do not differ.
+    pub(super) async fn to_stored<'v>(&self, hub: &'v Value) -> Result<Cow<'v, Value>, Status> {
+        let Some(conversion) = self.with_hub(Hub::Asked) else { return Ok(Cow::Borrowed(hub)) };
+        let object = conversion.translate(vec![hub.clone()], &self.stored_version()).await?.pop().unwrap_or_default();
+        Ok(Cow::Owned((conversion.to_stored)(object)))
+    }
+
+    /// An object of the hub in this version, without a copy where they do not differ.
+    pub(crate) fn shown<'v>(&self, hub: &'v Value) -> Cow<'v, Value> {
+        match self.with_hub(Hub::Stored) {
+            None => Cow::Borrowed(hub),
+            Some(conversion) => Cow::Owned((conversion.from_stored)(hub.clone())),
         }
     }
 
-    /// As [`Self::show_all`], in the middle of a computation that is [settled](Conversions::settle).
-    pub(super) fn convert_from_stored(&self, object: Value, conversions: &Conversions) -> Value {
-        let Some(conversion) = &self.conversion else { return object };
-        (conversion.from_stored)(conversion.look(object, &self.api_version(), conversions))
+    /// An object of this version in the hub.
+    pub(crate) fn to_hub(&self, object: Value) -> Value {
+        match self.with_hub(Hub::Stored) {
+            None => object,
+            Some(conversion) => (conversion.to_stored)(object),
+        }
     }
 
-    /// As [`Self::to_stored`], in the middle of a computation that is [settled](Conversions::settle).
-    pub(super) fn convert_to_stored(&self, object: Value, conversions: &Conversions) -> Value {
-        let Some(conversion) = &self.conversion else { return object };
-        (conversion.to_stored)(conversion.look(object, &self.stored_version(), conversions))
+    /// An object of the hub of another version of the same resource in the hub of this one.
+    pub(crate) async fn adopt(&self, other: Value) -> Result<Value, Status> {
+        let api_version = self.api_version();
+        match self.with_hub(Hub::Asked) {
+            Some(conversion) if is_other(&other, &api_version) => {
+                let object = conversion.translate(vec![other], &api_version).await?.pop().unwrap_or_default();
+                Ok((conversion.from_stored)(object))
+            }
+            _ => Ok(other),
+        }
     }
 
-    /// An object of another version of the same resource in this one, in the middle of such a computation.
+    /// An object of another version of the same resource in this one, in the middle of a computation that is
+    /// [settled](Conversions::settle).
     pub(super) fn convert_from(&self, other: &Self, object: Value, conversions: &Conversions) -> Value {
-        if self.is_translated() {
-            return self.convert_from_stored(object, conversions);
+        match self.with_hub(Hub::Asked) {
+            None => self.shown(&other.to_hub(object)).into_owned(),
+            Some(conversion) => (conversion.from_stored)(conversion.look(object, &self.api_version(), conversions)),
         }
-        self.convert_from_stored(other.convert_to_stored(object, conversions), conversions)
     }
 }
 

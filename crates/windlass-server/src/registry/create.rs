@@ -31,7 +31,7 @@ impl Registry {
         let mut warnings = decoded.warnings;
         params.warnings.extend(warnings.clone());
         warnings.extend(resource.deprecation.clone());
-        let mut object = resource.to_stored(decoded.value).await?;
+        let mut object = resource.to_hub(decoded.value);
         meta::settle_namespace(target, &mut object)?;
         meta::wipe(&mut object);
         warnings.extend(meta::deduplicate_owners(&mut object));
@@ -73,8 +73,8 @@ impl Registry {
         }
     }
 
-    /// The part of a creation that follows mutating admission; also used by updates that create. Returns the object in its
-    /// stored version.
+    /// The part of a creation that follows mutating admission; also used by updates that create. Returns the object as it
+    /// is stored.
     pub(super) async fn store_new(
         &self,
         target: &Target,
@@ -95,7 +95,7 @@ impl Registry {
         resource.strategy.sign(&mut object, &params.user);
         let effect = resource.strategy.begin(&mut object, None)?;
         let managed_fields = field_manager::detach(&mut object);
-        let mut object = resource.stored_shape().normalise_stored(object)?;
+        let mut object = resource.hub_shape().normalise_stored(object)?;
         let mut errors = Errors::default();
         if rules.metadata.new {
             meta::validate(target, &object, rules.name, &mut errors);
@@ -109,7 +109,7 @@ impl Registry {
         params.warnings.extend(errors.take_warnings());
         errors.check(&resource.group_kind(), &name)?;
         warnings.extend(resource.strategy.warnings(&object, None));
-        field_manager::attach(&mut object, managed_fields, resource.stored_shape().style());
+        field_manager::attach(&mut object, managed_fields, resource.shape.style());
         let mut attributes = Attributes {
             operation: Operation::Create,
             resource: Arc::clone(resource),
@@ -129,7 +129,7 @@ impl Registry {
                 return Err(Status::unclassified("resourceVersion should not be set on objects to be created"));
             }
         }
-        let encoded = Encoded::new(&attributes.object, resource.stored_shape().style());
+        let encoded = Encoded::new(&*resource.to_stored(&attributes.object).await?, resource.shape.style());
         let key = target.key(&name);
         if params.dry_run == DryRun::All {
             return match self.stored(&key).await? {

@@ -75,7 +75,7 @@ impl Registry {
                 return Err(Status::not_found(&target.group_resource(), target.name()));
             };
             let present = Item::stored(&current)?;
-            let mut old = present.value();
+            let mut old = target.resource.hub_of(present.value()).await?;
             check_preconditions(target, &preconditions, &old)?;
             if admitted != Some(current.modified) {
                 old = self.admit_deletion(target, old, &params).await?;
@@ -300,9 +300,9 @@ impl Registry {
         new: Value,
         dry_run: DryRun,
     ) -> Result<Result<Item, Option<StoredValue>>, Status> {
-        let shape = target.resource.stored_shape();
+        let shape = target.resource.hub_shape();
         let new = shape.normalise(new, FieldValidation::Ignore)?.value;
-        let encoded = Encoded::new(&new, shape.style());
+        let encoded = Encoded::new(&*target.resource.to_stored(&new).await?, shape.style());
         if dry_run == DryRun::All || encoded.storage_bytes() == current.body {
             return Ok(Ok(Item { encoded, revision: current.modified }));
         }

@@ -1,9 +1,9 @@
 //! Where writes meet ownership: the one place in the write path where `metadata.managedFields` is decided.
 //!
-//! Objects are compared in the version of the request, whose fields its managers own; here they come in as they are stored, and
+//! Objects are compared in the version of the request, whose fields its managers own; here they come in as in the hub, and
 //! leave so. Scales are objects of their own, whose owners are those of the replicas.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use serde_json::{Value, json};
 use windlass_api::{FieldValidation, Status, format_time};
@@ -34,16 +34,15 @@ impl Registry {
     pub(crate) fn track(&self, target: &Target, old: Option<&Value>, new: &mut Value, params: &WriteParams) {
         let resource = &*target.resource;
         let now = format_time(self.clock().now());
-        let style = resource.stored_shape().style();
+        let style = resource.shape.style();
         let adjust = adjusts(resource);
-        let conversions = &params.conversions;
-        self.with_kind(target, old.is_none(), conversions, |kind| {
-            if resource.conversion.is_none() {
+        self.with_kind(target, old.is_none(), &params.conversions, |kind| {
+            let old = old.map(|old| resource.shown(old));
+            let old = old.as_deref();
+            let Cow::Owned(mut shown) = resource.shown(new) else {
                 return field_manager::update(kind, old, new, &params.field_manager, &now, adjust, style);
-            }
-            let old = old.map(|old| resource.shown(old, conversions));
-            let mut shown = resource.convert_from_stored(new.clone(), conversions);
-            field_manager::update(kind, old.as_deref(), &mut shown, &params.field_manager, &now, adjust, style);
+            };
+            field_manager::update(kind, old, &mut shown, &params.field_manager, &now, adjust, style);
             detach(new);
             attach(new, detach(&mut shown), style);
         });
@@ -71,12 +70,11 @@ impl Registry {
         warnings: &mut Vec<String>,
     ) -> Result<Value, Status> {
         let resource = &*target.resource;
-        let conversions = &params.conversions;
-        let shown = old.map(|old| resource.shown(old, conversions));
+        let shown = old.map(|old| resource.shown(old));
         let now = format_time(self.clock().now());
         let applier = Applier { manager: &params.field_manager, force: application.force, now: &now };
         let patch = &application.patch;
-        let (object, managed_fields) = self.with_kind(target, true, conversions, |kind| {
+        let (object, managed_fields) = self.with_kind(target, true, &params.conversions, |kind| {
             let (object, managed) = field_manager::apply(kind, shown.as_deref(), patch, applier, adjusts(resource))?;
             let object = match object {
                 Some(object) => Some(in_form(&resource.shape, object, patch)?),
@@ -90,7 +88,7 @@ impl Registry {
         if let Some(refusal) = &application.refusal {
             return Err(Status::clone(refusal));
         }
-        let mut object = resource.convert_to_stored(object, conversions);
+        let mut object = resource.to_hub(object);
         let (uid, name) = (object.text(&["metadata", "uid"]), target.name());
         if old.is_none() && !uid.is_empty() {
             let why =
@@ -101,7 +99,7 @@ impl Registry {
         meta::check_name(target, &object)?;
         warnings.extend(meta::deduplicate_owners(&mut object));
         resource.strategy.default(&mut object);
-        attach(&mut object, managed_fields, resource.stored_shape().style());
+        attach(&mut object, managed_fields, resource.shape.style());
         Ok(object)
     }
 
@@ -162,7 +160,7 @@ impl Registry {
         let of_scale = detach(&mut after);
         let mut object = scale::scaled(target, &clone_without(old), &after)?;
         let managed_fields = field_manager::from_scale(&paths, managed_fields, of_scale.as_ref());
-        attach(&mut object, managed_fields, resource.stored_shape().style());
+        attach(&mut object, managed_fields, resource.shape.style());
         Ok(object)
     }
 

@@ -24,9 +24,10 @@ impl Registry {
             return fixed_item(target, fixed);
         }
         let item = self.get_stored(target).await?;
+        let item = Self::present(&target.resource, item).await?;
         match target.subresource.as_deref() {
             Some("scale") => super::scale::scale_of(target, &item),
-            _ => Self::present(&target.resource, item).await,
+            _ => Ok(item),
         }
     }
 

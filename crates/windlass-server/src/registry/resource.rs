@@ -107,9 +107,9 @@ impl ResourceInfo {
         GroupResource::new(self.group.clone(), self.plural.clone())
     }
 
-    /// Group and kind, for messages: those of what is stored.
+    /// Group and kind, for messages: those of the hub.
     pub(crate) fn group_kind(&self) -> GroupKind {
-        let group = match self.stored_shape() {
+        let group = match self.hub_shape() {
             Shape::BuiltIn(plan) => plan.group.clone(),
             Shape::Custom(_) => self.group.clone(),
         };

@@ -67,7 +67,7 @@ impl Registry {
         meta::settle_namespace(target, &mut object)?;
         meta::check_name(target, &object)?;
         if !is_scale {
-            object = resource.to_stored(object).await?;
+            object = resource.to_hub(object);
             warnings.extend(resource.deprecation.clone());
             warnings.extend(meta::deduplicate_owners(&mut object));
             resource.strategy.default(&mut object);
@@ -99,7 +99,7 @@ impl Registry {
         warnings.extend(found);
         let (item, created) = written;
         let item = if target.subresource.as_deref() == Some("scale") {
-            scale::scale_of(target, &item)?
+            scale::scale_of(target, &Self::present(&target.resource, item).await?)?
         } else {
             Self::present(&target.resource, item).await?
         };
@@ -107,7 +107,7 @@ impl Registry {
     }
 
     /// Changes an object: `propose` makes the new state out of the present one (none: there is no object), both in the
-    /// stored version, and is asked again when somebody else was faster. Returns the new state, and whether it was created.
+    /// hub, and is asked again when somebody else was faster. Returns the new state as it is stored, and whether it was created.
     pub(super) async fn change(
         &self,
         target: &Target,
@@ -146,13 +146,8 @@ impl Registry {
     ) -> Result<Attempt, Status> {
         let resource = &target.resource;
         let present = Item::stored(current)?;
-        let old = present.value();
-        let conversions = &params.conversions;
-        if resource.is_translated() {
-            // Before anything is said of it.
-            conversions.settle(|| Ok(resource.shown(&old, conversions))).await?;
-        }
-        let new = conversions.settle(|| propose(Some(&old))).await?;
+        let old = resource.hub_of(present.value()).await?;
+        let new = params.conversions.settle(|| propose(Some(&old))).await?;
         let mut attributes = Attributes {
             operation: Operation::Update,
             resource: Arc::clone(resource),
@@ -174,7 +169,7 @@ impl Registry {
         let effect = prepare(resource, aspect, &mut new, &old)?;
         // What a kind of write keeps of the old object is not the ownership of its fields.
         field_manager::detach(&mut new);
-        let new = resource.stored_shape().normalise_stored(new)?;
+        let new = resource.hub_shape().normalise_stored(new)?;
         let new = count_generation(resource, aspect, new, &old);
         let mut errors = Errors::default();
         let rules = resource.strategy.rules();
@@ -195,7 +190,7 @@ impl Registry {
             warnings.extend(resource.strategy.warnings(&new, Some(&old)));
         }
         let mut new = new;
-        field_manager::attach(&mut new, managed_fields, resource.stored_shape().style());
+        field_manager::attach(&mut new, managed_fields, resource.shape.style());
         field_manager::keep_times(&mut new, &old);
         attributes.object = new;
         attributes.old = Some(old);
@@ -203,7 +198,7 @@ impl Registry {
             self.validate_admission(&mut attributes).await?;
         }
         let (new, old) = (attributes.object, attributes.old.unwrap_or_default());
-        let encoded = Encoded::new(&new, resource.stored_shape().style());
+        let encoded = Encoded::new(&*resource.to_stored(&new).await?, resource.shape.style());
         let unchanged = Item { encoded: encoded.clone(), revision: current.modified };
         let expect = Expect::Unchanged(current.modified);
         if ends_deletion(resource, &new, &old) {
@@ -285,7 +280,7 @@ enum Attempt {
 }
 
 impl Registry {
-    /// The new state that a client's change leads to, in the stored version and with its managedFields.
+    /// The new state that a client's change leads to, in the hub and with its managedFields.
     fn propose(
         &self,
         target: &Target,
@@ -313,9 +308,9 @@ impl Registry {
             }
             Edit::Patch { kind, body } => {
                 let old = old.ok_or_else(not_found)?;
-                let (current, shape) = (resource.shown(old, &params.conversions), &resource.shape);
+                let (current, shape) = (resource.shown(old), &resource.shape);
                 let patched = patch::patched(*kind, body, &current, shape, params)?;
-                let mut object = resource.convert_to_stored(patched, &params.conversions);
+                let mut object = resource.to_hub(patched);
                 meta::settle_namespace(target, &mut object)?;
                 meta::check_name(target, &object)?;
                 warnings.extend(meta::deduplicate_owners(&mut object));

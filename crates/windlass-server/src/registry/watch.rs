@@ -1,6 +1,6 @@
 //! Watching: where it starts, what of an event a watcher with selectors sees, bookmarks, the end.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use tokio::time::{Instant, sleep_until};
@@ -37,8 +37,10 @@ pub(crate) struct WatchParams {
 /// One watch of one client. Dropping it ends it; there is no task behind it.
 pub(crate) struct WatchSession {
     interest: Interest,
-    /// The state to begin with, in key order, as far as it has not been sent.
+    /// The state to begin with, in key order, as far as it has not been looked at.
     initial: std::vec::IntoIter<StoredValue>,
+    /// What of it comes next.
+    ready: VecDeque<WatchEvent>,
     /// The revision of that state, until the bookmark after it has been sent; none: there is no such bookmark.
     initial_end: Option<Revision>,
     /// What to say before closing.
@@ -58,6 +60,13 @@ struct Interest {
     selection: Selection,
     /// The key, or the prefix of the keys, that it is about.
     topic: String,
+}
+
+/// An object that a watcher selects.
+enum Seen {
+    /// Yet to be converted to what the watcher asks for.
+    Stored(Item),
+    Shown(Item),
 }
 
 /// What a watcher gets to see.
@@ -84,6 +93,8 @@ pub(crate) struct WatchEvent {
     shared: Option<Arc<SharedEvent<Derived>>>,
 }
 
+/// How many objects of the state to begin with are looked at, and converted, at a time.
+const INITIAL_PAGE: usize = 500;
 const BOOKMARK_PERIOD: Duration = Duration::from_mins(1);
 /// How long before its end a watch gets its last bookmark.
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
@@ -117,6 +128,7 @@ impl Registry {
         let mut session = WatchSession {
             interest: Interest { resource: Arc::clone(&target.resource), selection, topic },
             initial: Vec::new().into_iter(),
+            ready: VecDeque::new(),
             initial_end: None,
             failure: None,
             pending: None,
@@ -153,15 +165,19 @@ impl WatchSession {
         if let Some(failure) = self.failure.take() {
             return Some(WatchItem::Error(failure));
         }
-        while let Some(value) = self.initial.as_slice().first() {
-            // It is taken once it is shown.
-            let event = self.interest.initial_event(value).await;
-            self.initial.next();
-            match event {
-                Ok(None) => {}
-                Ok(Some(event)) => return Some(WatchItem::Event(event)),
+        while self.ready.is_empty() && !self.initial.as_slice().is_empty() {
+            let values = self.initial.as_slice();
+            let values = &values[..values.len().min(INITIAL_PAGE)];
+            let count = values.len();
+            // They are taken once they can be shown.
+            match self.interest.initial_events(values).await {
+                Ok(events) => self.ready = events,
                 Err(status) => return Some(self.fail(status)),
             }
+            self.initial.by_ref().take(count).for_each(drop);
+        }
+        if let Some(event) = self.ready.pop_front() {
+            return Some(WatchItem::Event(event));
         }
         if let Some(revision) = self.initial_end.take() {
             return Some(WatchItem::Bookmark { revision, initial_end: true });
@@ -210,6 +226,7 @@ impl WatchSession {
 
     fn fail(&mut self, status: Status) -> WatchItem {
         self.initial = Vec::new().into_iter();
+        self.ready.clear();
         self.initial_end = None;
         self.pending = None;
         self.events = None;
@@ -218,16 +235,12 @@ impl WatchSession {
 }
 
 impl Interest {
-    async fn initial_event(&self, value: &StoredValue) -> Result<Option<WatchEvent>, Status> {
-        if !is_about(&self.topic, &value.key) {
-            return Ok(None);
-        }
-        let item = Registry::present(&self.resource, Item::stored(value)?).await?;
-        let facts = Facts::new(item);
-        if !self.selection.is_empty() && !self.selection.matches(&self.resource, &facts) {
-            return Ok(None);
-        }
-        Ok(Some(WatchEvent { kind: EventType::Added, item: facts.item, shared: None }))
+    async fn initial_events(&self, values: &[StoredValue]) -> Result<VecDeque<WatchEvent>, Status> {
+        let values = values.iter().filter(|value| is_about(&self.topic, &value.key));
+        let items = values.map(Item::stored).collect::<Result<_, _>>()?;
+        let shown = Registry::present_all(&self.resource, items).await?.into_iter().map(Facts::new);
+        let selected = shown.filter(|facts| self.selection.matches(&self.resource, facts));
+        Ok(selected.map(|facts| WatchEvent { kind: EventType::Added, item: facts.item, shared: None }).collect())
     }
 
     /// What of an event concerns this watcher.
@@ -235,37 +248,34 @@ impl Interest {
         let event = &shared.event;
         let before = self.selected(event.previous.as_ref(), &shared.derived.previous).await?;
         let after = self.selected(event.current.as_ref(), &shared.derived.current).await?;
-        let (kind, facts) = match (before, after) {
+        let (kind, seen) = match (before, after) {
             (None, Some(after)) => (EventType::Added, after),
             (Some(_), Some(after)) => (EventType::Modified, after),
             (Some(before), None) => (EventType::Deleted, before),
             (None, None) => return Ok(None),
         };
         let natural = kind == natural_kind(shared) && self.resource.conversion.is_none();
-        let item = Item { encoded: facts.item.encoded.clone(), revision: event.revision };
-        let item = Registry::present(&self.resource, item).await?;
+        let item = match seen {
+            Seen::Stored(item) => Registry::present(&self.resource, item).await?,
+            Seen::Shown(item) => item,
+        };
+        let item = Item { revision: event.revision, ..item };
         Ok(Some(WatchEvent { kind, item, shared: natural.then(|| Arc::clone(shared)) }))
     }
 
-    async fn selected<'e>(
+    async fn selected(
         &self,
         value: Option<&StoredValue>,
-        slot: &'e std::sync::OnceLock<Result<Facts, Status>>,
-    ) -> Result<Option<&'e Facts>, Status> {
+        slot: &std::sync::OnceLock<Result<Facts, Status>>,
+    ) -> Result<Option<Seen>, Status> {
         let Some(value) = value else { return Ok(None) };
         let facts = slot.get_or_init(|| Item::stored(value).map(Facts::new)).as_ref().map_err(Clone::clone)?;
-        Ok(self.selects(facts).await?.then_some(facts))
-    }
-
-    async fn selects(&self, facts: &Facts) -> Result<bool, Status> {
-        if self.selection.is_empty() {
-            return Ok(true);
+        if self.selection.is_empty() || self.resource.conversion.is_none() {
+            let selected = self.selection.matches(&self.resource, facts);
+            return Ok(selected.then(|| Seen::Stored(facts.item.clone())));
         }
-        if self.resource.conversion.is_none() {
-            return Ok(self.selection.matches(&self.resource, facts));
-        }
-        let item = Registry::present(&self.resource, facts.item.clone()).await?;
-        Ok(self.selection.matches(&self.resource, &Facts::new(item)))
+        let facts = Facts::new(Registry::present(&self.resource, facts.item.clone()).await?);
+        Ok(self.selection.matches(&self.resource, &facts).then_some(Seen::Shown(facts.item)))
     }
 }
 

@@ -136,11 +136,11 @@ impl Hook {
 
 impl Invocation {
     /// An object as the webhook sees it; null where there is none.
-    pub(super) async fn object(&self, stored: &Value) -> Result<Value, Status> {
-        if stored.is_null() {
+    pub(super) async fn object(&self, hub: &Value) -> Result<Value, Status> {
+        if hub.is_null() {
             return Ok(Value::Null);
         }
-        let mut object = self.resource.show_all(vec![stored.clone()]).await?.pop().unwrap_or_default();
+        let mut object = self.resource.shown(&self.resource.adopt(hub.clone()).await?).into_owned();
         let (kind, _) = self.resource.named();
         if let Some(fields) = object.as_object_mut() {
             let api_version = match (kind["group"].as_str(), kind["version"].as_str()) {
