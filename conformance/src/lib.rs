@@ -15,10 +15,12 @@
 
 mod capability;
 mod case;
+mod dice;
 mod differential;
 mod embedded;
 mod matrix;
 mod normal;
+mod operators;
 mod path;
 mod play;
 mod recording;
@@ -41,6 +43,7 @@ use crate::embedded::Embedded;
 
 pub use capability::{Capability, on_each_target_with};
 pub use differential::{Findings, differential};
+pub use operators::{CRDS, Compared, Established, Operators, established, operators};
 pub use suite::{RECORD, differences, files, hold, names};
 
 /// The environment variable that names a kubeconfig of the real server.

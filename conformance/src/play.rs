@@ -286,6 +286,23 @@ impl Seen {
         }
     }
 
+    /// Brings the complaints of a failure into an order of their own; its message is made of them.
+    pub(crate) fn in_order_of_texts(&mut self) {
+        let Self::Response { body, .. } = self else { return };
+        let Ok(mut status) = serde_json::from_slice::<Value>(body) else { return };
+        let causes = status.pointer_mut("/details/causes").and_then(Value::as_array_mut);
+        let Some(causes) = causes.filter(|causes| causes.len() > 1) else { return };
+        causes.sort_by_key(ToString::to_string);
+        if let Some((start, _)) = status["message"].as_str().and_then(|message| message.split_once(" is invalid: [")) {
+            status["message"] = format!("{start} is invalid: {{causes}}").into();
+        }
+        *body = status.to_string().into();
+    }
+
+    pub(crate) fn is_success(&self) -> bool {
+        matches!(self, Self::Response { head, .. } if head.status.is_success())
+    }
+
     fn short(&self) -> String {
         match self {
             Self::Response { head, body } => {

@@ -29,6 +29,9 @@ const HEADERS: [(&str, &str); 8] = [
     ("Warning", "-"),
 ];
 
+/// So many pairs of lines are compared to tell a difference.
+const LARGEST: usize = 10_000_000;
+
 /// What is shorter than this stays on one line.
 const WIDTH: usize = 120;
 
@@ -189,6 +192,15 @@ fn lay_out(text: &mut String, value: &Value, indent: usize) {
 /// The lines in which two recordings differ, with the step they belong to.
 pub(crate) fn difference(recorded: &str, seen: &str) -> String {
     let (old, new): (Vec<_>, Vec<_>) = (recorded.lines().collect(), seen.trim_end_matches('\n').lines().collect());
+    // Long documents differ in few lines: what is the same at both ends is not looked at but for the step's title.
+    let same = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
+    let mut title = old[..same].iter().rev().find(|line| line.starts_with("--- ")).copied();
+    let (old, new) = (&old[same..], &new[same..]);
+    let same = old.iter().rev().zip(new.iter().rev()).take_while(|(old, new)| old == new).count();
+    let (old, new) = (&old[..old.len() - same], &new[..new.len() - same]);
+    if old.len() * new.len() > LARGEST {
+        return format!("    {}\n    - {}\n    + {}\n    and more\n", title.unwrap_or_default(), old[0], new[0]);
+    }
     // Lengths of the longest common subsequences of what follows.
     let mut lengths = vec![vec![0_usize; new.len() + 1]; old.len() + 1];
     for i in (0..old.len()).rev() {
@@ -197,7 +209,7 @@ pub(crate) fn difference(recorded: &str, seen: &str) -> String {
                 if old[i] == new[j] { lengths[i + 1][j + 1] + 1 } else { lengths[i + 1][j].max(lengths[i][j + 1]) };
         }
     }
-    let (mut i, mut j, mut text, mut title) = (0, 0, String::new(), None);
+    let (mut i, mut j, mut text) = (0, 0, String::new());
     while i < old.len() || j < new.len() {
         if i < old.len() && j < new.len() && old[i] == new[j] {
             if old[i].starts_with("--- ") {

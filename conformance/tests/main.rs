@@ -12,6 +12,7 @@ mod errors;
 mod events;
 mod informers;
 mod loops;
+mod operators;
 mod process;
 mod sharding;
 mod shutdown;

@@ -1,5 +1,7 @@
 //! Runs the conformance suite, against the real API server too where asked.
 
+use std::{path::Path, process::Command};
+
 use crate::{
     Result,
     cargo::cargo,
@@ -14,6 +16,9 @@ const KUBECTL: &str = "WINDLASS_UPSTREAM_KUBECTL";
 
 /// The environment variable by which tests find this program, which starts control planes for them: see [`Upstream`].
 const CONTROL: &str = "WINDLASS_UPSTREAM_CONTROL";
+
+/// The environment variable that names a folder of definitions.
+const CRDS: &str = "WINDLASS_CRDS";
 
 /// The environment variable that makes the suite write what the real server answers.
 const RECORD: &str = "WINDLASS_RECORD";
@@ -46,10 +51,24 @@ pub(crate) fn run(against: Against, rest: &[String]) -> Result {
 
 /// Compares the servers' answers to random requests.
 pub(crate) fn differential(seed: u64, seconds: u64) -> Result {
+    compare("differential", |compare| {
+        compare.args([seed, seconds].map(|number| number.to_string()));
+    })
+}
+
+/// Compares what the servers make of the definitions in a folder.
+pub(crate) fn operators(crds: &Path, seed: u64, objects: u64, only: &str) -> Result {
+    compare("operators", |compare| {
+        compare.args([seed, objects].map(|number| number.to_string())).arg(only).env(CRDS, crds);
+    })
+}
+
+/// Runs a program of the suite that asks both servers.
+fn compare(program: &str, tell: impl FnOnce(&mut Command)) -> Result {
     let upstream = Upstream::start(Profile::Token)?;
     let mut compare = cargo();
-    compare.args(["run", "--quiet", "--package", "conformance", "--bin", "differential", "--"]);
-    compare.args([seed, seconds].map(|number| number.to_string()));
+    compare.args(["run", "--quiet", "--package", "conformance", "--bin", program, "--"]);
+    tell(&mut compare);
     let status = compare.env(TARGET, upstream.kubeconfig()).status()?;
     if status.success() { Ok(()) } else { Err(format!("the servers differ, or could not be asked ({status})").into()) }
 }

@@ -36,6 +36,22 @@ pub(crate) enum Part {
         #[arg(long, default_value_t = 600)]
         seconds: u64,
     },
+    /// The definitions of widely used operators on the embedded server and on kube-apiserver, with objects made from their
+    /// schemas (needs Go)
+    Operators {
+        /// The folder of definitions, a folder in it for each operator
+        #[arg(long, env = "WINDLASS_CRDS")]
+        crds: PathBuf,
+        /// What the objects are made from
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Valid objects of each version, and broken ones of each of them
+        #[arg(long, default_value_t = 5)]
+        objects: u64,
+        /// Only the operators whose folder's name contains this
+        #[arg(long, default_value = "")]
+        only: String,
+    },
     /// The fuzz targets, one after the other (needs cargo-fuzz and a C++ compiler)
     Fuzz {
         /// How many seconds each runs
@@ -66,6 +82,7 @@ pub(crate) fn run(part: &Part) -> Result {
             reconciles::run(&bench_program(), options)
         }
         Part::Differential { seed, seconds } => conformance::differential(*seed, *seconds),
+        Part::Operators { crds, seed, objects, only } => conformance::operators(crds, *seed, *objects, only),
         Part::Fuzz { seconds, target } => fuzz::run(target.as_deref(), *seconds),
     }
 }

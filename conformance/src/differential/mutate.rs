@@ -2,10 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{
-    schema::Schemas,
-    sequence::{Body, Dice},
-};
+use super::{schema::Schemas, sequence::Body};
+use crate::dice::Dice;
 
 /// Spoils bodies.
 pub(super) struct Mutator<'a> {

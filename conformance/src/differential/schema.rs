@@ -4,8 +4,7 @@ use std::{collections::HashMap, fs};
 
 use serde_json::{Map, Value, json};
 
-use super::sequence::Dice;
-use crate::{matrix::Kind, suite::root};
+use crate::{dice::Dice, matrix::Kind, suite::root};
 
 const FILE: &str = "../crates/windlass-server/data/openapi.tsv";
 /// How deep made-up values go.

@@ -3,13 +3,15 @@
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use serde_json::{Value, json};
-use windlass_api::Entropy;
 
 use super::{
     mutate::Mutator,
     schema::{Schemas, schema_of},
 };
-use crate::matrix::{self, Kind, merge};
+use crate::{
+    dice::Dice,
+    matrix::{self, Kind, merge},
+};
 
 /// Requests about objects of one kind.
 #[derive(Clone, Debug)]
@@ -88,7 +90,7 @@ impl Maker {
     }
 
     pub(super) fn sequence(&self, number: u64) -> Sequence {
-        let dice = Dice(Entropy::seeded(self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(number)));
+        let dice = Dice::of(self.seed, number);
         let kind = dice.pick(&self.kinds);
         let mutator = Mutator { dice: &dice, schemas: &self.schemas, root: schema_of(kind) };
         let writer = Writer { dice: &dice, kind, mutator };
@@ -101,25 +103,6 @@ impl Maker {
             steps.push(Step::new("DELETE", kind.collection(), Body::None));
         }
         Sequence { kind: kind.label(), steps }
-    }
-}
-
-/// Random choices.
-#[derive(Debug)]
-pub(super) struct Dice(Entropy);
-
-impl Dice {
-    pub(super) fn below(&self, bound: usize) -> usize {
-        usize::try_from(self.0.below(bound as u64)).unwrap_or_default()
-    }
-
-    /// True in so many of a hundred times.
-    pub(super) fn chance(&self, percent: usize) -> bool {
-        self.below(100) < percent
-    }
-
-    pub(super) fn pick<'a, T>(&self, items: &'a [T]) -> &'a T {
-        &items[self.below(items.len())]
     }
 }
 

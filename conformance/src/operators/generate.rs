@@ -1,0 +1,204 @@
+//! Objects that a structural schema admits, as far as its structure alone decides that: rules, and what `not` forbids, are not
+//! looked at, and so may be violated.
+
+use std::cell::Cell;
+
+use serde_json::{Map, Value, json};
+
+use super::text;
+use crate::dice::Dice;
+
+/// How many values an object may hold before only what is required is added.
+const MOST: usize = 300;
+/// Beyond this length texts are not made longer to be long enough.
+const LONGEST: usize = 2000;
+
+/// Makes values.
+pub(super) struct Generator<'a> {
+    pub(super) dice: &'a Dice,
+    /// So many of a hundred optional fields are there.
+    pub(super) density: usize,
+    /// Values that were made.
+    pub(super) made: Cell<usize>,
+}
+
+impl<'a> Generator<'a> {
+    pub(super) fn new(dice: &'a Dice, density: usize) -> Self {
+        Self { dice, density, made: Cell::new(0) }
+    }
+
+    /// A value that might stand there.
+    pub(super) fn value(&self, schema: &Value) -> Value {
+        self.made.set(self.made.get() + 1);
+        if schema["nullable"] == true && self.dice.chance(5) {
+            return Value::Null;
+        }
+        if let Some(values) = schema["enum"].as_array().filter(|values| !values.is_empty()) {
+            return self.dice.pick(values).clone();
+        }
+        if schema["x-kubernetes-int-or-string"] == true {
+            return if self.dice.chance(50) { json!(self.integer(schema)) } else { json!(self.text(schema)) };
+        }
+        match schema["type"].as_str() {
+            Some("string") => json!(self.text(schema)),
+            Some("number") if self.dice.chance(30) => json!(number(schema)),
+            Some("integer" | "number") => json!(self.integer(schema)),
+            Some("boolean") => json!(self.dice.chance(50)),
+            Some("array") => self.array(schema),
+            Some("object") => self.object(schema),
+            _ => self.dice.pick(&[json!({"free": [1, "a"]}), json!("free"), json!(7)]).clone(),
+        }
+    }
+
+    fn optional(&self) -> bool {
+        self.made.get() < MOST && self.dice.chance(self.density)
+    }
+
+    fn text(&self, schema: &Value) -> String {
+        let (least, most) = bounds(schema, "minLength", "maxLength");
+        let least = least.min(LONGEST);
+        if let Some(found) = schema["format"].as_str().and_then(text::of_format) {
+            return found.to_owned();
+        }
+        let mut patterns = vec![schema];
+        patterns.extend(schema["allOf"].as_array().into_iter().flatten());
+        let pattern = patterns.iter().find_map(|schema| schema["pattern"].as_str());
+        if let Some(found) = pattern.and_then(|pattern| text::matching(pattern, (least, most), self.dice)) {
+            return found;
+        }
+        let word: &&str = self.dice.pick(&["a", "10m", "example.com", "1", "Always"]);
+        let word: String = word.chars().take(most).collect();
+        format!("{word}{}", "x".repeat(least.saturating_sub(word.len())))
+    }
+
+    fn integer(&self, schema: &Value) -> i64 {
+        let exclusive = |key: &str| i64::from(schema[key] == true);
+        let least = schema["minimum"].as_i64().map(|bound| bound + exclusive("exclusiveMinimum"));
+        let most = schema["maximum"].as_i64().map(|bound| bound - exclusive("exclusiveMaximum"));
+        let step = schema["multipleOf"].as_i64().unwrap_or(1);
+        let wanted = i64::try_from(self.dice.below(5)).unwrap_or_default() * step;
+        wanted.max(least.unwrap_or(i64::MIN)).min(most.unwrap_or(i64::MAX))
+    }
+
+    fn array(&self, schema: &Value) -> Value {
+        let (least, most) = bounds(schema, "minItems", "maxItems");
+        let wanted = if self.made.get() < MOST { self.dice.below(3) } else { 0 };
+        let mut items = Vec::<Value>::new();
+        // Keys may be few, so that not each item finds a place.
+        for _ in 0..20 {
+            if items.len() >= wanted.max(least).min(most) {
+                break;
+            }
+            let item = self.value(&schema["items"]);
+            if !items.iter().any(|other| collide(schema, other, &item)) {
+                items.push(item);
+            }
+        }
+        Value::Array(items)
+    }
+
+    fn object(&self, schema: &Value) -> Value {
+        let mut object = Map::new();
+        if schema["x-kubernetes-embedded-resource"] == true {
+            object = Map::from_iter([
+                ("apiVersion".to_owned(), json!("v1")),
+                ("kind".to_owned(), json!("ConfigMap")),
+                ("metadata".to_owned(), json!({"name": "inner"})),
+            ]);
+        }
+        let mut required = names(&schema["required"]);
+        let mut absent = Vec::new();
+        self.choose(schema, &mut required, &mut absent);
+        for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+            let needed = required.iter().any(|required| required == name);
+            let admitted = !absent.contains(name) && !object.contains_key(name);
+            if admitted && (needed || self.optional()) {
+                object.insert(name.clone(), self.value(property));
+            }
+        }
+        let additional = &schema["additionalProperties"];
+        if additional.is_object() {
+            let (least, most) = bounds(schema, "minProperties", "maxProperties");
+            let wanted = if self.optional() { 2 } else { 0 };
+            for key in ["a", "example.com/b", "c"].iter().take(least.max(wanted).min(most)) {
+                object.insert((*key).to_owned(), self.value(additional));
+            }
+        }
+        if schema["x-kubernetes-preserve-unknown-fields"] == true && self.optional() {
+            object.insert("unknownButKept".to_owned(), json!({"a": [1, null], "b": ""}));
+        }
+        Value::Object(object)
+    }
+
+    /// Takes one branch where there are several: what it requires is there, what only others require is not.
+    fn choose(&self, schema: &Value, required: &mut Vec<String>, absent: &mut Vec<String>) {
+        for key in ["oneOf", "anyOf"] {
+            let Some(branches) = schema[key].as_array().filter(|branches| !branches.is_empty()) else { continue };
+            let chosen = self.dice.pick(branches);
+            required.extend(names(&chosen["required"]));
+            let others = branches.iter().flat_map(|branch| names(&branch["required"]));
+            absent.extend(others.filter(|name| !required.contains(name)));
+        }
+        for branch in schema["allOf"].as_array().into_iter().flatten() {
+            self.choose(branch, required, absent);
+        }
+    }
+}
+
+/// A number that is not whole.
+fn number(schema: &Value) -> f64 {
+    let most = schema["maximum"].as_f64().unwrap_or(f64::MAX);
+    (schema["minimum"].as_f64().unwrap_or(0.0) + 0.5).min(most)
+}
+
+/// Whether two items cannot stand in one list.
+pub(super) fn collide(schema: &Value, one: &Value, other: &Value) -> bool {
+    match schema["x-kubernetes-list-type"].as_str() {
+        Some("set") => one == other,
+        Some("map") => names(&schema["x-kubernetes-list-map-keys"]).iter().all(|key| one[key] == other[key]),
+        _ => schema["uniqueItems"] == true && one == other,
+    }
+}
+
+/// The texts of a list.
+pub(super) fn names(list: &Value) -> Vec<String> {
+    list.as_array().into_iter().flatten().filter_map(|name| name.as_str().map(str::to_owned)).collect()
+}
+
+/// How much there may be at least and at most.
+fn bounds(schema: &Value, least: &str, most: &str) -> (usize, usize) {
+    let bound = |key: &str| schema[key].as_u64().and_then(|bound| usize::try_from(bound).ok());
+    (bound(least).unwrap_or(0), bound(most).unwrap_or(usize::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_required_is_there_and_keys_differ() {
+        let schema = json!({"type": "object", "required": ["list"], "properties": {
+            "list": {"type": "array", "minItems": 2, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
+                     "items": {"type": "object", "required": ["k"], "properties": {"k": {"type": "integer"}}}},
+            "maybe": {"type": "string"}}});
+        let dice = Dice::of(1, 1);
+        let value = Generator::new(&dice, 0).value(&schema);
+        assert_eq!(value.as_object().unwrap().keys().collect::<Vec<_>>(), ["list"]);
+        let items = value["list"].as_array().unwrap();
+        assert!(items.len() == 2 && items[0]["k"] != items[1]["k"], "{value}");
+        let full = Generator::new(&dice, 100).value(&schema);
+        assert!(full["maybe"].is_string(), "{full}");
+    }
+
+    #[test]
+    fn of_several_branches_one_is_taken() {
+        let branches = json!([{"required": ["a"]}, {"required": ["b"]}]);
+        let text = json!({"type": "string"});
+        let schema = json!({"type": "object", "properties": {"a": text, "b": text}, "oneOf": branches});
+        for number in 0..8 {
+            let dice = Dice::of(1, number);
+            let value = Generator::new(&dice, 100).value(&schema);
+            assert_eq!(value.as_object().unwrap().len(), 1, "{value}");
+        }
+    }
+}

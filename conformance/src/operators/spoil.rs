@@ -1,0 +1,198 @@
+//! Objects that a structural schema does not admit: valid ones with one thing broken.
+
+use serde_json::{Value, json};
+
+use super::generate::{collide, names};
+use crate::dice::Dice;
+
+/// Texts and lists are made so long at most.
+const LONGEST: u64 = 5000;
+
+/// What is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Breakage {
+    Type,
+    Null,
+    Required,
+    Enum,
+    Pattern,
+    Format,
+    Range,
+    Length,
+    Count,
+    Unknown,
+    Keys,
+    Whole,
+}
+
+/// One thing to break, and where.
+#[derive(Clone, Debug)]
+pub(super) struct Spoiling {
+    pub(super) breakage: Breakage,
+    /// A JSON pointer.
+    place: String,
+    /// What is put there; none: what stands there is removed.
+    value: Option<Value>,
+}
+
+impl Spoiling {
+    /// An object with that broken.
+    pub(super) fn of(&self, object: &Value) -> Value {
+        let mut object = object.clone();
+        let (parent, name) = self.place.rsplit_once('/').unwrap_or_default();
+        let name = name.replace("~1", "/").replace("~0", "~");
+        match (object.pointer_mut(parent), &self.value) {
+            (Some(Value::Object(fields)), Some(value)) => drop(fields.insert(name, value.clone())),
+            (Some(Value::Object(fields)), None) => drop(fields.shift_remove(&name)),
+            (Some(Value::Array(items)), Some(value)) => {
+                if let Some(item) = name.parse::<usize>().ok().and_then(|index| items.get_mut(index)) {
+                    *item = value.clone();
+                }
+            }
+            _ => {}
+        }
+        object
+    }
+}
+
+/// So many ways to break an object, as different as they can be had.
+pub(super) fn spoilings(schema: &Value, object: &Value, dice: &Dice, wanted: usize) -> Vec<Spoiling> {
+    let mut all = Vec::new();
+    for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+        if !matches!(&**name, "apiVersion" | "kind" | "metadata")
+            && let Some(value) = object.get(name)
+        {
+            collect(property, value, &format!("/{name}"), dice, &mut all);
+        }
+    }
+    for name in names(&schema["required"]) {
+        all.push(Spoiling { breakage: Breakage::Required, place: format!("/{name}"), value: None });
+    }
+    dice.shuffle(&mut all);
+    // In turns, each of another kind.
+    let mut chosen = Vec::new();
+    while chosen.len() < wanted && !all.is_empty() {
+        let mut seen = Vec::new();
+        all.retain(|spoiling: &Spoiling| {
+            let new = chosen.len() < wanted && !seen.contains(&spoiling.breakage);
+            if new {
+                seen.push(spoiling.breakage);
+                chosen.push(spoiling.clone());
+            }
+            !new
+        });
+    }
+    chosen
+}
+
+/// All that can be broken at a place and below it.
+fn collect(schema: &Value, value: &Value, place: &str, dice: &Dice, all: &mut Vec<Spoiling>) {
+    let mut put = |breakage, at: &str, value| {
+        all.push(Spoiling { breakage, place: format!("{place}{at}"), value: Some(value) });
+    };
+    let odd = [json!("odd"), json!(3), json!(true), json!({"a": 1}), json!([1]), json!(1.5)];
+    put(Breakage::Type, "", dice.pick(&odd).clone());
+    if schema["nullable"] != true {
+        put(Breakage::Null, "", Value::Null);
+    }
+    if !schema["enum"].is_null() {
+        put(Breakage::Enum, "", json!("Odd"));
+    }
+    for key in ["oneOf", "anyOf", "not"] {
+        if !schema[key].is_null() {
+            put(Breakage::Whole, "", if value.is_object() { json!({}) } else { json!("-?") });
+        }
+    }
+    match value {
+        Value::String(_) => {
+            if !schema["pattern"].is_null() {
+                put(Breakage::Pattern, "", json!(*dice.pick(&["", " ?", "É", "-a_", "a b"])));
+            }
+            if !schema["format"].is_null() {
+                put(Breakage::Format, "", json!(*dice.pick(&["", "odd", "2020-13-01T00:00:00Z", "?"])));
+            }
+            if let Some(least) = schema["minLength"].as_u64().filter(|least| *least > 0) {
+                put(Breakage::Length, "", json!("a".repeat(usize::try_from(least - 1).unwrap_or_default())));
+            }
+            if let Some(most) = schema["maxLength"].as_u64().filter(|most| *most < LONGEST) {
+                put(Breakage::Length, "", json!("a".repeat(usize::try_from(most + 1).unwrap_or_default())));
+            }
+        }
+        Value::Number(_) => {
+            if let Some(least) = schema["minimum"].as_i64() {
+                put(Breakage::Range, "", json!(least.saturating_sub(1)));
+            }
+            if let Some(most) = schema["maximum"].as_i64() {
+                put(Breakage::Range, "", json!(most.saturating_add(1)));
+            }
+            let large = [json!(2_147_483_648_u64), json!(9_223_372_036_854_775_808_u64), json!(1e40)];
+            put(Breakage::Format, "", dice.pick(&large).clone());
+        }
+        Value::Array(items) => {
+            spoil_list(schema, items, &mut put);
+            for (index, item) in items.iter().enumerate() {
+                collect(&schema["items"], item, &format!("{place}/{index}"), dice, all);
+            }
+        }
+        Value::Object(fields) => {
+            put(Breakage::Unknown, "/odd", json!({"a": 1}));
+            for name in names(&schema["required"]).into_iter().filter(|name| fields.contains_key(name)) {
+                all.push(Spoiling { breakage: Breakage::Required, place: format!("{place}/{name}"), value: None });
+            }
+            for (name, field) in fields {
+                let properties = &schema["properties"][name];
+                let inner = if properties.is_null() { &schema["additionalProperties"] } else { properties };
+                if inner.is_object() {
+                    let name = name.replace('~', "~0").replace('/', "~1");
+                    collect(inner, field, &format!("{place}/{name}"), dice, all);
+                }
+            }
+        }
+        Value::Null | Value::Bool(_) => {}
+    }
+}
+
+fn spoil_list(schema: &Value, items: &[Value], put: &mut impl FnMut(Breakage, &str, Value)) {
+    let Some(first) = items.first() else { return };
+    if schema["minItems"].as_u64().is_some_and(|least| least > 0) {
+        put(Breakage::Count, "", json!([]));
+    }
+    if let Some(most) = schema["maxItems"].as_u64().filter(|most| *most < 300) {
+        put(Breakage::Count, "", (0..=most).map(|_| first.clone()).collect());
+    }
+    if collide(schema, first, first) {
+        put(Breakage::Keys, "", items.iter().chain([first]).cloned().collect());
+    }
+    for key in names(&schema["x-kubernetes-list-map-keys"]) {
+        let mut without = first.clone();
+        if without.as_object_mut().and_then(|fields| fields.shift_remove(&key)).is_some() {
+            put(Breakage::Keys, "/0", without);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_way_to_break_an_object_changes_it() {
+        let schema = json!({"type": "object", "required": ["spec"], "properties": {"spec": {
+            "type": "object", "required": ["size"], "properties": {
+                "size": {"type": "integer", "minimum": 1},
+                "name": {"type": "string", "pattern": "^a$", "maxLength": 3},
+                "a/b": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}}}}}});
+        let object = json!({"spec": {"size": 1, "name": "a", "a/b": ["x"]}});
+        let dice = Dice::of(1, 1);
+        let all = spoilings(&schema, &object, &dice, 100);
+        assert!(all.iter().all(|spoiling| spoiling.of(&object) != object), "{all:?}");
+        for breakage in [Breakage::Required, Breakage::Range, Breakage::Pattern, Breakage::Length, Breakage::Keys] {
+            assert!(all.iter().any(|spoiling| spoiling.breakage == breakage), "{breakage:?} in {all:?}");
+        }
+        let few = spoilings(&schema, &object, &dice, 4);
+        let mut kinds: Vec<_> = few.iter().map(|spoiling| spoiling.breakage).collect();
+        kinds.sort();
+        kinds.dedup();
+        assert_eq!(kinds.len(), 4, "the first ones differ: {few:?}");
+    }
+}
