@@ -52,6 +52,7 @@ cases! {
     reviews
     rules
     schemas
+    service_rules
     services
     storage
     strategic

@@ -46,6 +46,19 @@ pub(super) enum Body {
 }
 
 impl Sequence {
+    /// The same without the empty lists and texts in its bodies; none if there are none. JSON patches stay as they are: what is
+    /// empty in them is what they do.
+    pub(super) fn without_empties(&self) -> Option<Self> {
+        let mut plain = self.clone();
+        let mut found = false;
+        for step in plain.steps.iter_mut().filter(|step| step.method != "PATCH/json") {
+            if let Body::Json(body) = &mut step.body {
+                found |= drop_empties(body);
+            }
+        }
+        found.then_some(plain)
+    }
+
     /// As it stands in a file of cases.
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
@@ -68,6 +81,20 @@ impl Sequence {
             text.push('\n');
         }
         text
+    }
+}
+
+/// Takes empty lists and texts out of the objects in a value; whether there were any.
+fn drop_empties(value: &mut Value) -> bool {
+    match value {
+        Value::Object(fields) => {
+            let before = fields.len();
+            fields.retain(|_, value| *value != json!([]) && *value != json!(""));
+            let dropped = fields.len() < before;
+            fields.values_mut().map(drop_empties).filter(|found| *found).count() > 0 || dropped
+        }
+        Value::Array(items) => items.iter_mut().map(drop_empties).filter(|found| *found).count() > 0,
+        _ => false,
     }
 }
 

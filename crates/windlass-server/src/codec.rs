@@ -473,7 +473,9 @@ fn yaml_errors(duplicates: Vec<String>, validation: FieldValidation) -> Vec<Stri
 
 /// Decodes what is applied: YAML without any type, with a line of text for each duplicate key. The error is Go's message.
 pub(crate) fn decode_applied(body: &[u8]) -> Result<Decoded, String> {
-    yaml::parse(body).map(|document| Decoded { value: document.value, warnings: document.duplicates })
+    let mut document = yaml::parse(body)?;
+    float_large(&mut document.value);
+    Ok(Decoded { value: document.value, warnings: document.duplicates })
 }
 
 /// Decodes JSON without any type, as a patch is: integers stay integers, the last of duplicate keys counts and with
@@ -544,9 +546,26 @@ pub(crate) fn sort_keys(value: &mut Value) {
 
 /// Writes floats without a fraction as integers, as Go does.
 pub(crate) fn go_numbers(value: &mut Value) {
+    float_large(value);
+    whole_floats(value);
+}
+
+/// Makes floats of the integers that do not fit into 64 bits with a sign, as Go does where it knows no type.
+pub(crate) fn float_large(value: &mut Value) {
     match value {
-        Value::Array(items) => items.iter_mut().for_each(go_numbers),
-        Value::Object(entries) => entries.values_mut().for_each(go_numbers),
+        Value::Array(items) => items.iter_mut().for_each(float_large),
+        Value::Object(entries) => entries.values_mut().for_each(float_large),
+        Value::Number(number) if number.is_u64() && number.as_i64().is_none() => {
+            *value = number.as_f64().into();
+        }
+        _ => {}
+    }
+}
+
+fn whole_floats(value: &mut Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(whole_floats),
+        Value::Object(entries) => entries.values_mut().for_each(whole_floats),
         Value::Number(number) if number.is_f64() => {
             if let Some(written) = number.as_f64().and_then(decode::go_float) {
                 *number = written;

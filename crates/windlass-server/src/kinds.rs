@@ -36,6 +36,7 @@ mod endpoints;
 mod event;
 pub(crate) mod flowcontrol;
 mod hooks;
+mod image;
 mod jobs;
 mod limits;
 mod networking;
@@ -84,7 +85,7 @@ struct Kind {
     prepare_update: fn(&mut Value, &Value),
     prepare_status: fn(&mut Value, &Value),
     prepare_part: fn(Part, &mut Value, &Value),
-    /// Fields of the spec that belong to features that are off: they are dropped.
+    /// The paths of fields that belong to features that are off: they are dropped.
     off: &'static [&'static str],
     /// Writes into a new object who makes it.
     sign: fn(&mut Value, &User),

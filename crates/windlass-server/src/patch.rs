@@ -56,12 +56,19 @@ pub(crate) fn patch_object(
     plan: &Plan,
     validation: FieldValidation,
 ) -> Result<Decoded, Status> {
-    let patched = apply_patch(kind, body, current, Some(plan), validation)?;
+    let mut patched = apply_patch(kind, body, current, Some(plan), validation)?;
+    if kind == PatchType::Strategic {
+        // What has no type is written as a map of Go is.
+        codec::sort_keys(&mut patched.value);
+    }
     // What the answer shows of a patch that leads nowhere: the result, or for a strategic one the patch.
     let shown = || match kind {
         PatchType::Json | PatchType::Merge => codec::go_json(&patched.value),
         PatchType::Strategic => codec::decode_untyped(body, FieldValidation::Ignore)
-            .map(|patch| go_format(&patch.value))
+            .map(|mut patch| {
+                codec::float_large(&mut patch.value);
+                go_format(&patch.value)
+            })
             .unwrap_or_default(),
     };
     // Strict errors become one answer, so they are collected first.

@@ -64,9 +64,9 @@ pub(crate) use self::{
     list::{ItemList, ListParams},
     meta::{settle_namespace, validate_annotations, validate_labels},
     names::{
-        NameRule, address_problem, condition_reason, config_key, dns_label, dns_label_1035, dns_subdomain,
-        dns_subdomain_with_underscores, http_path, ip_address, ip_range, label_value, path_segment, port_name,
-        qualified_name, range_problem, wildcard_subdomain,
+        NameRule, address_problem, c_identifier, condition_reason, config_key, dns_label, dns_label_1035,
+        dns_subdomain, dns_subdomain_with_underscores, http_path, ip_address, ip_range, label_value, path_segment,
+        port_name, qualified_name, range_problem, wildcard_subdomain,
     },
     resets::Resets,
     resource::{CustomShape, ResourceInfo, ResourceTable, Shape, SubresourceInfo},

@@ -394,7 +394,10 @@ impl<'a> Decoder<'a> {
             }
             b'-' | b'0'..=b'9' => {
                 let literal = self.literal();
-                if let (false, Ok(number)) = (literal.contains('.'), literal.parse::<i64>()) {
+                if let Ok(number) = literal.parse::<i64>() {
+                    return Value::from(number);
+                }
+                if let Ok(number) = literal.parse::<u64>() {
                     return Value::from(number);
                 }
                 let number = literal.parse::<f64>().ok().filter(|number| number.is_finite()).and_then(Number::from_f64);

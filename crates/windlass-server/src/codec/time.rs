@@ -9,8 +9,6 @@ use jiff::{
 
 use windlass_api::DurationError;
 
-use super::quote::quote;
-
 /// Where times are counted from.
 const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
 
@@ -114,6 +112,20 @@ fn parse(text: &str, precision: Precision) -> Result<DateTime, String> {
         .map_err(|_| parser.says(": day out of range"))?;
     let time = Time::new(number(3), number(4), number(5), parser.nanos).map_err(|error| error.to_string())?;
     date.to_datetime(time).checked_sub(parser.offset.seconds()).map_err(|error| error.to_string())
+}
+
+/// A text in Go's words about times: what is not ASCII is written byte by byte.
+fn quote(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for byte in text.bytes() {
+        match byte {
+            b'"' | b'\\' => quoted.extend(['\\', char::from(byte)]),
+            b' '..=b'~' | 0x7f => quoted.push(char::from(byte)),
+            _ => quoted.push_str(&format!("\\x{byte:02x}")),
+        }
+    }
+    quoted.push('"');
+    quoted
 }
 
 impl Parser<'_> {

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use crate::codec::check_json;
 use crate::registry::{
-    Errors, Path, Tree, as_object, config_key, copy_key, default_to, items_mut, label_value, metadata_mut, object_mut,
-    qualified_name,
+    Errors, Path, Tree, as_object, config_key, copy_key, default_to, entry_mut, items_mut, label_value, metadata_mut,
+    object_mut, qualified_name, range_problem,
 };
 
 /// What a config map or secret may hold, in bytes.
@@ -225,7 +225,38 @@ pub(super) fn node_field(object: &Value, label: &str) -> Option<String> {
     (label == "spec.unschedulable").then(|| object.flag(&["spec", "unschedulable"]).to_string())
 }
 
+/// Where a kubelet's configuration came from when that could be told it by the API.
+pub(super) fn drop_node_config(new: &mut Value) {
+    object_mut(new, "spec").shift_remove("configSource");
+    if let Some(status) = entry_mut(new, "status") {
+        as_object(status).shift_remove("config");
+    }
+}
+
+pub(super) fn node_warnings(new: &Value, _old: Option<&Value>) -> Vec<String> {
+    let external = !new.text(&["spec", "externalID"]).is_empty();
+    let told = "spec.externalID: this field is deprecated, and is unused by Kubernetes";
+    external.then(|| told.to_owned()).into_iter().collect()
+}
+
 pub(super) fn validate_node(object: &Value, errors: &mut Errors) {
+    validate_taints(object, errors);
+    let list = Path::new("spec.podCIDRs");
+    let ranges = object.items(&["spec", "podCIDRs"]);
+    for (index, range) in ranges.iter().enumerate() {
+        let range = range.as_str().unwrap_or_default();
+        if let Some(problem) = range_problem(range) {
+            errors.invalid(&list.index(index), range, problem);
+        }
+    }
+    let sixes = ranges.iter().filter(|range| range.as_str().is_some_and(|text| text.contains(':'))).count();
+    if ranges.len() > 2 || (ranges.len() == 2 && sixes != 1) {
+        let text = "may specify no more than one CIDR for each IP family";
+        errors.invalid(&list, &Value::from(ranges), text);
+    }
+}
+
+fn validate_taints(object: &Value, errors: &mut Errors) {
     // They stand in the spec, but this is where the real server says they are.
     let path = Path::new("metadata.taints");
     let taints = object.items(&["spec", "taints"]);
@@ -266,6 +297,11 @@ pub(super) fn validate_node_update(new: &Value, old: &Value, errors: &mut Errors
         let text = "node updates may not change providerID except from \"\" to valid";
         errors.forbidden(&path.child("providerID"), text);
     }
+    // The real server looks at them twice, and complains twice.
+    validate_taints(new, errors);
+    if new.text(&["spec", "externalID"]) != old.text(&["spec", "externalID"]) {
+        errors.forbidden(&path.child("externalID"), "may not be updated");
+    }
 }
 
 // === leases ===
@@ -284,6 +320,9 @@ pub(super) fn validate_lease(object: &Value, errors: &mut Errors) {
 
 pub(super) fn validate_controller_revision(object: &Value, errors: &mut Errors) {
     errors.not_negative(&Path::new("revision"), object.int(&["revision"]));
+}
+
+pub(super) fn validate_new_controller_revision(object: &Value, errors: &mut Errors) {
     match object.at(&["data"]) {
         None => errors.required(&Path::new("data"), "data is mandatory"),
         Some(data) if !data.is_object() => errors.required(&Path::new("data"), "data must be a valid JSON object"),
@@ -292,5 +331,9 @@ pub(super) fn validate_controller_revision(object: &Value, errors: &mut Errors) 
 }
 
 pub(super) fn validate_controller_revision_update(new: &Value, old: &Value, errors: &mut Errors) {
-    errors.immutable(&Path::new("data"), new.at(&["data"]), old.at(&["data"]));
+    // It is compared as it is written: what is empty is not what is missing.
+    let (data, before) = (new.at(&["data"]), old.at(&["data"]));
+    if data != before {
+        errors.invalid(&Path::new("data"), data.unwrap_or(&Value::Null), "field is immutable");
+    }
 }

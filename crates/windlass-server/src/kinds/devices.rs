@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{BASE, Kind, selector::validate_node_selector, volumes::validate_driver_name};
 use crate::registry::{
     Errors, FieldRule, Generation, MetadataRule, NameRule, Path, Resets, Rules, Tree, UnknownField, as_object,
-    default_to, dns_label, dns_subdomain, entry_mut, items_mut, label_value, qualified_name,
+    c_identifier, default_to, dns_label, dns_subdomain, entry_mut, items_mut, label_value, qualified_name,
 };
 
 const GROUP: &str = "resource.k8s.io";
@@ -56,7 +56,7 @@ pub(super) const KINDS: &[Kind] = &[
                 default_claim(spec);
             }
         },
-        validate_create: |object, errors| validate_claim(object.at(&["spec", "spec"]), &SPEC.child("spec"), errors),
+        validate: |object, errors| validate_claim(object.at(&["spec", "spec"]), &SPEC.child("spec"), errors),
         validate_update: |new, old, errors| errors.immutable(&SPEC, new.at(&["spec"]), old.at(&["spec"])),
         ..BASE
     },
@@ -77,20 +77,15 @@ pub(super) const KINDS: &[Kind] = &[
             ..Rules::COMMON
         },
         stamp: Some(stamp_taints),
-        validate: validate_slice,
-        validate_update: |new, old, errors| {
-            for path in [&["spec", "pool", "name"][..], &["spec", "driver"], &["spec", "nodeName"]] {
-                errors.immutable(&Path::new(&path.join(".")), new.at(path), old.at(path));
-            }
-        },
+        validate_create: |slice, errors| validate_slice(slice, None, errors),
+        validate_update: |new, old, errors| validate_slice(new, Some(old), errors),
         ..BASE
     },
 ];
 
 fn too_many(items: &[Value], most: usize, path: &Path<'_>, errors: &mut Errors) -> bool {
     if items.len() > most {
-        let text = format!("Too many: {}: must have at most {most} items", items.len());
-        errors.add(path, "FieldValueTooMany", text);
+        errors.too_many(path, items.len(), most);
     }
     items.len() > most
 }
@@ -110,9 +105,9 @@ fn validate_class(class: &Value, errors: &mut Errors) {
     let Some(spec) = class.at(&["spec"]) else { return };
     validate_selectors(spec, &SPEC.child("selectors"), errors);
     validate_config(spec, &[], &SPEC.child("config"), errors);
-    let name = spec.text(&["extendedResourceName"]);
+    let Some(name) = spec.at(&["extendedResourceName"]).and_then(Value::as_str) else { return };
     let extended = name.split_once('/').is_some_and(|(domain, _)| !domain.contains("kubernetes.io"));
-    if !name.is_empty() && (!extended || name.starts_with("requests.") || !qualified_name(name).is_empty()) {
+    if !extended || name.starts_with("requests.") || !qualified_name(name).is_empty() {
         errors.invalid(&SPEC.child("extendedResourceName"), name, "must be a valid extended resource name");
     }
 }
@@ -175,6 +170,9 @@ fn default_request(request: &mut Value) {
     if map.text(&["allocationMode"]) == "ExactCount" {
         default_to(map, "count", 1);
     }
+    for toleration in items_mut(request, "tolerations") {
+        default_to(as_object(toleration), "operator", "Equal");
+    }
 }
 
 fn validate_claim(spec: Option<&Value>, path: &Path<'_>, errors: &mut Errors) {
@@ -218,6 +216,10 @@ fn validate_claim(spec: Option<&Value>, path: &Path<'_>, errors: &mut Errors) {
 fn validate_attribute(name: &str, path: &Path<'_>, errors: &mut Errors) {
     if name.is_empty() {
         errors.required(path, "name required");
+    }
+    let own = name.split_once('/').map_or(name, |(_, own)| own);
+    if !own.is_empty() {
+        errors.invalid_each(path, own, c_identifier(own));
     }
     if !name.contains('/') {
         errors.invalid(path, name, "a fully qualified name must be a domain and a name separated by a slash");
@@ -357,7 +359,7 @@ fn stamp_taints(new: &mut Value, _old: Option<&Value>, now: &str) {
     }
 }
 
-fn validate_slice(slice: &Value, errors: &mut Errors) {
+fn validate_slice(slice: &Value, old: Option<&Value>, errors: &mut Errors) {
     let nothing = json!({});
     let spec = slice.at(&["spec"]).unwrap_or(&nothing);
     validate_driver_name(spec.text(&["driver"]), &SPEC.child("driver"), errors);
@@ -380,6 +382,11 @@ fn validate_slice(slice: &Value, errors: &mut Errors) {
     if let Some(generation) = spec.int(&["pool", "generation"]).filter(|generation| *generation < 0) {
         errors.invalid(&pool.child("generation"), &generation, "must be greater than or equal to zero");
     }
+    if let Some(old) = old {
+        for path in [&["spec", "pool", "name"][..], &["spec", "driver"], &["spec", "nodeName"]] {
+            errors.immutable(&Path::new(&path.join(".")), slice.at(path), old.at(path));
+        }
+    }
     validate_place(spec, errors);
     if spec.at(&["sharedCounters"]).is_some() && spec.at(&["devices"]).is_some() {
         errors.invalid(&SPEC, "", "only one of `sharedCounters` or `devices` is allowed");
@@ -394,6 +401,22 @@ fn validate_slice(slice: &Value, errors: &mut Errors) {
         validate_device(device, apart, &list.index(index), errors);
     }
     unique(devices.iter().map(|device| device.text(&["name"])), &list, errors);
+    validate_counters(spec, &SPEC.child("sharedCounters"), errors);
+}
+
+/// What the devices of a slice share.
+fn validate_counters(spec: &Value, list: &Path<'_>, errors: &mut Errors) {
+    for (index, set) in spec.items(&["sharedCounters"]).iter().enumerate() {
+        let (place, name) = (list.index(index), set.text(&["name"]));
+        if name.is_empty() {
+            errors.required(&place.child("name"), "");
+        } else {
+            errors.invalid_each(&place.child("name"), name, dns_label(name));
+        }
+        if set.entries(&["counters"]).next().is_none() {
+            errors.required(&place.child("counters"), "");
+        }
+    }
 }
 
 /// Where the devices of a slice are: it is said in exactly one way.

@@ -11,6 +11,8 @@ use crate::registry::{
 };
 
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
+/// How many nodes an endpoint may be meant for.
+const MAX_NODE_HINTS: usize = 8;
 
 // === defaults, and before storing ===
 
@@ -95,7 +97,7 @@ fn validate_endpoint_address(address: &Value, own: bool, path: &Path<'_>, errors
 }
 
 /// Addresses that are not those of a pod.
-fn validate_reachable(text: &str, path: &Path<'_>, errors: &mut Errors) {
+pub(super) fn validate_reachable(text: &str, path: &Path<'_>, errors: &mut Errors) {
     let Ok(ip) = text.parse::<IpAddr>() else {
         return errors.invalid(path, text, "must be a valid IP address");
     };
@@ -192,6 +194,18 @@ fn validate_endpoint(endpoint: &Value, kind: &str, own: bool, path: &Path<'_>, e
             errors.duplicate(&place.child("name"), name);
         }
         errors.invalid_each(&place.child("name"), name, label_value(name));
+    }
+    let list = path.child("hints.forNodes");
+    let names = endpoint.items(&["hints", "forNodes"]);
+    if names.len() > MAX_NODE_HINTS {
+        return errors.too_many(&list, names.len(), MAX_NODE_HINTS);
+    }
+    for (index, node) in names.iter().enumerate() {
+        let (name, place) = (node.text(&["name"]), list.index(index));
+        if names[..index].iter().any(|other| other.text(&["name"]) == name) {
+            errors.duplicate(&place.child("name"), name);
+        }
+        errors.invalid_each(&place.child("name"), name, dns_subdomain(name));
     }
 }
 

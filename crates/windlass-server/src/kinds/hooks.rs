@@ -348,8 +348,7 @@ fn validate_resources(resources: &[Value], path: &Path<'_>, errors: &mut Errors)
 fn validate_conditions(object: &Value, path: &Path<'_>, problem: fn(&str) -> Option<String>, errors: &mut Errors) {
     let conditions = object.items(&["matchConditions"]);
     if conditions.len() > MAX_CONDITIONS {
-        let text = format!("Too many: {}: must have at most {MAX_CONDITIONS} items", conditions.len());
-        errors.add(path, "FieldValueTooMany", text);
+        errors.too_many(path, conditions.len(), MAX_CONDITIONS);
     }
     let mut seen: Vec<&str> = Vec::new();
     for (index, condition) in conditions.iter().enumerate() {

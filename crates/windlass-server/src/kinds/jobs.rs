@@ -14,13 +14,17 @@ use super::{
 };
 use crate::registry::{
     Errors, Path, Tree, as_object, default_pointer, default_to, entry_mut, items_mut, metadata_mut, object_mut,
-    qualified_name, same,
+    qualified_name, same, validate_domain_prefixed,
 };
 
 const SPEC: Path<'static> = Path::new("spec");
 const STATUS: Path<'static> = Path::new("status");
 /// The most pods of an indexed job that run at once, and that fail.
 const MOST: i64 = 100_000;
+const MAX_MANAGER: usize = 63;
+const MAX_SUCCESS_RULES: usize = 20;
+/// How long a list of indexes may be, in bytes.
+const MAX_INDEXES: usize = 64 << 10;
 
 // === defaults ===
 
@@ -119,9 +123,13 @@ pub(super) fn validate_job(object: &Value, errors: &mut Errors) {
 /// The spec of a job with its selector, which that of a cron job's jobs has not.
 fn validate_selecting_spec(spec: &Value, errors: &mut Errors) {
     validate_spec(spec, &SPEC, errors);
+    if spec.at(&["selector"]).is_none() {
+        errors.required(&SPEC.child("selector"), "");
+    }
     validate_selector(spec.at(&["selector"]), &SPEC.child("selector"), errors);
     let labels = spec.at(&["template", "metadata", "labels"]);
-    if !selector_of(spec).matches(|key| labels.and_then(|labels| labels.at(&[key])?.as_str())) {
+    let selects = spec.at(&["selector"]).is_some();
+    if !selects || !selector_of(spec).matches(|key| labels.and_then(|labels| labels.at(&[key])?.as_str())) {
         let text = "`selector` does not match template `labels`";
         errors.invalid(&SPEC.child("template.metadata.labels"), labels.unwrap_or(&Value::Null), text);
     }
@@ -174,6 +182,13 @@ fn validate_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     if failures.is_some() && spec.int(&["backoffLimitPerIndex"]).is_none() {
         errors.required(&path.child("backoffLimitPerIndex"), "when maxFailedIndexes is specified");
     }
+    if let Some(manager) = spec.at(&["managedBy"]).and_then(Value::as_str) {
+        let place = path.child("managedBy");
+        validate_domain_prefixed(manager, &place, errors);
+        if manager.len() > MAX_MANAGER {
+            errors.too_long(&place, MAX_MANAGER);
+        }
+    }
     one_of(spec, "completionMode", &["NonIndexed", "Indexed"], path, errors);
     let completions = spec.int(&["completions"]);
     match spec.text(&["completionMode"]) {
@@ -192,12 +207,18 @@ fn validate_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
             if let Some(failures) = failures.filter(|failures| *failures > MOST) {
                 errors.invalid(&place, &failures, &format!("must be less than or equal to {MOST}"));
             }
+            if let (Some(_), Some(completions)) = (spec.at(&["successPolicy"]), completions) {
+                validate_success_policy(spec, completions, path, errors);
+            }
         }
         "" | "NonIndexed" => {
             for field in ["backoffLimitPerIndex", "maxFailedIndexes"] {
                 if let Some(number) = spec.int(&[field]) {
                     errors.invalid(&path.child(field), &number, "requires indexed completion mode");
                 }
+            }
+            if let Some(policy) = spec.at(&["successPolicy"]) {
+                errors.invalid(&path.child("successPolicy"), policy, "requires indexed completion mode");
             }
         }
         _ => {}
@@ -247,6 +268,92 @@ fn validate_failure_policy(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
             _ => {}
         }
     }
+}
+
+/// When an indexed job has succeeded before all of its pods have.
+fn validate_success_policy(spec: &Value, completions: i64, path: &Path<'_>, errors: &mut Errors) {
+    let path = path.child("successPolicy");
+    let list = path.child("rules");
+    let rules = spec.items(&["successPolicy", "rules"]);
+    if rules.is_empty() {
+        errors.required(&list, "at least one rules must be specified when the successPolicy is specified");
+    }
+    if rules.len() > MAX_SUCCESS_RULES {
+        errors.too_many(&list, rules.len(), MAX_SUCCESS_RULES);
+    }
+    for (index, rule) in rules.iter().enumerate() {
+        let place = list.index(index);
+        let indexes = rule.at(&["succeededIndexes"]).and_then(Value::as_str);
+        let count = rule.int(&["succeededCount"]);
+        if indexes.is_none() && count.is_none() {
+            errors.required(&place, "at least one of succeededCount or succeededIndexes must be specified");
+        }
+        let mut total = 0;
+        if let Some(text) = indexes {
+            let path = place.child("succeededIndexes");
+            if text.len() > MAX_INDEXES {
+                errors.too_long(&path, MAX_INDEXES);
+            }
+            match count_indexes(text, completions) {
+                Ok(counted) => total = counted,
+                Err(why) => errors.invalid(&path, text, &format!("error parsing succeededIndexes: {why}")),
+            }
+        }
+        let Some(count) = count else { continue };
+        let path = place.child("succeededCount");
+        errors.not_negative(&path, Some(count));
+        if count > completions {
+            let text = format!("must be less than or equal to {completions} (the number of specified completions)");
+            errors.invalid(&path, &count, &text);
+        }
+        if indexes.is_some() && count > total {
+            let text = format!(
+                "must be less than or equal to {total} (the number of indexes in the specified succeededIndexes field)"
+            );
+            errors.invalid(&path, &count, &text);
+        }
+    }
+}
+
+/// How many indexes a list like `0,3-5` has.
+fn count_indexes(text: &str, completions: i64) -> Result<i64, String> {
+    if text.is_empty() {
+        return Ok(0);
+    }
+    let index = |part: &str| {
+        let number =
+            part.parse::<i64>().map_err(|_| format!("cannot convert string to integer for index: {part:?}"))?;
+        if number >= completions { Err(format!("too large index: {part:?}")) } else { Ok(number) }
+    };
+    let grows = |previous: i64, current: i64| {
+        if previous < current {
+            return Ok(());
+        }
+        Err(format!("non-increasing order, previous: {previous}, current: {current}"))
+    };
+    let (mut total, mut last) = (0, None);
+    for interval in text.split(',') {
+        let (first, end) = match interval.split_once('-') {
+            None => (index(interval)?, None),
+            Some((_, end)) if end.contains('-') => {
+                return Err(format!(
+                    "the fragment {interval:?} violates the requirement that an index interval can have at most two parts \
+                     separated by '-'"
+                ));
+            }
+            Some((first, end)) => (index(first)?, Some(index(end)?)),
+        };
+        if let Some(end) = end {
+            grows(first, end)?;
+        }
+        if let Some(last) = last {
+            grows(last, first)?;
+        }
+        let end = end.unwrap_or(first);
+        total += end - first + 1;
+        last = Some(end);
+    }
+    Ok(total)
 }
 
 fn validate_exit_codes(codes: &Value, spec: &Value, path: &Path<'_>, errors: &mut Errors) {

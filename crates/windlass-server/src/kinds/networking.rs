@@ -38,7 +38,7 @@ pub(super) const KINDS: &[Kind] = &[
         group: GROUP,
         name: "IngressClass",
         prefix: "/registry/ingressclasses/",
-        rules: Rules { generation: Generation::Spec, ..Rules::COMMON },
+        rules: Rules { generation: Generation::Spec, changes_first: true, ..Rules::COMMON },
         default: |class| {
             if let Some(parameters) = entry_mut(class, "spec").and_then(|spec| entry_mut(spec, "parameters")) {
                 default_pointer(as_object(parameters), "scope", "Cluster");

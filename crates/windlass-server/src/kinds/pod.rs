@@ -98,6 +98,15 @@ pub(super) fn validate_status(new: &Value, old: &Value, errors: &mut Errors) {
             }
         }
     }
+    if let Some(extended) = new.at(&["status", "extendedResourceClaimStatus"]) {
+        let place = path.child("extendedResourceClaimStatus");
+        if extended.items(&["requestMappings"]).is_empty() {
+            errors.required(&place.child("requestMappings"), "at least one request mapping is required");
+        }
+        if extended.text(&["resourceClaimName"]).is_empty() {
+            errors.required(&place.child("resourceClaimName"), "");
+        }
+    }
     for (list, single) in [("podIPs", "podIP"), ("hostIPs", "hostIP")] {
         let place = path.child(list);
         let addresses = new.items(&["status", list]);

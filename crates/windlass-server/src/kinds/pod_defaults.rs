@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{
+    image::tag,
     quantity::{amount, sum},
     volumes::default_source,
 };
@@ -39,17 +40,6 @@ pub(super) fn default_template(owner: &mut Value, key: &str) {
         if let Some(spec) = template.get_mut("spec") {
             default_spec(spec);
         }
-    }
-}
-
-/// The tag of an image: `latest` if it has neither tag nor digest, empty if it has only a digest.
-fn tag(image: &str) -> &str {
-    let (name, digest) = image.split_once('@').map_or((image, None), |(name, digest)| (name, Some(digest)));
-    let last = name.rsplit('/').next().unwrap_or(name);
-    match last.split_once(':') {
-        Some((_, tag)) => tag,
-        None if digest.is_some() => "",
-        None => "latest",
     }
 }
 
@@ -260,20 +250,6 @@ pub(super) fn defaulted(mut pod: Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_what_floats_is_pulled_always() {
-        for (image, expected) in [
-            ("nginx", "latest"),
-            ("nginx:latest", "latest"),
-            ("nginx:1.25", "1.25"),
-            ("registry:5000/nginx", "latest"),
-            ("registry:5000/nginx:1", "1"),
-            ("nginx@sha256:abc", ""),
-        ] {
-            assert_eq!(tag(image), expected, "{image}");
-        }
-    }
 
     #[test]
     fn a_pod_is_completed() {

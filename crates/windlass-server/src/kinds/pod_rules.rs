@@ -88,7 +88,10 @@ pub(super) fn validate_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) 
                 resources::validate_restart(container, &place, errors);
             }
             let name = container.text(&["name"]);
-            if !names.insert(name) && !name.is_empty() {
+            // Two of the containers that run first may lack a name and are not the same.
+            let is_new =
+                if kind == ContainerKind::Init && name.is_empty() { !names.contains(name) } else { names.insert(name) };
+            if !is_new {
                 errors.duplicate(&place.child("name"), name);
             }
             match kind {
@@ -107,7 +110,7 @@ pub(super) fn validate_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) 
             validate_host_ports(spec.items(&[kind.list()]), &list_path, errors);
         }
     }
-    resources::validate_pod_resources(spec, path, errors);
+    resources::validate_pod_resources(spec, &claims, path, errors);
     network::validate_host_ports(spec, path, errors);
     one_of(spec, "restartPolicy", &["Always", "OnFailure", "Never"], path, errors);
     network::validate_dns_policy(spec, path, errors);
@@ -117,6 +120,8 @@ pub(super) fn validate_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) 
     network::validate_dns(spec, path, errors);
     placement::validate_gates(spec, path, errors);
     placement::validate_spreading(spec, path, errors);
+    security::validate_host_users(spec, path, errors);
+    network::validate_own_name(spec, path, errors);
     for field in ["serviceAccountName", "nodeName"] {
         let text = spec.text(&[field]);
         if !text.is_empty() {
@@ -135,13 +140,15 @@ pub(super) fn validate_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) 
     }
     placement::validate_tolerations(spec, path, errors);
     network::validate_host_aliases(spec, path, errors);
-    for field in ["priorityClassName", "runtimeClassName"] {
-        let text = spec.text(&[field]);
-        if !text.is_empty() {
-            errors.invalid_each(&path.child(field), text, dns_subdomain(text));
-        }
+    let priority = spec.text(&["priorityClassName"]);
+    if !priority.is_empty() {
+        errors.invalid_each(&path.child("priorityClassName"), priority, dns_subdomain(priority));
+    }
+    if let Some(class) = spec.at(&["runtimeClassName"]).and_then(Value::as_str) {
+        errors.invalid_each(&path.child("runtimeClassName"), class, dns_subdomain(class));
     }
     one_of(spec, "preemptionPolicy", &["PreemptLowerPriority", "Never"], path, errors);
+    resources::validate_overhead(spec, path, errors);
     security::validate_system(spec, path, errors);
 }
 
@@ -189,7 +196,7 @@ fn validate_container(
     one_of(container, "imagePullPolicy", &["Always", "IfNotPresent", "Never"], path, errors);
     resources::validate_resources(container, Asker::Container, claims, path, errors);
     resources::validate_resize_policy(container, spec, path, errors);
-    security::validate_container_security(container, path, errors);
+    security::validate_container_security(container, spec, path, errors);
 }
 
 /// What happens when a container starts and stops, and how it is asked whether it lives.
@@ -248,10 +255,11 @@ fn validate_ports(container: &Value, path: &Path<'_>, errors: &mut Errors) {
         let place = ports.index(index);
         let name = port.text(&["name"]);
         if !name.is_empty() {
-            errors.invalid_each(&place.child("name"), name, port_name(name));
-            if !names.insert(name) {
+            let problems = port_name(name);
+            if problems.is_empty() && !names.insert(name) {
                 errors.duplicate(&place.child("name"), name);
             }
+            errors.invalid_each(&place.child("name"), name, problems);
         }
         match port.int(&["containerPort"]).unwrap_or_default() {
             0 => errors.required(&place.child("containerPort"), ""),
@@ -281,6 +289,14 @@ fn validate_probe(container: &Value, kind: &str, path: &Path<'_>, errors: &mut E
     validate_handler(probe, &["exec", "httpGet", "tcpSocket", "grpc"], &place, errors);
     for field in ["initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"] {
         errors.not_negative(&place.child(field), probe.int(&[field]));
+    }
+    let grace = probe.int(&["terminationGracePeriodSeconds"]);
+    let grace_path = place.child("terminationGracePeriodSeconds");
+    if let Some(seconds) = grace.filter(|seconds| *seconds <= 0) {
+        errors.invalid(&grace_path, &seconds, "must be greater than 0");
+    }
+    if let Some(seconds) = grace.filter(|_| kind == "readinessProbe") {
+        errors.invalid(&grace_path, &seconds, "must not be set for readinessProbes");
     }
     let threshold = probe.int(&["successThreshold"]).unwrap_or(1);
     if kind != "readinessProbe" && threshold != 1 {

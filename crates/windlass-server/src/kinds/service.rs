@@ -2,22 +2,17 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::{
-    KindOptions,
-    pod_rules::{in_port_range, one_of},
-    strategy::Allocator,
-};
-use crate::registry::{
-    Errors, Path, Tree, address_problem, as_object, copy_key, default_pointer, default_to, dns_label, dns_subdomain,
-    items_mut, object_mut, validate_labels,
-};
+use super::{KindOptions, strategy::Allocator};
+use crate::registry::{Path, Tree, as_object, copy_key, default_pointer, default_to, items_mut, object_mut};
 
 mod addresses;
+mod rules;
 
 use addresses::Addresses;
 pub use addresses::{InvalidServiceCidr, ServiceCidr};
+pub(super) use rules::{validate, validate_status, validate_update};
 
 const SPEC: Path<'static> = Path::new("spec");
 /// What none of the services gets an address for.
@@ -32,6 +27,15 @@ fn checks_health(spec: &impl Tree) -> bool {
     spec.text(&["type"]) == "LoadBalancer" && spec.text(&["externalTrafficPolicy"]) == "Local"
 }
 
+/// Whether it takes traffic from outside of the cluster.
+fn is_reachable(spec: &impl Tree) -> bool {
+    match spec.text(&["type"]) {
+        "LoadBalancer" | "NodePort" => true,
+        "ClusterIP" => !spec.items(&["externalIPs"]).is_empty(),
+        _ => false,
+    }
+}
+
 pub(super) fn default(service: &mut Value) {
     let spec = object_mut(service, "spec");
     default_to(spec, "sessionAffinity", "None");
@@ -44,7 +48,7 @@ pub(super) fn default(service: &mut Value) {
     }
     default_to(spec, "type", "ClusterIP");
     let kind = spec.text(&["type"]).to_owned();
-    if matches!(kind.as_str(), "NodePort" | "LoadBalancer") {
+    if is_reachable(spec) {
         default_to(spec, "externalTrafficPolicy", "Cluster");
     }
     if matches!(kind.as_str(), "NodePort" | "LoadBalancer" | "ClusterIP") {
@@ -82,7 +86,6 @@ pub(super) fn prepare_create(service: &mut Value) {
 
 /// What the server has given stays when an update does not mention it, as long as the type allows it.
 pub(super) fn prepare_update(new: &mut Value, old: &Value) {
-    prepare_create(new);
     let nothing = json!({});
     let old_spec = old.at(&["spec"]).unwrap_or(&nothing);
     let old_kind = old_spec.text(&["type"]);
@@ -93,6 +96,7 @@ pub(super) fn prepare_update(new: &mut Value, old: &Value) {
             copy_key(spec, old_spec, "clusterIP");
             copy_key(spec, old_spec, "clusterIPs");
         }
+        follow_address(spec, old_spec);
         for key in ["ipFamilies", "ipFamilyPolicy"] {
             if spec.at(&[key]).is_none() {
                 copy_key(spec, old_spec, key);
@@ -140,6 +144,21 @@ pub(super) fn prepare_update(new: &mut Value, old: &Value) {
     }
 }
 
+/// Whoever changes the one address and leaves the list of them as it was means both.
+fn follow_address(spec: &mut Map<String, Value>, old_spec: &Value) {
+    let address = spec.text(&["clusterIP"]).to_owned();
+    let same = address == old_spec.text(&["clusterIP"]);
+    if same && spec.items(&["clusterIPs"]).is_empty() {
+        copy_key(spec, old_spec, "clusterIPs");
+    } else if !same && spec.items(&["clusterIPs"]) == old_spec.items(&["clusterIPs"]) {
+        if address.is_empty() {
+            spec.shift_remove("clusterIPs");
+        } else {
+            spec.insert("clusterIPs".to_owned(), json!([address]));
+        }
+    }
+}
+
 pub(super) fn warnings(service: &Value, _old: Option<&Value>) -> Vec<String> {
     let is_plain =
         service.text(&["spec", "clusterIP"]) != HEADLESS && service.text(&["spec", "type"]) != "ExternalName";
@@ -152,116 +171,4 @@ pub(super) fn warnings(service: &Value, _old: Option<&Value>) -> Vec<String> {
         told.push("spec.SessionAffinity is ignored for headless services".to_owned());
     }
     told
-}
-
-pub(super) fn validate(service: &Value, errors: &mut Errors) {
-    let nothing = json!({});
-    let spec = service.at(&["spec"]).unwrap_or(&nothing);
-    let kind = spec.text(&["type"]);
-    let headless = spec.text(&["clusterIP"]) == HEADLESS;
-    let ports = spec.items(&["ports"]);
-    let list = SPEC.child("ports");
-    if ports.is_empty() && !headless && kind != "ExternalName" {
-        errors.required(&list, "");
-    }
-    let ips = SPEC.child("clusterIPs");
-    match kind {
-        "LoadBalancer" | "NodePort" if headless => {
-            errors.invalid(&ips.index(0), HEADLESS, &format!("may not be set to 'None' for {kind} services"));
-        }
-        "ExternalName" => {
-            if !spec.items(&["clusterIPs"]).is_empty() {
-                errors.forbidden(&ips, "may not be set for ExternalName services");
-            }
-            let target = spec.text(&["externalName"]);
-            let target = target.strip_suffix('.').unwrap_or(target);
-            if target.is_empty() {
-                errors.required(&SPEC.child("externalName"), "");
-            } else {
-                errors.invalid_each(&SPEC.child("externalName"), target, dns_subdomain(target));
-            }
-        }
-        _ => {}
-    }
-    for (index, ip) in spec.items(&["clusterIPs"]).iter().enumerate() {
-        let text = ip.as_str().unwrap_or_default();
-        if text != HEADLESS && text.parse::<std::net::IpAddr>().is_err() {
-            let why = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
-            errors.invalid(&ips.index(index), text, why);
-        }
-    }
-    for (index, port) in ports.iter().enumerate() {
-        validate_port(port, index, ports, kind, errors);
-    }
-    validate_labels(spec.at(&["selector"]), &SPEC.child("selector"), errors);
-    let external = SPEC.child("externalIPs");
-    for (index, ip) in spec.items(&["externalIPs"]).iter().enumerate() {
-        let text = ip.as_str().unwrap_or_default();
-        if let Some(problem) = address_problem(text) {
-            errors.invalid(&external.index(index), text, problem);
-        }
-    }
-    one_of(spec, "sessionAffinity", &["ClientIP", "None"], &SPEC, errors);
-    one_of(spec, "type", &["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"], &SPEC, errors);
-    one_of(spec, "internalTrafficPolicy", &["Cluster", "Local"], &SPEC, errors);
-    one_of(spec, "externalTrafficPolicy", &["Cluster", "Local"], &SPEC, errors);
-    if spec.at(&["allocateLoadBalancerNodePorts"]).is_some() && kind != "LoadBalancer" {
-        let text = "may only be used when `type` is 'LoadBalancer'";
-        errors.forbidden(&SPEC.child("allocateLoadBalancerNodePorts"), text);
-    }
-}
-
-fn validate_port(port: &Value, index: usize, all: &[Value], kind: &str, errors: &mut Errors) {
-    let list = SPEC.child("ports");
-    let place = list.index(index);
-    let name = port.text(&["name"]);
-    if name.is_empty() {
-        if all.len() > 1 {
-            errors.required(&place.child("name"), "");
-        }
-    } else {
-        errors.invalid_each(&place.child("name"), name, dns_label(name));
-        if all[..index].iter().any(|other| other.text(&["name"]) == name) {
-            errors.duplicate(&place.child("name"), name);
-        }
-    }
-    in_port_range(port.int(&["port"]).unwrap_or_default(), &place.child("port"), errors);
-    one_of(port, "protocol", &["SCTP", "TCP", "UDP"], &place, errors);
-    match port.at(&["targetPort"]) {
-        Some(Value::Number(number)) => {
-            in_port_range(number.as_i64().unwrap_or_default(), &place.child("targetPort"), errors);
-        }
-        Some(Value::String(name)) => {
-            errors.invalid_each(&place.child("targetPort"), name, crate::registry::port_name(name));
-        }
-        _ => {}
-    }
-    if kind == "ClusterIP" && port.int(&["nodePort"]).is_some_and(|port| port != 0) {
-        errors.forbidden(&place.child("nodePort"), "may not be used when `type` is 'ClusterIP'");
-    }
-    let same = |other: &&Value| {
-        other.int(&["port"]) == port.int(&["port"]) && other.text(&["protocol"]) == port.text(&["protocol"])
-    };
-    if all[..index].iter().any(|other| same(&other)) {
-        let number = port.int(&["port"]).unwrap_or_default();
-        // The value is shown with the names of Go's fields.
-        let shown = format!(
-            "{{\"Name\":\"\",\"Protocol\":{:?},\"AppProtocol\":null,\"Port\":{number},\"TargetPort\":0,\"NodePort\":0}}",
-            port.text(&["protocol"])
-        );
-        errors.add(&place, "FieldValueDuplicate", format!("Duplicate value: {shown}"));
-    }
-}
-
-pub(super) fn validate_update(new: &Value, old: &Value, errors: &mut Errors) {
-    if new.text(&["spec", "type"]) == "ExternalName" || old.text(&["spec", "type"]) == "ExternalName" {
-        return;
-    }
-    let first = |service: &Value| service.items(&["spec", "clusterIPs"]).first().cloned();
-    let before = first(old);
-    if before.is_some() && first(new) != before {
-        let list = SPEC.child("clusterIPs");
-        let shown = new.at(&["spec", "clusterIPs"]).cloned().unwrap_or_default();
-        errors.invalid(&list.index(0), &shown, "may not change once set");
-    }
 }

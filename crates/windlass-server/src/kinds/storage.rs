@@ -32,7 +32,7 @@ pub(super) const KINDS: &[Kind] = &[
         group: GROUP,
         name: "VolumeAttributesClass",
         prefix: "/registry/volumeattributesclasses/",
-        rules: Rules { returns_deleted: true, ..Rules::COMMON },
+        rules: Rules { returns_deleted: true, changes_first: true, ..Rules::COMMON },
         validate: |class, errors| {
             validate_provisioner(class, "driverName", errors);
             validate_parameters(class, errors);
@@ -76,7 +76,7 @@ pub(super) const KINDS: &[Kind] = &[
             returns_deleted: true,
             ..Rules::COMMON
         },
-        off: &["preventPodSchedulingIfMissing"],
+        off: &["spec.preventPodSchedulingIfMissing"],
         default: default_driver,
         prepare_update: count_driver_changes,
         validate: validate_driver,

@@ -50,8 +50,13 @@ impl BuiltIn {
     }
 
     fn drop_what_is_off(&self, object: &mut Value) {
-        if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
-            spec.retain(|name, _| !self.kind.off.contains(&name.as_str()));
+        for path in self.kind.off {
+            let mut parts = path.split('.');
+            let last = parts.next_back().unwrap_or_default();
+            let around = parts.try_fold(&mut *object, |value, part| value.get_mut(part));
+            if let Some(Value::Object(around)) = around {
+                around.shift_remove(last);
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     apiextensions,
     registry::{
-        Deletion, Dependents, FieldRule, Generation, MetadataRule, NameRule, Path, Resets, Rules, StatusRule,
+        Deletion, Dependents, FieldRule, Generation, MetadataRule, NameRule, Path, Resets, Rules, StatusRule, Tree,
         UnknownField,
     },
 };
@@ -19,6 +19,9 @@ const QUESTION: Kind = BASE;
 
 /// What workloads have in common.
 const WORKLOAD: Rules = Rules { metadata: MetadataRule::CHANGES, generation: Generation::Spec, ..Rules::WITH_STATUS };
+
+/// What a pod template within a spec may not have yet.
+const OFF_IN_TEMPLATES: &[&str] = &["spec.template.spec.schedulingGroup"];
 
 pub(super) const KINDS: &[Kind] = &[
     Kind { name: "Binding", ..QUESTION },
@@ -52,6 +55,7 @@ pub(super) const KINDS: &[Kind] = &[
         prepare_create: pod::prepare_create,
         prepare_status: pod::prepare_status,
         prepare_part: pod_parts::prepare,
+        off: &["spec.schedulingGroup"],
         validate: pod_rules::validate_pod,
         validate_create: pod_rules::validate_new_pod,
         validate_update: pod::validate_update,
@@ -71,6 +75,7 @@ pub(super) const KINDS: &[Kind] = &[
             ..Rules::COMMON
         },
         default: |object| pod_defaults::default_template(object, "template"),
+        off: &["template.spec.schedulingGroup"],
         validate: |object, errors| {
             let nothing = Value::Null;
             let template = object.get("template").unwrap_or(&nothing);
@@ -91,6 +96,7 @@ pub(super) const KINDS: &[Kind] = &[
         },
         scales: true,
         default: workload::default_replication_controller,
+        off: OFF_IN_TEMPLATES,
         validate: workload::validate_replication_controller,
         validate_status: workload::validate_replica_set_status,
         warnings: pod_warnings::of_named_workload,
@@ -109,6 +115,7 @@ pub(super) const KINDS: &[Kind] = &[
                 FieldRule { label: "spec.clusterIP", path: "spec.clusterIP" },
                 FieldRule { label: "spec.type", path: "spec.type" },
             ],
+            changes_first: true,
             restores: true,
             ..Rules::WITH_STATUS
         },
@@ -117,6 +124,7 @@ pub(super) const KINDS: &[Kind] = &[
         prepare_update: service::prepare_update,
         validate: service::validate,
         validate_update: service::validate_update,
+        validate_status: service::validate_status,
         warnings: service::warnings,
         allocator: Some(service::allocator),
         ..BASE
@@ -133,6 +141,7 @@ pub(super) const KINDS: &[Kind] = &[
     Kind {
         name: "ConfigMap",
         prefix: "/registry/configmaps/",
+        rules: Rules { changes_first: true, ..Rules::COMMON },
         validate: core::validate_config_map,
         validate_update: core::validate_config_map_update,
         ..BASE
@@ -140,7 +149,7 @@ pub(super) const KINDS: &[Kind] = &[
     Kind {
         name: "Secret",
         prefix: "/registry/secrets/",
-        rules: Rules { fields: &[FieldRule { label: "type", path: "type" }], ..Rules::COMMON },
+        rules: Rules { fields: &[FieldRule { label: "type", path: "type" }], changes_first: true, ..Rules::COMMON },
         default: core::default_secret,
         validate: core::validate_secret,
         validate_update: core::validate_secret_update,
@@ -185,8 +194,12 @@ pub(super) const KINDS: &[Kind] = &[
             ..Rules::WITH_STATUS
         },
         default: core::default_node,
+        prepare_create: core::drop_node_config,
+        prepare_update: |new, _| core::drop_node_config(new),
+        prepare_status: |new, _| core::drop_node_config(new),
         validate: core::validate_node,
         validate_update: core::validate_node_update,
+        warnings: core::node_warnings,
         field: core::node_field,
         ..BASE
     },
@@ -197,6 +210,7 @@ pub(super) const KINDS: &[Kind] = &[
             metadata: MetadataRule::NONE,
             create_on_update: true,
             dependents: Dependents::Unsupported,
+            cached: false,
             fields: event::CORE_FIELDS,
             ..Rules::COMMON
         },
@@ -212,6 +226,7 @@ pub(super) const KINDS: &[Kind] = &[
             metadata: MetadataRule::CHANGES,
             create_on_update: true,
             dependents: Dependents::Unsupported,
+            cached: false,
             fields: event::EVENTS_FIELDS,
             ..Rules::COMMON
         },
@@ -232,6 +247,7 @@ pub(super) const KINDS: &[Kind] = &[
         name: "ControllerRevision",
         prefix: "/registry/controllerrevisions/",
         validate: core::validate_controller_revision,
+        validate_create: core::validate_new_controller_revision,
         validate_update: core::validate_controller_revision_update,
         ..BASE
     },
@@ -247,6 +263,7 @@ pub(super) const KINDS: &[Kind] = &[
         },
         scales: true,
         default: workload::default_deployment,
+        off: OFF_IN_TEMPLATES,
         validate: workload::validate_deployment,
         validate_update: workload::selector_is_immutable,
         validate_status: workload::validate_deployment_status,
@@ -261,6 +278,7 @@ pub(super) const KINDS: &[Kind] = &[
         rules: WORKLOAD,
         scales: true,
         default: workload::default_replica_set,
+        off: OFF_IN_TEMPLATES,
         validate: workload::validate_replica_set,
         validate_update: workload::selector_is_immutable,
         validate_status: workload::validate_replica_set_status,
@@ -275,6 +293,7 @@ pub(super) const KINDS: &[Kind] = &[
         rules: Rules { name: NameRule::Label, ..WORKLOAD },
         scales: true,
         default: workload::default_stateful_set,
+        off: OFF_IN_TEMPLATES,
         validate: workload::validate_stateful_set,
         validate_update: workload::validate_stateful_set_update,
         validate_status: workload::validate_stateful_set_status,
@@ -286,10 +305,11 @@ pub(super) const KINDS: &[Kind] = &[
         name: "DaemonSet",
         prefix: "/registry/daemonsets/",
         subresources: &["status"],
-        rules: WORKLOAD,
+        rules: Rules { changes_first: true, ..WORKLOAD },
         default: workload::default_daemon_set,
         prepare_create: workload::prepare_daemon_set_create,
         prepare_update: workload::prepare_daemon_set_update,
+        off: OFF_IN_TEMPLATES,
         validate: workload::validate_daemon_set,
         validate_update: workload::selector_is_immutable,
         validate_status: workload::validate_daemon_set_status,
@@ -304,12 +324,15 @@ pub(super) const KINDS: &[Kind] = &[
         rules: Rules {
             metadata: MetadataRule::FULL,
             dependents: Dependents::OrphanLoudly,
+            // One without labels has those of its template, which it gets from the server.
+            rewrites_new: |job| job.at(&["metadata", "labels"]) == job.at(&["spec", "template", "metadata", "labels"]),
             fields: &[FieldRule { label: "status.successful", path: "status.succeeded" }],
             unknown_field: UnknownField::OfKind,
             ..WORKLOAD
         },
         default: jobs::default_job,
         prepare_create: jobs::prepare_job_create,
+        off: OFF_IN_TEMPLATES,
         validate: jobs::validate_job,
         validate_update: jobs::validate_job_update,
         validate_status: jobs::validate_job_status,
@@ -323,6 +346,7 @@ pub(super) const KINDS: &[Kind] = &[
         subresources: &["status"],
         rules: WORKLOAD,
         default: jobs::default_cron_job,
+        off: &["spec.jobTemplate.spec.template.spec.schedulingGroup"],
         validate: jobs::validate_cron_job,
         validate_create: jobs::validate_new_cron_job,
         warnings: pod_warnings::of_cron_job,
@@ -338,7 +362,7 @@ pub(super) const KINDS: &[Kind] = &[
             create_on_update: true,
             ..Rules::COMMON
         },
-        off: &["strategy", "preferredHolder"],
+        off: &["spec.strategy", "spec.preferredHolder"],
         validate: core::validate_lease,
         ..BASE
     },

@@ -38,7 +38,7 @@ pub(super) const KINDS: &[Kind] = &[
         name: "PersistentVolumeClaim",
         prefix: "/registry/persistentvolumeclaims/",
         subresources: &["status"],
-        rules: Rules { returns_deleted: true, ..Rules::WITH_STATUS },
+        rules: Rules { returns_deleted: true, rewrites_new: |_| true, ..Rules::WITH_STATUS },
         default: default_claim,
         prepare_create: prepare_claim_create,
         prepare_update: |claim, _| normalise_sources(claim),
@@ -239,6 +239,16 @@ fn validate_source(spec: &Value, errors: &mut Errors) {
     }
     let file = source.text(&["path"]);
     match name {
+        "glusterfs" => {
+            let place = path.child("endpointsNamespace");
+            match source.at(&["endpointsNamespace"]).and_then(Value::as_str) {
+                Some("") => {
+                    errors.invalid(&place, "", "if the endpointnamespace is set, it must be a valid namespace name");
+                }
+                Some(namespace) => errors.invalid_each(&place, namespace, dns_label(namespace)),
+                None => {}
+            }
+        }
         "hostPath" | "local" if file.split('/').any(|part| part == "..") => {
             errors.invalid(&path.child("path"), file, "must not contain '..'");
         }

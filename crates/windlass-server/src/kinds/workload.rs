@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 use windlass_api::{LabelSelector, Operator, Requirement};
 
-use super::{pod_defaults::default_template, pod_rules::validate_spec, selector::label_selector};
+use super::{pod_defaults::default_template, pod_rules::validate_spec, selector, selector::label_selector};
 use crate::registry::{
-    Errors, Path, Tree, as_object, default_pointer, default_to, dns_label, entry_mut, label_value, metadata_mut,
-    object_mut, qualified_name, validate_annotations, validate_labels,
+    Errors, Path, Tree, as_object, default_pointer, default_to, dns_label, entry_mut, metadata_mut, object_mut,
+    validate_annotations, validate_labels,
 };
 
 const SPEC: Path<'static> = Path::new("spec");
@@ -164,10 +164,11 @@ pub(super) fn validate_replica_set(object: &Value, errors: &mut Errors) {
 
 pub(super) fn validate_replication_controller(object: &Value, errors: &mut Errors) {
     let Some(spec) = object.at(&["spec"]) else { return };
-    errors.not_negative(&SPEC.child("replicas"), spec.int(&["replicas"]));
+    errors.not_negative(&SPEC.child("minReadySeconds"), spec.int(&["minReadySeconds"]));
     if spec.entries(&["selector"]).next().is_none() {
         errors.required(&SPEC.child("selector"), "");
     }
+    errors.not_negative(&SPEC.child("replicas"), spec.int(&["replicas"]));
     let selector = spec.entries(&["selector"]);
     let equals =
         |(key, value): (&String, &Value)| Requirement::new(key, Operator::Equals, [value.as_str().unwrap_or_default()]);
@@ -319,6 +320,8 @@ enum Selected {
     By(LabelSelector),
     /// The selector makes no sense; the template is not looked at.
     Unknown,
+    /// The selector makes no sense; the template is looked at all the same.
+    Unreadable,
 }
 
 fn validate_selector(spec: &Value, noun: &str, errors: &mut Errors) -> Selected {
@@ -327,42 +330,16 @@ fn validate_selector(spec: &Value, noun: &str, errors: &mut Errors) -> Selected 
         errors.required(&path, "");
         return Selected::Never;
     };
-    let labels = path.child("matchLabels");
-    for (key, value) in selector.entries(&["matchLabels"]) {
-        errors.invalid_each(&labels, key, qualified_name(key));
-        let value = value.as_str().unwrap_or_default();
-        errors.invalid_each(&labels, value, label_value(value));
-    }
-    let expressions = path.child("matchExpressions");
-    for (index, expression) in selector.items(&["matchExpressions"]).iter().enumerate() {
-        let place = expressions.index(index);
-        let values = expression.items(&["values"]);
-        match expression.text(&["operator"]) {
-            "In" | "NotIn" if values.is_empty() => {
-                errors.required(&place.child("values"), "must be specified when `operator` is 'In' or 'NotIn'");
-            }
-            "Exists" | "DoesNotExist" if !values.is_empty() => {
-                let text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
-                errors.forbidden(&place.child("values"), text);
-            }
-            "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
-            other => errors.invalid(&place.child("operator"), other, "not a valid selector operator"),
-        }
-        let key = expression.text(&["key"]);
-        errors.invalid_each(&place.child("key"), key, qualified_name(key));
-    }
+    let before = errors.len();
+    selector::validate_selector(Some(selector), &path, errors);
+    let makes_sense = errors.len() == before;
     if selector.entries(&["matchLabels"]).next().is_none() && selector.items(&["matchExpressions"]).is_empty() {
         errors.invalid(&path, selector, &format!("empty selector is invalid for {noun}"));
     }
-    let makes_sense = |expression: &Value| {
-        let values = !expression.items(&["values"]).is_empty();
-        match expression.text(&["operator"]) {
-            "In" | "NotIn" => values,
-            "Exists" | "DoesNotExist" => !values,
-            _ => false,
+    if !makes_sense {
+        if noun == "daemonset" {
+            return Selected::Unreadable;
         }
-    };
-    if !selector.items(&["matchExpressions"]).iter().all(makes_sense) {
         errors.invalid(&path, selector, if noun == "statefulset" { "" } else { "invalid label selector" });
         return Selected::Unknown;
     }
@@ -383,12 +360,17 @@ fn validate_template(spec: &Value, selected: &Selected, noun: &str, errors: &mut
         Selected::Never => false,
         Selected::By(selector) => selector.matches(|key| labels.and_then(|labels| labels.at(&[key])?.as_str())),
         Selected::Unknown => return,
+        Selected::Unreadable => true,
     };
     if !matches {
         let shown = labels.unwrap_or(&Value::Null);
         errors.invalid(&path.child("metadata.labels"), shown, "`selector` does not match template `labels`");
     }
     validate_pod_template(template, &path, errors);
+    if noun == "StatefulSet" {
+        // The real server looks at them twice, and complains twice.
+        validate_template_metadata(template, &path, errors);
+    }
     let policy = template.text(&["spec", "restartPolicy"]);
     if policy != "Always" {
         errors.unsupported(&path.child("spec.restartPolicy"), policy, &["Always"]);
@@ -399,12 +381,16 @@ fn validate_template(spec: &Value, selected: &Selected, noun: &str, errors: &mut
     }
 }
 
-pub(super) fn validate_pod_template(template: &Value, path: &Path<'_>, errors: &mut Errors) {
+fn validate_template_metadata(template: &Value, path: &Path<'_>, errors: &mut Errors) {
     let nothing = json!({});
     let metadata = template.at(&["metadata"]).unwrap_or(&nothing);
     validate_labels(metadata.at(&["labels"]), &path.child("labels"), errors);
     validate_annotations(metadata, &path.child("annotations"), errors);
-    validate_spec(template.at(&["spec"]).unwrap_or(&nothing), &path.child("spec"), errors);
+}
+
+pub(super) fn validate_pod_template(template: &Value, path: &Path<'_>, errors: &mut Errors) {
+    validate_template_metadata(template, path, errors);
+    validate_spec(template.at(&["spec"]).unwrap_or(&json!({})), &path.child("spec"), errors);
     if !template.items(&["spec", "ephemeralContainers"]).is_empty() {
         let text = "ephemeral containers not allowed in pod template";
         errors.forbidden(&path.child("spec.ephemeralContainers"), text);

@@ -122,18 +122,17 @@ impl Registry {
             reinvocation: Reinvocation::default(),
         };
         self.validate_admission(&mut attributes).await?;
-        if params.dry_run == DryRun::No {
-            let version = metadata_mut(&mut attributes.object).shift_remove("resourceVersion");
-            let version = version.and_then(|version| version.as_str().and_then(|text| text.parse::<u64>().ok()));
-            if version.is_some_and(|version| version != 0) {
-                return Err(Status::unclassified("resourceVersion should not be set on objects to be created"));
-            }
+        let given = metadata_mut(&mut attributes.object).shift_remove("resourceVersion");
+        let given = given.and_then(|version| version.as_str().and_then(|text| text.parse::<u64>().ok()));
+        if params.dry_run == DryRun::No && given.is_some_and(|version| version != 0) {
+            return Err(Status::unclassified("resourceVersion should not be set on objects to be created"));
         }
         let encoded = Encoded::new(&*resource.to_stored(&attributes.object).await?, resource.shape.style());
         let key = target.key(&name);
         if params.dry_run == DryRun::All {
             return match self.stored(&key).await? {
-                None => Ok(Item { encoded, revision: Revision(0) }),
+                // What a write that is not made says of its version is what the client said.
+                None => Ok(Item { encoded, revision: Revision(given.unwrap_or_default()) }),
                 Some(existing) => Err(exists(target, &name, &Item::stored(&existing)?)),
             };
         }

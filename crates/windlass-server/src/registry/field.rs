@@ -171,6 +171,11 @@ impl Errors {
         self.add(path, "FieldValueTooLong", format!("Too long: may not be more than {most} bytes"));
     }
 
+    /// There are too many of them.
+    pub(crate) fn too_many(&mut self, path: &Path<'_>, found: usize, most: usize) {
+        self.add(path, "FieldValueTooMany", format!("Too many: {found}: must have at most {most} items"));
+    }
+
     /// The value must not change.
     pub(crate) fn immutable(&mut self, path: &Path<'_>, new: Option<&Value>, old: Option<&Value>) {
         if !super::tree::same(new, old) {

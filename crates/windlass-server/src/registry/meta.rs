@@ -6,7 +6,7 @@ use windlass_api::{Clock, Entropy, Status, format_time};
 use super::{
     Errors, MetadataRule, NameRule, Path, Target, Tree,
     names::{label_value, qualified_name},
-    tree::{copy_key, metadata_mut, same},
+    tree::{copy_key, metadata_mut},
 };
 
 /// What annotations may take, keys and values together.
@@ -139,7 +139,9 @@ pub(super) fn validate(target: &Target, object: &Value, rule: NameRule, errors: 
     }
     errors.not_negative(&METADATA.child("generation"), metadata.int(&["generation"]));
     validate_common(metadata, errors);
-    validate_finalizers(target, metadata.items(&["finalizers"]), errors);
+    let finalizers = metadata.items(&["finalizers"]);
+    validate_finalizers(finalizers, errors);
+    validate_known_finalizers(target, finalizers, errors);
 }
 
 /// What a name must be for every kind: those that check more of it have done so.
@@ -148,18 +150,25 @@ pub(super) const ANY_NAME: NameRule = NameRule::PathSegment;
 /// The rules for the metadata of a changed object: those of all kinds, and then what the kind checks again.
 pub(super) fn validate_update(target: &Target, new: &Value, old: &Value, rule: MetadataRule, errors: &mut Errors) {
     let mut found = Errors::default();
-    validate_changes(target, new, old, &mut found);
+    validate_changes(new, old, &mut found);
     errors.append(found.clone());
+    let metadata = new.at(&["metadata"]).unwrap_or(&Value::Null);
+    let finalizers = metadata.items(&["finalizers"]);
     // All kinds: what changes, and the whole of it.
-    for _ in 0..=rule.changed {
-        validate_common(new.at(&["metadata"]).unwrap_or(&Value::Null), errors);
+    for turn in 0..=rule.changed {
+        validate_common(metadata, errors);
+        validate_finalizers(finalizers, errors);
+        if turn > 0 {
+            validate_known_finalizers(target, finalizers, errors);
+        }
     }
     if rule.changes {
         errors.append(found);
+        validate_known_finalizers(target, finalizers, errors);
     }
 }
 
-fn validate_changes(target: &Target, new: &Value, old: &Value, errors: &mut Errors) {
+fn validate_changes(new: &Value, old: &Value, errors: &mut Errors) {
     let empty = Value::Object(Map::new());
     let (new, old) = (new.at(&["metadata"]).unwrap_or(&empty), old.at(&["metadata"]).unwrap_or(&empty));
     if old.at(&["deletionTimestamp"]).is_some() {
@@ -182,9 +191,6 @@ fn validate_changes(target: &Target, new: &Value, old: &Value, errors: &mut Erro
         errors.immutable(&METADATA.child(key), new.at(&[key]), old.at(&[key]));
     }
     validate_common(new, errors);
-    if !same(new.at(&["finalizers"]), old.at(&["finalizers"])) {
-        validate_finalizers(target, new.items(&["finalizers"]), errors);
-    }
 }
 
 fn validate_common(metadata: &Value, errors: &mut Errors) {
@@ -245,18 +251,28 @@ fn validate_owner(owner: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-fn validate_finalizers(target: &Target, finalizers: &[Value], errors: &mut Errors) {
+/// Finalizers of built-in kinds that take care of it have a domain, or are known.
+fn validate_known_finalizers(target: &Target, finalizers: &[Value], errors: &mut Errors) {
     const STANDARD: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
-    let path = METADATA.child("finalizers");
     let built_in = matches!(target.resource.shape, super::Shape::BuiltIn(_));
-    let strict = built_in && target.resource.strategy.rules().metadata.finalizers;
+    if !built_in || !target.resource.strategy.rules().metadata.finalizers {
+        return;
+    }
+    let path = METADATA.child("finalizers");
     for (index, finalizer) in finalizers.iter().enumerate() {
         let text = finalizer.as_str().unwrap_or_default();
-        errors.invalid_each(&path, text, qualified_name(text));
-        if strict && !text.contains('/') && !STANDARD.contains(&text) {
+        if !text.contains('/') && !STANDARD.contains(&text) {
             let why = "name is neither a standard finalizer name nor is it fully qualified";
             errors.invalid(&path.index(index), text, why);
         }
+    }
+}
+
+fn validate_finalizers(finalizers: &[Value], errors: &mut Errors) {
+    let path = METADATA.child("finalizers");
+    for finalizer in finalizers {
+        let text = finalizer.as_str().unwrap_or_default();
+        errors.invalid_each(&path, text, qualified_name(text));
     }
     let has = |name: &str| finalizers.iter().any(|finalizer| finalizer == name);
     if has("orphan") && has("foregroundDeletion") {

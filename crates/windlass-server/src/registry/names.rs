@@ -76,6 +76,20 @@ pub(crate) fn address_problem(text: &str) -> Option<&'static str> {
     }
 }
 
+/// A name as programs in C have them.
+pub(crate) fn c_identifier(text: &str) -> Vec<String> {
+    let fits =
+        |(index, byte): (usize, u8)| byte == b'_' || byte.is_ascii_alphabetic() || (index > 0 && byte.is_ascii_digit());
+    if !text.is_empty() && text.bytes().enumerate().all(fits) {
+        return Vec::new();
+    }
+    vec![
+        "a valid C identifier must start with alphabetic character or '_', followed by a string of alphanumeric characters \
+         or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName', regex used for validation is '[A-Za-z_][A-Za-z0-9_]*')"
+            .to_owned(),
+    ]
+}
+
 /// A range of IP addresses in its canonical form.
 pub(crate) fn ip_range(text: &str) -> Vec<String> {
     match (range_problem(text), address::Range::parse(text)) {

@@ -15,10 +15,16 @@ impl Registry {
     /// Reads one object.
     pub(crate) async fn get(&self, target: &Target, params: GetParams) -> Result<Item, Status> {
         if let Some(text) = params.resource_version.as_deref().filter(|text| !matches!(*text, "" | "0")) {
-            // Unlike of lists, this is not the client's fault to the real server.
-            let revision = parse_uint(text)
-                .map_err(|why| Status::unclassified(format!("resourceVersion: Invalid value: {text:?}: {why}")))?;
-            self.wait_for(Revision(revision)).await?;
+            // Unlike of lists, this is not the client's fault to the real server's cache.
+            let revision = if target.resource.strategy.rules().cached {
+                let why = |why| Status::unclassified(format!("resourceVersion: Invalid value: {text:?}: {why}"));
+                Some(Revision(parse_uint(text).map_err(why)?))
+            } else {
+                parse_version(Some(text))?
+            };
+            if let Some(revision) = revision {
+                self.wait_for(revision).await?;
+            }
         }
         if let Some(fixed) = target.resource.strategy.fixed() {
             return fixed_item(target, fixed);

@@ -119,6 +119,13 @@ pub(crate) struct Rules {
     pub(crate) selects_namespace: bool,
     /// How it refuses other fields.
     pub(crate) unknown_field: UnknownField,
+    /// Whether reads are served from memory by the real server, which decides how it refuses a version that is none.
+    pub(crate) cached: bool,
+    /// Whether the changes of an update are complained about before what it makes of the object.
+    pub(crate) changes_first: bool,
+    /// Whether the first update of this new object is written even if it changes nothing: the real server stores a new one
+    /// without what defaulting adds to it when it is read.
+    pub(crate) rewrites_new: fn(&Value) -> bool,
     /// Whether the strategy wants to see objects at the start of the server and after their deletion.
     pub(crate) restores: bool,
 }
@@ -266,6 +273,9 @@ impl Rules {
         fields: &[],
         selects_namespace: true,
         unknown_field: UnknownField::Listed,
+        cached: true,
+        changes_first: false,
+        rewrites_new: |_| false,
         restores: false,
     };
 

@@ -9,7 +9,9 @@ use super::{
     Answer, Body, Deletion, Errors, Generation, Item, MetadataRule, Part, Path, Registry, ResourceInfo, StatusRule,
     Target, Tree, WriteParams, Written, commit_failure,
     field_manager::{self, Application, Scaling},
-    meta, patch, scale,
+    meta, patch,
+    read::parse_uint,
+    scale,
     tree::{as_object, copy_key, metadata_mut, object_mut},
 };
 use crate::{
@@ -177,8 +179,13 @@ impl Registry {
         meta::validate_update(target, &new, &old, metadata, &mut errors);
         match aspect {
             Aspect::Main => {
-                resource.strategy.validate(&new, &mut errors);
-                resource.strategy.validate_update(&new, &old, &mut errors);
+                if rules.changes_first {
+                    resource.strategy.validate_update(&new, &old, &mut errors);
+                    resource.strategy.validate(&new, &mut errors);
+                } else {
+                    resource.strategy.validate(&new, &mut errors);
+                    resource.strategy.validate_update(&new, &old, &mut errors);
+                }
             }
             Aspect::Status => resource.strategy.validate_status(&new, &old, &mut errors),
             Aspect::Part(part) => resource.strategy.validate_part(part, &new, &old, &mut errors),
@@ -215,7 +222,8 @@ impl Registry {
             };
         }
         // An update that changes nothing is not written.
-        if params.dry_run == DryRun::All || encoded.storage_bytes() == current.body {
+        let rewrites = current.created == current.modified && (rules.rewrites_new)(&old);
+        if params.dry_run == DryRun::All || (encoded.storage_bytes() == current.body && !rewrites) {
             if let Some(effect) = effect.filter(|_| params.dry_run == DryRun::No) {
                 effect.committed(&unchanged);
             }
@@ -247,6 +255,7 @@ impl Registry {
         if !uid.is_empty() {
             return Err(precondition_failed(target, params.dry_run, "UID", uid, ""));
         }
+        read_version(&object)?;
         let mut attributes = Attributes {
             operation: Operation::Create,
             resource: Arc::clone(resource),
@@ -261,7 +270,9 @@ impl Registry {
         self.admit(&mut attributes).await?;
         let mut object = attributes.object.take();
         meta::wipe(&mut object);
-        metadata_mut(&mut object).shift_remove("resourceVersion");
+        if params.dry_run == DryRun::No {
+            metadata_mut(&mut object).shift_remove("resourceVersion");
+        }
         Ok((self.store_new(target, object, params, warnings).await?, true))
     }
 }
@@ -347,18 +358,27 @@ fn scaling<'e>(target: &Target, edit: &'e Edit, current: &Value, params: &WriteP
 
 /// Whether the client has seen the state that it changes, as far as it says so.
 fn check_version(target: &Target, new: &Value, current: &StoredValue) -> Result<(), Status> {
-    match new.text(&["metadata", "resourceVersion"]) {
-        "" if target.resource.strategy.rules().unconditional_update => Ok(()),
-        "" => {
+    match read_version(new)? {
+        0 if target.resource.strategy.rules().unconditional_update => Ok(()),
+        0 => {
             let mut errors = Errors::default();
             let path = Path::new("metadata.resourceVersion");
             errors.invalid(&path, &0, "must be specified for an update");
             let kind = GroupKind::new(target.resource.group.clone(), target.resource.plural.clone());
             errors.check(&kind, target.name())
         }
-        version if version.parse() == Ok(current.modified.0) => Ok(()),
+        version if version == current.modified.0 => Ok(()),
         _ => Err(Status::modified(&target.group_resource(), target.name())),
     }
+}
+
+/// The version that an object names; 0 if it names none.
+fn read_version(object: &Value) -> Result<u64, Status> {
+    let text = object.text(&["metadata", "resourceVersion"]);
+    if text.is_empty() {
+        return Ok(0);
+    }
+    parse_uint(text).map_err(|why| Status::unclassified(why.as_str()))
 }
 
 /// What is stored is not what the write was meant for; `field` is `UID` or `ResourceVersion`.

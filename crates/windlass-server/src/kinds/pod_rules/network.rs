@@ -28,6 +28,22 @@ pub(super) fn validate_host_ports(spec: &Value, path: &Path<'_>, errors: &mut Er
     }
 }
 
+/// The name that a pod gives itself in place of its own.
+pub(super) fn validate_own_name(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
+    const LONGEST: usize = 64;
+    let Some(name) = spec.at(&["hostnameOverride"]).and_then(Value::as_str) else { return };
+    let path = path.child("hostnameOverride");
+    for field in ["setHostnameAsFQDN", "hostNetwork"] {
+        if spec.flag(&[field]) {
+            errors.forbidden(&path, &format!("may not be specified when {field} is true"));
+        }
+    }
+    if name.len() > LONGEST {
+        errors.too_long(&path, LONGEST);
+    }
+    errors.invalid_each(&path, name, dns_subdomain(name));
+}
+
 /// Who resolves names, and how.
 pub(super) fn validate_dns(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let config = spec.at(&["dnsConfig"]);

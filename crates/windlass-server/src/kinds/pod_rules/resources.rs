@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::one_of;
 use crate::{
@@ -17,15 +17,35 @@ pub(super) enum Asker {
     Pod,
 }
 
+const RESTART_ACTIONS: [&str; 2] = ["Restart", "RestartAllContainers"];
+const MAX_RESTART_RULES: usize = 20;
+const MAX_EXIT_CODES: usize = 255;
+
 /// The amounts that a pod as a whole can ask for.
-const OF_PODS: [&str; 3] = ["cpu", "hugepages-", "memory"];
+const OF_PODS: [&str; 3] = ["cpu", HUGE_PAGES, "memory"];
+const HUGE_PAGES: &str = "hugepages-";
 
 /// Complains about the amounts of a container or of a pod; `claims` are the names of the pod's claims.
 pub(super) fn validate_resources(owner: &Value, asker: Asker, claims: &[&str], path: &Path<'_>, errors: &mut Errors) {
-    let path = path.child("resources");
+    let nothing = Value::Null;
+    validate_amounts(owner.at(&["resources"]).unwrap_or(&nothing), asker, &path.child("resources"), errors);
+    validate_used_claims(owner, claims, &path.child("resources.claims"), errors);
+}
+
+/// What running the pod takes beside what its containers ask for.
+pub(super) fn validate_overhead(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
+    if let Some(overhead) = spec.at(&["overhead"]) {
+        // Looked at as if these were the limits of a container.
+        let limits = json!({"limits": overhead});
+        validate_amounts(&limits, Asker::Container, &path.child("overhead"), errors);
+    }
+}
+
+fn validate_amounts(resources: &Value, asker: Asker, path: &Path<'_>, errors: &mut Errors) {
+    let (mut compute, mut huge) = (false, false);
     for list in ["limits", "requests"] {
         let list_path = path.child(list);
-        for (name, quantity) in owner.entries(&["resources", list]) {
+        for (name, quantity) in resources.entries(&[list]) {
             let place = list_path.key(name);
             let text = quantity.as_str().unwrap_or_default();
             validate_name(name, asker, &place, errors);
@@ -33,27 +53,34 @@ pub(super) fn validate_resources(owner: &Value, asker: Asker, claims: &[&str], p
             if value < 0.0 {
                 errors.invalid(&place, text, "must be greater than or equal to 0");
             }
-            if !is_shared(name) && value.fract() != 0.0 {
+            if !is_native(name) && value.fract() != 0.0 {
                 errors.invalid(&place, text, "must be an integer");
             }
             if list == "requests" {
-                validate_request(name, text, owner.text(&["resources", "limits", name]), &path, errors);
+                validate_request(name, text, resources.text(&["limits", name]), path, errors);
             }
+            compute |= matches!(name.as_str(), "cpu" | "memory");
+            huge |= name.starts_with(HUGE_PAGES);
         }
     }
-    if asker == Asker::Container {
-        validate_claims_of_container(owner, claims, &path.child("claims"), errors);
+    if huge && !compute {
+        errors.forbidden(path, "HugePages require cpu or memory");
     }
 }
 
-/// What others bring along is counted, not shared.
+/// What a cluster has by itself, unlike that which others bring along.
+fn is_native(name: &str) -> bool {
+    !name.contains('/') || name.contains("kubernetes.io/")
+}
+
+/// What can be promised more often than it is there.
 fn is_shared(name: &str) -> bool {
-    matches!(name, "cpu" | "memory" | "ephemeral-storage" | "storage")
+    is_native(name) && !name.starts_with(HUGE_PAGES)
 }
 
 fn validate_name(name: &str, asker: Asker, path: &Path<'_>, errors: &mut Errors) {
-    let native = is_shared(name) || name.starts_with("hugepages-");
-    if !native {
+    let standard = matches!(name, "cpu" | "memory" | "ephemeral-storage" | "storage") || name.starts_with(HUGE_PAGES);
+    if !standard {
         errors.invalid_each(path, name, qualified_name(name));
         if !name.contains('/') {
             errors.invalid(path, name, "must be a standard resource type or fully qualified");
@@ -63,7 +90,7 @@ fn validate_name(name: &str, asker: Asker, path: &Path<'_>, errors: &mut Errors)
             return;
         }
     }
-    let for_pods = matches!(name, "cpu" | "memory") || name.starts_with("hugepages-");
+    let for_pods = matches!(name, "cpu" | "memory") || name.starts_with(HUGE_PAGES);
     if asker == Asker::Pod && !for_pods {
         errors.unsupported(path, name, &OF_PODS);
     }
@@ -87,9 +114,9 @@ fn validate_request(name: &str, text: &str, limit: &str, path: &Path<'_>, errors
     }
 }
 
-fn validate_claims_of_container(container: &Value, known: &[&str], path: &Path<'_>, errors: &mut Errors) {
+fn validate_used_claims(owner: &Value, known: &[&str], path: &Path<'_>, errors: &mut Errors) {
     let mut names = HashSet::new();
-    for (index, claim) in container.items(&["resources", "claims"]).iter().enumerate() {
+    for (index, claim) in owner.items(&["resources", "claims"]).iter().enumerate() {
         let place = path.index(index);
         let name = claim.text(&["name"]);
         if name.is_empty() {
@@ -128,7 +155,7 @@ pub(super) fn validate_claims<'v>(spec: &'v Value, path: &Path<'_>, errors: &mut
         let of = |field: &str| claim.at(&[field]).cloned().unwrap_or_default();
         let (existing, template) = (of("resourceClaimName"), of("resourceClaimTemplateName"));
         // As the Go type is written.
-        let shown = serde_json::json!({
+        let shown = json!({
             "Name": name, "ResourceClaimName": existing, "ResourceClaimTemplateName": template,
         });
         if !existing.is_null() && !template.is_null() {
@@ -172,7 +199,7 @@ pub(super) fn validate_resize_policy(container: &Value, spec: &Value, path: &Pat
 }
 
 /// What a pod asks for as a whole must be enough for its containers.
-pub(super) fn validate_pod_resources(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
+pub(super) fn validate_pod_resources(spec: &Value, claims: &[&str], path: &Path<'_>, errors: &mut Errors) {
     if spec.at(&["resources"]).is_none() {
         return;
     }
@@ -183,7 +210,7 @@ pub(super) fn validate_pod_resources(spec: &Value, path: &Path<'_>, errors: &mut
     if spec.at(&["resources", "claims"]).is_some() {
         errors.forbidden(&place.child("claims"), "claims may not be set for Resources at pod-level");
     }
-    validate_resources(spec, Asker::Pod, &[], path, errors);
+    validate_resources(spec, Asker::Pod, claims, path, errors);
     let requests = place.child("requests");
     for (name, given) in spec.entries(&["resources", "requests"]) {
         let given = given.as_str().unwrap_or_default();
@@ -212,5 +239,29 @@ pub(super) fn validate_restart(container: &Value, path: &Path<'_>, errors: &mut 
     let rules = container.items(&["restartPolicyRules"]);
     if !rules.is_empty() && container.at(&["restartPolicy"]).is_none() {
         errors.required(&path.child("restartPolicy"), "must specify restartPolicy when restart rules are used");
+    }
+    let list = path.child("restartPolicyRules");
+    if rules.len() > MAX_RESTART_RULES {
+        errors.too_many(&list, rules.len(), MAX_RESTART_RULES);
+    }
+    for (index, rule) in rules.iter().enumerate() {
+        let place = list.index(index);
+        let action = rule.text(&["action"]);
+        if !RESTART_ACTIONS.contains(&action) {
+            errors.unsupported(&place.child("action"), action, &RESTART_ACTIONS);
+        }
+        let codes_path = place.child("exitCodes");
+        let Some(codes) = rule.at(&["exitCodes"]) else {
+            errors.required(&codes_path, "must be specified");
+            continue;
+        };
+        let operator = codes.text(&["operator"]);
+        if !matches!(operator, "In" | "NotIn") {
+            errors.unsupported(&codes_path.child("operator"), operator, &["In", "NotIn"]);
+        }
+        let values = codes.items(&["values"]).len();
+        if values > MAX_EXIT_CODES {
+            errors.too_many(&codes_path.child("values"), values, MAX_EXIT_CODES);
+        }
     }
 }

@@ -71,13 +71,17 @@ pub(super) fn validate_pod_security(spec: &Value, path: &Path<'_>, errors: &mut 
 }
 
 /// A container's.
-pub(super) fn validate_container_security(container: &Value, path: &Path<'_>, errors: &mut Errors) {
+pub(super) fn validate_container_security(container: &Value, spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let Some(context) = container.at(&["securityContext"]) else { return };
     let path = path.child("securityContext");
     for field in ["runAsUser", "runAsGroup"] {
         validate_id(context.at(&[field]), &path.child(field), errors);
     }
     one_of(context, "procMount", &["Default", "Unmasked"], &path, errors);
+    let own_users = spec.at(&["hostUsers"]) == Some(&Value::Bool(false));
+    if !own_users && context.text(&["procMount"]) == "Unmasked" {
+        errors.invalid(&path.child("procMount"), "Unmasked", "`hostUsers` must be false to use `Unmasked`");
+    }
     validate_profile(context, "seccompProfile", "seccomp", &path, errors);
     validate_profile(context, "appArmorProfile", "AppArmor", &path, errors);
 }
@@ -124,6 +128,27 @@ fn validate_profile(context: &Value, field: &str, name: &str, path: &Path<'_>, e
             errors.required(&place.child("localhostProfile"), &text);
         }
         _ => one_of(profile, "type", &["Localhost", "RuntimeDefault", "Unconfined"], &place, errors),
+    }
+}
+
+/// Who has users of its own shares nothing else with its node.
+pub(super) fn validate_host_users(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
+    const WHY: &str = "when `hostUsers` is false";
+    if spec.at(&["hostUsers"]) != Some(&Value::Bool(false)) {
+        return;
+    }
+    for (field, shown) in [("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")] {
+        if spec.flag(&[field]) {
+            errors.forbidden(&path.child(shown), WHY);
+        }
+    }
+    for list in ["initContainers", "containers", "ephemeralContainers"] {
+        let list_path = path.child(list);
+        for (index, container) in spec.items(&[list]).iter().enumerate() {
+            if !container.items(&["volumeDevices"]).is_empty() {
+                errors.forbidden(&list_path.index(index).child("volumeDevices"), WHY);
+            }
+        }
     }
 }
 

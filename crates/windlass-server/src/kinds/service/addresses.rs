@@ -6,6 +6,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use windlass_api::{Entropy, GroupKind, Status};
 
+use super::rules::validate_addresses;
 use super::{HEADLESS, SPEC, checks_health};
 use crate::{
     kinds::strategy::Allocator,
@@ -153,6 +154,10 @@ impl Allocator for Addresses {
                 }
             }
         } else {
+            // Before anything is given out, and so without what else is wrong.
+            let mut errors = Errors::default();
+            validate_addresses(new.at(&["spec"]).unwrap_or(&Value::Null), &mut errors);
+            errors.check(&GroupKind::new("", "Service"), &name)?;
             allocate_address(&mut allocation, new, &before, &name)?;
         }
         allocate_ports(&mut allocation, new, &before, &name)?;
@@ -214,10 +219,7 @@ impl Drop for Allocation {
 fn allocate_address(allocation: &mut Allocation, new: &mut Value, before: &[Claim], name: &str) -> Result<(), Status> {
     let spec = object_mut(new, "spec");
     check_families(spec, name)?;
-    let asked = match spec.text(&["clusterIP"]) {
-        "" => spec.items(&["clusterIPs"]).first().and_then(Value::as_str).unwrap_or_default().to_owned(),
-        asked => asked.to_owned(),
-    };
+    let asked = spec.text(&["clusterIP"]).to_owned();
     let path = SPEC.child("clusterIPs");
     let refuse = |value: &str, why: &str| {
         let mut errors = Errors::default();
@@ -252,7 +254,9 @@ fn allocate_address(allocation: &mut Allocation, new: &mut Value, before: &[Clai
         return Ok(());
     };
     spec.insert("clusterIP".to_owned(), address.clone().into());
-    spec.insert("clusterIPs".to_owned(), json!([address]));
+    if spec.items(&["clusterIPs"]).is_empty() {
+        spec.insert("clusterIPs".to_owned(), json!([address]));
+    }
     let selects = spec.entries(&["selector"]).next().is_some();
     let families = spec.items(&["ipFamilies"]).is_empty();
     if families {
@@ -269,7 +273,8 @@ fn allocate_ports(allocation: &mut Allocation, new: &mut Value, before: &[Claim]
     let wanted = match spec.text(&["type"]) {
         "NodePort" => true,
         "LoadBalancer" => spec.at(&["allocateLoadBalancerNodePorts"]).and_then(Value::as_bool).unwrap_or(true),
-        _ => false,
+        // Validation will say so if it asks for one all the same.
+        _ => return Ok(()),
     };
     let Some(Value::Array(ports)) = spec.get_mut("ports") else { return Ok(()) };
     for (index, port) in ports.iter_mut().enumerate() {
@@ -331,15 +336,15 @@ fn check_families(spec: &impl Tree, name: &str) -> Result<(), Status> {
         return Ok(());
     }
     let mut errors = Errors::default();
+    if spec.text(&["ipFamilyPolicy"]) == "RequireDualStack" {
+        let text = "this cluster is not configured for dual-stack services";
+        errors.invalid(&SPEC.child("ipFamilyPolicy"), "RequireDualStack", text);
+    }
     let list = SPEC.child("ipFamilies");
     for (index, family) in spec.items(&["ipFamilies"]).iter().enumerate() {
         if family != "IPv4" {
             errors.invalid(&list.index(index), family, "not configured on this cluster");
         }
-    }
-    if spec.text(&["ipFamilyPolicy"]) == "RequireDualStack" {
-        let text = "this cluster is not configured for dual-stack services";
-        errors.invalid(&SPEC.child("ipFamilyPolicy"), "RequireDualStack", text);
     }
     errors.check(&GroupKind::new("", "Service"), name)
 }

@@ -1,0 +1,72 @@
+//! The names of images, as far as they decide when an image is pulled.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+/// How long the name of a repository may be, in bytes.
+const LONGEST_NAME: usize = 255;
+/// The digests that are known, and how many digits they have.
+const DIGESTS: [(&str, usize); 3] = [("sha256", 64), ("sha384", 96), ("sha512", 128)];
+
+/// A registry and the path in it, a tag, and a digest, each in the form that registries take.
+static REFERENCE: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    const PART: &str = "[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*";
+    const LABEL: &str = "(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])";
+    let host = format!(r"(?:{LABEL}(?:\.{LABEL})*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?");
+    let name = format!("{host}/{PART}(?:/{PART})*");
+    let tag = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}";
+    Regex::new(&format!("^({name})(?::({tag}))?(?:@([a-z0-9]+):([a-f0-9]+))?$")).ok()
+});
+
+/// The tag of an image: `latest` if it has neither tag nor digest, empty if it has only a digest, or is no name of an image.
+pub(super) fn tag(image: &str) -> &str {
+    if image.len() == 64 && image.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
+        return "";
+    }
+    let is_host = |first: &str| first.contains(['.', ':']) || first == "localhost" || first.to_lowercase() != first;
+    let whole = match image.split_once('/') {
+        Some((first, _)) if is_host(first) => image.to_owned(),
+        Some(_) => format!("docker.io/{image}"),
+        None => format!("docker.io/library/{image}"),
+    };
+    let Some(found) = REFERENCE.as_ref().and_then(|reference| reference.captures(&whole)) else { return "" };
+    let length = |group: usize| found.get(group).map_or(0, |part| part.len());
+    let digest = found.get(3).map(|algorithm| (algorithm.as_str(), length(4)));
+    if length(1) > LONGEST_NAME || digest.is_some_and(|digest| !DIGESTS.contains(&digest)) {
+        return "";
+    }
+    match found.get(2) {
+        // It stands in the image as it does in the whole.
+        Some(tag) => &image[image.len() - (whole.len() - tag.start())..][..tag.len()],
+        None if digest.is_some() => "",
+        None => "latest",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_floats_is_pulled_always() {
+        let digest = "a".repeat(64);
+        for (image, expected) in [
+            ("nginx", "latest"),
+            ("nginx:latest", "latest"),
+            ("nginx:1.25", "1.25"),
+            ("registry:5000/nginx", "latest"),
+            ("registry:5000/nginx:1", "1"),
+            ("a/b:v@sha256:aa", ""),
+            (&format!("nginx@sha256:{digest}"), ""),
+            (&format!("nginx:v1@sha256:{digest}"), "v1"),
+            (&digest, ""),
+            ("", ""),
+            ("Bad_", ""),
+            ("a b", ""),
+            (&"n".repeat(300), ""),
+        ] {
+            assert_eq!(tag(image), expected, "{image}");
+        }
+    }
+}
