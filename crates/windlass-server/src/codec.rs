@@ -544,7 +544,7 @@ pub(crate) fn sort_keys(value: &mut Value) {
     }
 }
 
-/// Writes floats without a fraction as integers, as Go does.
+/// Writes numbers of no type as Go does: floats without a fraction as integers, and too large integers as floats.
 pub(crate) fn go_numbers(value: &mut Value) {
     float_large(value);
     whole_floats(value);
@@ -562,6 +562,7 @@ pub(crate) fn float_large(value: &mut Value) {
     }
 }
 
+/// Writes floats without a fraction as integers.
 fn whole_floats(value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(whole_floats),
