@@ -6,8 +6,10 @@ mod informer;
 mod objects;
 mod populate;
 mod queue;
+mod ready;
 mod replay;
 mod server;
+mod watchers;
 mod writes;
 
 use std::{future::Future, process::ExitCode};
@@ -33,8 +35,12 @@ enum Bench {
     Queue(queue::Options),
     /// Make the objects that `windlass-bench-controller` and its peers reconcile
     Populate(populate::Options),
-    /// Creates, gets, lists and applies against API servers, in turns
+    /// Creates, gets, lists, applies and memory of API servers, in turns
     Server(server::Options),
+    /// Wait until a server that is being started is ready
+    Ready(ready::Options),
+    /// Many watchers of one busy kind: whether each sees everything in order, and what they cost the writers
+    Watchers(watchers::Options),
     /// Creates, updates and applies in this process, one at a time
     Writes(writes::Options),
     /// Test environments: how long they take to start, and the memory of many
@@ -52,6 +58,9 @@ fn main() -> ExitCode {
         Bench::Replay(options) => on_threads(None, replay::run(options)),
         Bench::Populate(options) => on_threads(None, populate::run(options)),
         Bench::Server(options) => on_threads(None, server::run(options)),
+        // What is measured has the other processors for itself.
+        Bench::Ready(options) => on_threads(Some(1), ready::run(options)),
+        Bench::Watchers(options) => on_threads(None, watchers::run(options)),
         Bench::Writes(options) => on_threads(None, async { writes::run(&options).await }),
         Bench::Environments(options) => on_threads(None, environments::run(options)),
     };
@@ -71,4 +80,10 @@ fn on_threads(threads: Option<usize>, work: impl Future<Output = Result<(), BoxE
         runtime.worker_threads(threads);
     }
     runtime.enable_all().build()?.block_on(work)
+}
+
+/// Of values that were measured; they are sorted by it.
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }

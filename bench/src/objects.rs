@@ -47,3 +47,9 @@ pub(crate) fn deployment(at: usize) -> Value {
         },
     })
 }
+
+/// A configuration of ten settings with the same value.
+pub(crate) fn config_map(name: &str, value: &str) -> Value {
+    let data: serde_json::Map<_, _> = (0..10).map(|key| (format!("key-{key}"), json!(value))).collect();
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": {"app": "bench"}}, "data": data})
+}

@@ -1,4 +1,4 @@
-//! What this process has used: processor time and memory, as the operating system counts them.
+//! What a process has used: processor time and memory, as the operating system counts them.
 
 use std::fs;
 
@@ -7,6 +7,11 @@ use windlass_api::BoxError;
 /// Memory in use now, in bytes.
 pub fn rss() -> Result<u64, BoxError> {
     status("VmRSS:")
+}
+
+/// Memory that another process has in use now, in bytes.
+pub fn rss_of(process: u32) -> Result<u64, BoxError> {
+    field_of(&process.to_string(), "VmRSS:")
 }
 
 /// The most memory that was ever in use, in bytes.
@@ -27,7 +32,11 @@ pub fn cpu_seconds() -> Result<f64, BoxError> {
 }
 
 fn status(field: &str) -> Result<u64, BoxError> {
-    let status = fs::read_to_string("/proc/self/status")?;
+    field_of("self", field)
+}
+
+fn field_of(process: &str, field: &str) -> Result<u64, BoxError> {
+    let status = fs::read_to_string(format!("/proc/{process}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix(field)).ok_or_else(|| format!("no {field}"))?;
     let kilobytes = line.split_whitespace().next().unwrap_or_default().parse::<u64>()?;
     Ok(kilobytes * 1024)

@@ -1,4 +1,5 @@
-//! API servers under load: the same requests to each, in turns, so that a busy machine is busy for all of them.
+//! API servers under load: the same requests to each, in turns, so that a busy machine is busy for all of them; and their
+//! memory, before anything was asked of them and with pods.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -10,12 +11,14 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use windlass_api::{BoxError, Entropy};
-use windlass_client::{
-    Client, Config,
-    config::{Kubeconfig, Selection},
-};
+use windlass_client::{Client, Config};
 
-use crate::objects::{APPLY, JSON, pod};
+use windlass_bench::process;
+
+use crate::{
+    median,
+    objects::{APPLY, JSON, config_map, pod},
+};
 
 /// The flags of `windlass-bench server`.
 #[derive(Args, Debug)]
@@ -23,6 +26,12 @@ pub(crate) struct Options {
     /// An API server to measure, by a kubeconfig; give it once per server
     #[arg(long = "target", value_name = "NAME=KUBECONFIG", value_parser = target, required = true)]
     targets: Vec<(String, PathBuf)>,
+    /// A process of the target of this name, whose memory is read; a target may have several
+    #[arg(long = "process", value_name = "NAME=PID", value_parser = process)]
+    processes: Vec<(String, u32)>,
+    /// How long nothing is asked of the servers before their memory is read
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    settle: u64,
     /// How often to go round
     #[arg(long, default_value_t = 3)]
     rounds: usize,
@@ -44,20 +53,27 @@ struct Target {
     name: String,
     client: Client,
     namespace: String,
+    processes: Vec<u32>,
 }
 
 pub(crate) async fn run(options: Options) -> Result<(), BoxError> {
     let mut targets = Vec::new();
     for (name, path) in options.targets {
-        let config = Config::from_kubeconfig(&Kubeconfig::read(&path)?, &Selection::default())?;
-        let target = Target {
-            name,
+        let config = Config::from_file(path)?;
+        let of_it = options.processes.iter().filter(|(target, _)| *target == name);
+        targets.push(Target {
             client: Client::new(config)?.without_rate_limit(),
             namespace: format!("bench-{}", Entropy::os().name_suffix(6)),
-        };
-        target.prepare(options.pods).await?;
-        targets.push(target);
+            processes: of_it.map(|(_, process)| *process).collect(),
+            name,
+        });
     }
+    let settle = Duration::from_secs(options.settle);
+    memory(&targets, "MB in use, idle", settle).await?;
+    for target in &targets {
+        target.prepare(options.pods).await?;
+    }
+    memory(&targets, "MB in use with the pods", settle).await?;
     let mut rows: Vec<(&'static str, Vec<Vec<f64>>)> =
         FIGURES.iter().map(|name| (*name, vec![Vec::new(); targets.len()])).collect();
     for round in 0..options.rounds {
@@ -69,13 +85,22 @@ pub(crate) async fn run(options: Options) -> Result<(), BoxError> {
     }
     for (figure, values) in &mut rows {
         for (target, values) in targets.iter().zip(values) {
-            values.sort_by(f64::total_cmp);
-            let (min, median, max) = (values[0], values[values.len() / 2], values[values.len() - 1]);
-            println!(
-                "{}",
-                json!({"bench": "server", "target": target.name, "figure": figure, "min": min, "median": median, "max": max})
-            );
+            target.print(figure, values);
         }
+    }
+    Ok(())
+}
+
+/// Prints what memory the processes of each target have, after some time of rest.
+async fn memory(targets: &[Target], figure: &str, settle: Duration) -> Result<(), BoxError> {
+    if targets.iter().all(|target| target.processes.is_empty()) {
+        return Ok(());
+    }
+    tokio::time::sleep(settle).await;
+    for target in targets.iter().filter(|target| !target.processes.is_empty()) {
+        let bytes = target.processes.iter().map(|process| process::rss_of(*process)).sum::<Result<u64, _>>()?;
+        #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+        target.print(figure, &mut [bytes as f64 / 1e6]);
     }
     Ok(())
 }
@@ -90,6 +115,15 @@ const FIGURES: [&str; 5] = [
 ];
 
 impl Target {
+    fn print(&self, figure: &str, values: &mut [f64]) {
+        let median = median(values);
+        let (min, max) = (values.first(), values.last());
+        println!(
+            "{}",
+            json!({"bench": "server", "target": self.name, "figure": figure, "min": min, "median": median, "max": max})
+        );
+    }
+
     async fn prepare(&self, pods: usize) -> Result<(), BoxError> {
         self.send(Method::POST, "/api/v1/namespaces", &json!({"metadata": {"name": self.namespace}}), JSON).await?;
         let paths: Vec<_> =
@@ -101,10 +135,7 @@ impl Target {
     async fn round(&self, round: usize, objects: usize) -> Result<[f64; 5], BoxError> {
         let collection = format!("/api/v1/namespaces/{}/configmaps", self.namespace);
         let name = |at: usize| format!("{collection}/map-{round}-{at}");
-        let map = |at: usize, value: &str| {
-            let data: serde_json::Map<_, _> = (0..10).map(|key| (format!("key-{key}"), json!(value))).collect();
-            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("map-{round}-{at}"), "labels": {"app": "bench"}}, "data": data})
-        };
+        let map = |at: usize, value: &str| config_map(&format!("map-{round}-{at}"), value);
         let each = |path: &dyn Fn(usize) -> String, body: &dyn Fn(usize) -> Value| -> Vec<(String, Value)> {
             (0..objects).map(|at| (path(at), body(at))).collect()
         };
@@ -188,6 +219,12 @@ fn target(text: &str) -> Result<(String, PathBuf), String> {
     }
 }
 
+fn process(text: &str) -> Result<(String, u32), String> {
+    let (name, process) = target(text)?;
+    let process = process.to_str().and_then(|process| process.parse().ok());
+    Ok((name, process.ok_or_else(|| "expected NAME=PID".to_owned())?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -196,5 +233,7 @@ mod tests {
     fn a_target_has_a_name_and_a_kubeconfig() {
         assert_eq!(target("ours=/a/b").unwrap(), ("ours".to_owned(), PathBuf::from("/a/b")));
         assert!(target("ours").is_err() && target("=x").is_err());
+        assert_eq!(process("ours=12").unwrap(), ("ours".to_owned(), 12));
+        assert!(process("ours=x").is_err());
     }
 }

@@ -9,6 +9,8 @@ use std::{
 
 use crate::Result;
 
+const KUBECONFIG: &str = "kubeconfig";
+
 /// A running `windlass up`; stopped, and its data removed, when dropped.
 #[derive(Debug)]
 pub(crate) struct Embedded {
@@ -21,42 +23,65 @@ pub(crate) struct Embedded {
 impl Embedded {
     /// Starts the control plane on a free loopback port and waits until it says that it is ready.
     pub(crate) fn start(windlass: &Path, flags: &[&str]) -> Result<Self> {
-        let directory = env::temp_dir().join(format!("windlass-up-{}", std::process::id()));
+        let mut embedded = Self::spawn(windlass, flags)?;
+        embedded.wait(flags)?;
+        Ok(embedded)
+    }
+
+    /// The same, without waiting.
+    pub(crate) fn spawn(windlass: &Path, flags: &[&str]) -> Result<Self> {
+        let directory = directory();
         fs::create_dir_all(&directory)?;
         let process = Command::new(windlass)
             .args(["up", "--bind", "127.0.0.1:0", "--kubeconfig"])
-            .arg(directory.join("kubeconfig"))
+            .arg(directory.join(KUBECONFIG))
             .args(flags)
             .env("WINDLASS_LOG", "error")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
             .map_err(|error| format!("starting {}: {error}", windlass.display()))?;
-        let mut embedded = Self { process, directory, console: None };
-        let output = embedded.process.stdout.take().ok_or("windlass up has no output")?;
+        Ok(Self { process, directory, console: None })
+    }
+
+    fn wait(&mut self, flags: &[&str]) -> Result {
+        let output = self.process.stdout.take().ok_or("windlass up has no output")?;
         let last = if flags.contains(&"--console") { "CONSOLE=" } else { "ready" };
         // The pipe closes when the process ends: the wait is over either way.
         for line in BufReader::new(output).lines() {
             let line = line?;
-            embedded.console = line.strip_prefix("CONSOLE=").map(str::to_owned);
+            self.console = line.strip_prefix("CONSOLE=").map(str::to_owned);
             if line.starts_with(last) {
-                return Ok(embedded);
+                return Ok(());
             }
         }
-        Err(format!("{} up ended before it was ready", windlass.display()).into())
+        Err("windlass up ended before it was ready".into())
+    }
+
+    /// Where [`Self::kubeconfig`] of the next one will be.
+    pub(crate) fn kubeconfig_to_be() -> PathBuf {
+        directory().join(KUBECONFIG)
     }
 
     /// The administrator's kubeconfig.
     pub(crate) fn kubeconfig(&self) -> PathBuf {
-        self.directory.join("kubeconfig")
+        self.directory.join(KUBECONFIG)
     }
-}
 
-impl Embedded {
+    /// The id of its process.
+    pub(crate) fn process(&self) -> u32 {
+        self.process.id()
+    }
+
     /// Where its console is.
     pub(crate) fn console(&self) -> Option<&str> {
         self.console.as_deref()
     }
+}
+
+/// One at a time: its data is removed with it.
+fn directory() -> PathBuf {
+    env::temp_dir().join(format!("windlass-up-{}", std::process::id()))
 }
 
 impl Drop for Embedded {

@@ -1,26 +1,16 @@
 //! What takes too long for CI: `cargo xtask long PART`.
 
-use std::{
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{path::PathBuf, process::Command};
 
 use clap::Subcommand;
 
-use crate::{
-    Result,
-    cargo::cargo,
-    conformance,
-    embedded::Embedded,
-    fuzz, informers, queues, reconciles,
-    upstream::{Profile, Upstream, root},
-};
+use crate::{Result, cargo::cargo, conformance, fuzz, informers, queues, reconciles, servers, upstream::root};
 
 /// A part that can be run alone.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub(crate) enum Part {
-    /// Creates, gets, updates, applies and lists, beside kube-apiserver and etcd (needs Go)
-    BenchServer,
+    /// Start, memory, creates, gets, updates, applies, lists and watchers, beside kube-apiserver and etcd (needs Go)
+    BenchServer(servers::Options),
     /// The work queue's adds per second beside client-go's, with 1, 4 and 16 workers (needs Go)
     BenchQueue,
     /// Informers beside those of client-go and kube-rs, in many ways (needs Go)
@@ -64,7 +54,10 @@ pub(crate) enum Part {
 
 pub(crate) fn run(part: &Part) -> Result {
     match part {
-        Part::BenchServer => bench_server(),
+        Part::BenchServer(options) => {
+            release_build(&["windlass-cli", "windlass-bench"])?;
+            servers::run(&root().join("target/release/windlass"), &bench_program(), options)
+        }
         Part::BenchQueue => bench_queue(),
         Part::BenchInformer(options) => {
             release_build(&["windlass-bench"])?;
@@ -92,21 +85,8 @@ fn bench_queue() -> Result {
     queues::run(&bench_program())
 }
 
-fn bench_server() -> Result {
-    release_build(&["windlass-cli", "windlass-bench"])?;
-    let upstream = Upstream::start(Profile::Token)?;
-    let windlass = Embedded::start(&root().join("target/release/windlass"), &["--controllers=none"])?;
-    let target = |name: &str, kubeconfig: &Path| format!("--target={name}={}", kubeconfig.display());
-    let targets = [target("windlass", &windlass.kubeconfig()), target("kube-apiserver", &upstream.kubeconfig())];
-    succeed(bench().arg("server").args(targets))
-}
-
 fn release_build(packages: &[&str]) -> Result {
     succeed(cargo().args(["build", "--release"]).args(packages.iter().flat_map(|name| ["--package", *name])))
-}
-
-fn bench() -> Command {
-    Command::new(bench_program())
 }
 
 fn bench_program() -> PathBuf {

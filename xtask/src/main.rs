@@ -9,6 +9,7 @@ mod cargo;
 mod contracts;
 mod features;
 mod graph;
+mod lines;
 mod rows;
 
 mod clientset;
@@ -31,6 +32,7 @@ mod long;
 mod peers;
 mod reconciles;
 mod scripts;
+mod servers;
 mod table;
 
 use conformance::Against;
@@ -52,6 +54,8 @@ enum Task {
     Graph,
     /// Check the comparison in README and the tables of contracts: every row is there, every yes leads to a test
     Rows,
+    /// Count the lines of the server and of the controllers, and fail when they are more than a fifth of the Go that they replace
+    Lines,
     /// Build each feature of each crate alone
     Features,
     /// Derive the server's tables from the Go types (needs Go)
@@ -153,6 +157,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Graph => graph::check(),
         Task::Rows => rows::check().and_then(|()| contracts::check()),
+        Task::Lines => lines::check(),
         Task::Features => features::check(),
         Task::Types { check } => derived::from_go(derived::Mode::of(check)),
         Task::Record { check } => record::run(derived::Mode::of(check)),

@@ -97,14 +97,38 @@ pub(crate) fn serve(profile: Profile) -> Result {
 impl Upstream {
     /// Builds what is missing, starts the control plane on free loopback ports and waits until it is ready.
     pub(crate) fn start(profile: Profile) -> Result<Self> {
+        let mut upstream = Self::prepare(profile)?;
+        upstream.launch()?;
+        upstream.wait_until_ready()?;
+        upstream.start_controllers()?;
+        Ok(upstream)
+    }
+
+    /// Builds what is missing, takes free loopback ports and writes what the processes read.
+    pub(crate) fn prepare(profile: Profile) -> Result<Self> {
         let binaries = build()?;
         let directory = env::temp_dir().join(format!("windlass-upstream-{}", std::process::id()));
         fs::create_dir_all(&directory)?;
         let [etcd, peer, secure] = free_ports()?;
         let ports = Ports { etcd, peer, secure };
-        let mut upstream = Self { binaries, profile, ports, processes: Vec::new(), directory };
-        upstream.start_in_order()?;
+        let upstream = Self { binaries, profile, ports, processes: Vec::new(), directory };
+        let key = rcgen::KeyPair::generate()?;
+        fs::write(upstream.file("sa.key"), key.serialize_pem())?;
+        fs::write(upstream.file("sa.pub"), key.public_key_pem())?;
+        fs::write(upstream.file("tokens.csv"), format!("{TOKEN},admin,admin,\"system:masters\"\n"))?;
+        fs::write(upstream.kubeconfig(), kubeconfig(ports.secure))?;
         Ok(upstream)
+    }
+
+    /// Starts etcd and the API server, and does not wait for them.
+    pub(crate) fn launch(&mut self) -> Result {
+        self.start_etcd()?;
+        self.start_server()
+    }
+
+    /// The ids of its processes.
+    pub(crate) fn processes(&self) -> Vec<u32> {
+        self.processes.iter().map(|process| process.child.id()).collect()
     }
 
     /// The administrator's kubeconfig.
@@ -117,14 +141,7 @@ impl Upstream {
         self.binaries.join("kubectl")
     }
 
-    fn start_in_order(&mut self) -> Result {
-        let key = rcgen::KeyPair::generate()?;
-        fs::write(self.file("sa.key"), key.serialize_pem())?;
-        fs::write(self.file("sa.pub"), key.public_key_pem())?;
-        fs::write(self.file("tokens.csv"), format!("{TOKEN},admin,admin,\"system:masters\"\n"))?;
-        fs::write(self.kubeconfig(), kubeconfig(self.ports.secure))?;
-        self.start_etcd()?;
-        self.start_server()?;
+    fn start_controllers(&mut self) -> Result {
         if self.profile == Profile::Identity {
             let flags = [
                 format!("--kubeconfig={}", self.kubeconfig().display()),
@@ -169,8 +186,7 @@ impl Upstream {
         if self.profile == Profile::Token {
             flags.push("--disable-admission-plugins=ServiceAccount".to_owned());
         }
-        self.spawn(SERVER, &flags)?;
-        self.wait_until_ready()
+        self.spawn(SERVER, &flags)
     }
 
     fn obey(&mut self, order: Order) -> Result {
@@ -179,7 +195,10 @@ impl Upstream {
                 self.stop(SERVER);
                 Ok(())
             }
-            Order::Start => self.start_server(),
+            Order::Start => {
+                self.start_server()?;
+                self.wait_until_ready()
+            }
             Order::Compact => etcd::compact(self.ports.etcd),
             Order::Clear => {
                 self.stop(ETCD);

@@ -1,0 +1,311 @@
+//! Many watchers of one busy kind: each must see every write, in the order in which they were committed; and the writers must
+//! not be held up by them.
+//!
+//! A watch that the server ends goes on from the last version that it has seen, as an informer's does.
+
+use std::{future::Future, path::PathBuf, time::Duration};
+
+use bytes::Bytes;
+use clap::Args;
+use futures::{StreamExt, TryStreamExt, future::try_join_all, stream, stream::BoxStream};
+use http::{Method, Request};
+use http_body_util::BodyExt;
+use k8s_openapi::api::core::v1::ConfigMap;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use windlass_api::{BoxError, Entropy, EventType, ListWatch, ListWatchError, RawEvent, Resource, WatchOptions};
+use windlass_client::{Client, Config, ResourceListWatch};
+use windlass_server::Server;
+
+use crate::{
+    median,
+    objects::{JSON, config_map},
+};
+
+/// The flags of `windlass-bench watchers`.
+#[derive(Args, Debug)]
+pub(crate) struct Options {
+    /// The server; without it one in this process, which is asked without a socket
+    #[arg(long, value_name = "PATH")]
+    kubeconfig: Option<PathBuf>,
+    /// How many watch
+    #[arg(long, default_value_t = 1_000)]
+    watchers: usize,
+    /// How many writes are seen by each of them in each round
+    #[arg(long, default_value_t = 1_000)]
+    writes: usize,
+    /// How often to write, unwatched and watched
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+}
+
+/// Writers at once, each with an object of its own.
+const WRITERS: usize = 16;
+
+/// Watches that share a connection: fewer than any server allows.
+const PER_CONNECTION: usize = 50;
+
+/// Watches that are opened at once.
+const OPENED_AT_ONCE: usize = 32;
+
+/// How long after the last write a watcher may still have to wait for it.
+const DELIVERED_WITHIN: Duration = Duration::from_mins(5);
+
+pub(crate) async fn run(options: Options) -> Result<(), BoxError> {
+    let stage = Stage::set(&options).await?;
+    let (mut alone, mut watched) = (Vec::new(), Vec::new());
+    for round in 0..options.rounds {
+        alone.push(stage.write(options.writes, &format!("alone-{round}")).await?.per_second());
+        watched.push(stage.watched(options.writes, &format!("watched-{round}")).await?);
+    }
+    let of = |figure: fn(&Watched) -> f64| median(&mut watched.iter().map(figure).collect::<Vec<_>>());
+    let (alone, beside) = (median(&mut alone), of(|round| round.written.per_second()));
+    let figures = json!({
+        "bench": "watchers",
+        "watchers": options.watchers,
+        "writes": options.writes,
+        "writes_per_second_alone": alone,
+        "writes_per_second_watched": beside,
+        "ratio": beside / alone,
+        "events_per_second": of(Watched::events_per_second),
+        "behind_seconds": of(|round| round.behind.as_secs_f64()),
+        "resumed": watched.iter().map(|round| round.resumed).sum::<usize>(),
+    });
+    println!("{figures}");
+    Ok(())
+}
+
+/// A server, who writes to it, and who watches.
+struct Stage {
+    writer: Client,
+    namespace: String,
+    /// One per watcher; those of a connection are clones.
+    watchers: Vec<ResourceListWatch>,
+}
+
+/// What was committed, and how long that took.
+struct Written {
+    /// In order.
+    versions: Vec<u64>,
+    took: Duration,
+}
+
+/// One round in which all watchers have seen all writes.
+struct Watched {
+    written: Written,
+    watchers: usize,
+    /// From the last write's answer until the last watcher had seen all.
+    behind: Duration,
+    /// How often the server ended a watch before that.
+    resumed: usize,
+}
+
+/// One watcher's share.
+struct Followed {
+    versions: Vec<u64>,
+    resumed: usize,
+}
+
+type Events = BoxStream<'static, Result<RawEvent, ListWatchError>>;
+
+impl Stage {
+    async fn set(options: &Options) -> Result<Self, BoxError> {
+        let connections = options.watchers.div_ceil(PER_CONNECTION);
+        let (writer, readers) = match &options.kubeconfig {
+            None => {
+                let server = Server::builder().build();
+                server.start().await?;
+                (
+                    Client::from_service(server.service(), "default"),
+                    vec![Client::from_service(server.service(), "default"); connections],
+                )
+            }
+            // Who shares a configuration shares its connections.
+            Some(path) => {
+                let connect = || Ok::<_, BoxError>(Client::new(Config::from_file(path)?)?);
+                (connect()?, (0..connections).map(|_| connect()).collect::<Result<_, _>>()?)
+            }
+        };
+        let writer = writer.without_rate_limit();
+        let namespace = format!("watched-{}", Entropy::os().name_suffix(6));
+        let list_watch =
+            |client: Client| client.without_rate_limit().list_watch(&ConfigMap::api_resource(), Some(&namespace));
+        let watchers = readers.into_iter().map(list_watch).cycle().take(options.watchers);
+        let stage = Self { watchers: watchers.collect(), writer, namespace: namespace.clone() };
+        send(&stage.writer, Method::POST, "/api/v1/namespaces", &json!({"metadata": {"name": namespace}})).await?;
+        let collection = stage.collection();
+        try_join_all((0..WRITERS).map(|writer| {
+            let (client, path) = (&stage.writer, collection.as_str());
+            async move { send(client, Method::POST, path, &config_map(&name(writer), "new")).await }
+        }))
+        .await?;
+        Ok(stage)
+    }
+
+    fn collection(&self) -> String {
+        format!("/api/v1/namespaces/{}/configmaps", self.namespace)
+    }
+
+    /// Writes so often, each time something new.
+    async fn write(&self, writes: usize, what: &str) -> Result<Written, BoxError> {
+        let started = Instant::now();
+        let versions = try_join_all((0..WRITERS).map(|writer| async move {
+            let path = format!("{}/{}", self.collection(), name(writer));
+            let mut versions = Vec::new();
+            for write in (writer..writes).step_by(WRITERS) {
+                let map = config_map(&name(writer), &format!("{what}-{write}"));
+                versions.push(version(&send(&self.writer, Method::PUT, &path, &map).await?)?);
+            }
+            Ok::<_, BoxError>(versions)
+        }))
+        .await?;
+        let took = started.elapsed();
+        let mut versions = versions.concat();
+        versions.sort_unstable();
+        Ok(Written { versions, took })
+    }
+
+    /// The same, seen by all watchers.
+    async fn watched(&self, writes: usize, what: &str) -> Result<Watched, BoxError> {
+        let from = version(&send(&self.writer, Method::GET, &self.collection(), &Value::Null).await?)?;
+        // All are open before the first write.
+        let open = |list_watch: ResourceListWatch| async move {
+            Ok::<_, BoxError>((watch(&list_watch, from).await?, list_watch))
+        };
+        let opened: Vec<_> =
+            stream::iter(self.watchers.clone()).map(open).buffered(OPENED_AT_ONCE).try_collect().await?;
+        let following: Vec<_> = opened
+            .into_iter()
+            .map(|(events, list_watch)| tokio::spawn(follow(list_watch, events, from, writes)))
+            .collect();
+        let written = self.write(writes, what).await?;
+        let last = Instant::now();
+        let watchers = following.len();
+        let followed = async { try_join_all(following.into_iter().map(joined)).await };
+        let followed = tokio::time::timeout(DELIVERED_WITHIN, followed)
+            .await
+            .map_err(|_| "a watcher has not seen every write in time")??;
+        let behind = last.elapsed();
+        for (watcher, followed) in followed.iter().enumerate() {
+            compare(&followed.versions, &written.versions).map_err(|error| format!("watcher {watcher}: {error}"))?;
+        }
+        Ok(Watched { written, watchers, behind, resumed: followed.iter().map(|followed| followed.resumed).sum() })
+    }
+}
+
+async fn joined<T>(
+    task: impl Future<Output = Result<Result<T, BoxError>, tokio::task::JoinError>>,
+) -> Result<T, BoxError> {
+    task.await?
+}
+
+impl Written {
+    fn per_second(&self) -> f64 {
+        rate(self.versions.len(), self.took)
+    }
+}
+
+impl Watched {
+    /// All that reached all watchers.
+    fn events_per_second(&self) -> f64 {
+        rate(self.watchers * self.written.versions.len(), self.written.took + self.behind)
+    }
+}
+
+async fn watch(list_watch: &ResourceListWatch, after: u64) -> Result<Events, ListWatchError> {
+    list_watch.watch(WatchOptions { resource_version: Some(after.to_string()), ..WatchOptions::default() }).await
+}
+
+/// Reads a watch, and those that follow it, until so many events were seen.
+async fn follow(
+    list_watch: ResourceListWatch,
+    mut events: Events,
+    from: u64,
+    wanted: usize,
+) -> Result<Followed, BoxError> {
+    let mut followed = Followed { versions: Vec::with_capacity(wanted), resumed: 0 };
+    loop {
+        // An error of the connection ends the watch as well as its end does.
+        while let Some(Ok(event)) = events.next().await {
+            if event.event_type == EventType::Error {
+                return Err(format!("a watch failed: {}", String::from_utf8_lossy(&event.body)).into());
+            }
+            followed.versions.push(version(&event.body)?);
+            if followed.versions.len() == wanted {
+                return Ok(followed);
+            }
+        }
+        followed.resumed += 1;
+        events = watch(&list_watch, followed.versions.last().copied().unwrap_or(from)).await?;
+    }
+}
+
+/// Whether a watcher has seen what was written.
+fn compare(seen: &[u64], written: &[u64]) -> Result<(), String> {
+    match seen.iter().zip(written).position(|(seen, written)| seen != written) {
+        Some(at) => Err(format!("event {at} is of version {}, and should be of {}", seen[at], written[at])),
+        None if seen.len() != written.len() => Err(format!("{} events of {}", seen.len(), written.len())),
+        None => Ok(()),
+    }
+}
+
+/// The first resourceVersion in an object or list, which is its own.
+fn version(body: &[u8]) -> Result<u64, BoxError> {
+    const KEY: &[u8] = b"\"resourceVersion\":\"";
+    let start =
+        body.windows(KEY.len()).position(|window| window == KEY).ok_or("an object without a version")? + KEY.len();
+    let digits = body[start..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+    Ok(std::str::from_utf8(&body[start..start + digits])?.parse()?)
+}
+
+/// Sends a request and reads its answer.
+async fn send(client: &Client, method: Method, path: &str, body: &Value) -> Result<Bytes, BoxError> {
+    let bytes = if body.is_null() { Bytes::new() } else { serde_json::to_vec(body)?.into() };
+    let request = Request::builder().method(method.clone()).uri(path).header("Content-Type", JSON).body(bytes)?;
+    let response = client.request(request).await?;
+    let status = response.status();
+    let answer = response.into_body().collect().await?.to_bytes();
+    if status.is_success() {
+        return Ok(answer);
+    }
+    Err(format!("{method} {path}: {status}: {}", String::from_utf8_lossy(&answer)).into())
+}
+
+fn name(writer: usize) -> String {
+    format!("busy-{writer}")
+}
+
+fn rate(count: usize, took: Duration) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+    let count = count as f64;
+    count / took.as_secs_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn every_watcher_sees_every_write_in_order() {
+        let options = Options { kubeconfig: None, watchers: 20, writes: 50, rounds: 1 };
+        let stage = Stage::set(&options).await.unwrap();
+        assert_eq!(stage.write(3, "alone").await.unwrap().versions.len(), 3);
+        let watched = stage.watched(options.writes, "watched").await.unwrap();
+        assert_eq!((watched.written.versions.len(), watched.watchers, watched.resumed), (50, 20, 0));
+    }
+
+    #[test]
+    fn a_gap_a_change_of_order_and_an_early_end_are_found() {
+        assert_eq!(compare(&[1, 2, 4], &[1, 2, 4]), Ok(()));
+        assert_eq!(compare(&[1, 4, 2], &[1, 2, 4]).unwrap_err(), "event 1 is of version 4, and should be of 2");
+        assert_eq!(compare(&[1, 2], &[1, 2, 4]).unwrap_err(), "2 events of 3");
+    }
+
+    #[test]
+    fn the_version_of_an_object_is_its_own() {
+        let body =
+            br#"{"kind":"ConfigMap","metadata":{"name":"a","resourceVersion":"120"},"data":{"resourceVersion":"7"}}"#;
+        assert_eq!(version(body).unwrap(), 120);
+        assert!(version(b"{}").is_err());
+    }
+}

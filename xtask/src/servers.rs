@@ -1,0 +1,266 @@
+//! API servers side by side: `cargo xtask long bench-server`.
+//!
+//! `windlass up --controllers none`, and kube-apiserver with etcd, both over TLS: how long they take to start, what memory they have, how
+//! fast they answer, and what a thousand watchers cost those who write.
+
+use std::{
+    collections::BTreeMap,
+    io::{BufRead as _, BufReader, Lines},
+    path::Path,
+    process::{Child, ChildStdout, Command, Stdio},
+    time::Instant,
+};
+
+use serde_json::Value;
+
+use crate::{
+    Result,
+    embedded::Embedded,
+    peers::{self, Figures, median},
+    upstream::{Profile, Upstream},
+};
+
+/// How much is done.
+#[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
+pub(crate) struct Options {
+    /// How often each server is started and asked everything; the figures are medians
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// How many ConfigMaps are created, read, updated and applied in each round
+    #[arg(long, default_value_t = 2_000)]
+    objects: usize,
+    /// How many pods there are
+    #[arg(long, default_value_t = 5_000)]
+    pods: usize,
+    /// How many watch
+    #[arg(long, default_value_t = 1_000)]
+    watchers: usize,
+    /// How many writes they see in each round
+    #[arg(long, default_value_t = 1_000)]
+    writes: usize,
+}
+
+const OURS: &str = "windlass";
+const THEIRS: &str = "kube-apiserver";
+
+/// Which way a figure is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Better {
+    Higher,
+    Lower,
+}
+
+/// A line of the table: a figure of both servers, and how many times better ours is to be.
+struct Row {
+    figure: &'static str,
+    better: Better,
+    wanted: Option<f64>,
+    digits: usize,
+}
+
+const fn row(figure: &'static str, better: Better, wanted: Option<f64>, digits: usize) -> Row {
+    Row { figure, better, wanted, digits }
+}
+
+const START: &str = "seconds from start to ready";
+
+const ROWS: &[Row] = &[
+    row(START, Better::Lower, Some(50.0), 3),
+    row("MB in use, idle", Better::Lower, Some(10.0), 0),
+    row("MB in use with the pods", Better::Lower, Some(10.0), 0),
+    row("creates per second", Better::Higher, Some(10.0), 0),
+    row("gets per second", Better::Higher, Some(10.0), 0),
+    row("updates per second", Better::Higher, None, 0),
+    row("applies per second", Better::Higher, None, 0),
+    row("seconds per list of the pods", Better::Lower, Some(10.0), 3),
+];
+
+/// What the watchers' writers are to reach of what they do unwatched.
+const WATCHED: f64 = 0.5;
+
+/// Builds nothing: `windlass` and `bench` are the built programs.
+pub(crate) fn run(windlass: &Path, bench: &Path, options: &Options) -> Result {
+    let rounds = options.rounds.to_string();
+    // Per figure and server, one value per round, or the median of all.
+    let mut figures: BTreeMap<(String, String), Vec<f64>> = BTreeMap::new();
+    let mut running: Option<Started> = None;
+    for round in 1..=options.rounds {
+        eprintln!("start {round} of {rounds}");
+        drop(running.take()); // the next are not held up by these
+        let started = Started::both(windlass, bench)?;
+        for (name, seconds) in [(OURS, started.ours), (THEIRS, started.theirs)] {
+            figures.entry((START.to_owned(), name.to_owned())).or_default().push(seconds);
+        }
+        running = Some(started);
+    }
+    let Some(Started { embedded, upstream, .. }) = running else { return Err("no rounds".into()) };
+
+    let mut server = Command::new(bench);
+    server.args(["server", "--rounds", &rounds]);
+    server.args(["--objects", &options.objects.to_string(), "--pods", &options.pods.to_string()]);
+    let processes = [(OURS, vec![embedded.process()]), (THEIRS, upstream.processes())];
+    for (name, kubeconfig) in [(OURS, embedded.kubeconfig()), (THEIRS, upstream.kubeconfig())] {
+        server.arg(format!("--target={name}={}", kubeconfig.display()));
+    }
+    for (name, processes) in processes {
+        server.args(processes.into_iter().map(|process| format!("--process={name}={process}")));
+    }
+    for line in lines(&mut server)? {
+        println!("{line}");
+        let line: Value = serde_json::from_str(&line)?;
+        let key = [&line["figure"], &line["target"]].map(|part| part.as_str().unwrap_or_default().to_owned());
+        figures.entry(key.into()).or_default().extend(line["median"].as_f64());
+    }
+    println!("\n{}", table(figures));
+
+    println!(
+        "| writes of one kind, seen by {} watchers | unwatched, per second | watched, per second | ratio | events per second | behind at the end, s | watches that ended early |\n|---|---|---|---|---|---|---|",
+        options.watchers
+    );
+    let kubeconfigs =
+        [("windlass, in process", None), (OURS, Some(embedded.kubeconfig())), (THEIRS, Some(upstream.kubeconfig()))];
+    for (name, kubeconfig) in kubeconfigs {
+        let mut watchers = Command::new(bench);
+        watchers.args(["watchers", "--rounds", &rounds]);
+        watchers.args(["--watchers", &options.watchers.to_string(), "--writes", &options.writes.to_string()]);
+        if let Some(kubeconfig) = kubeconfig {
+            watchers.arg("--kubeconfig").arg(kubeconfig);
+        }
+        println!("{}", watched(name, &peers::run(&mut watchers)?));
+    }
+    Ok(())
+}
+
+/// A line of the second table.
+fn watched(name: &str, figures: &Figures) -> String {
+    let of = |figure: &str| figures.get(&format!("watchers.{figure}")).copied().unwrap_or(f64::NAN);
+    let ratio = of("ratio");
+    format!(
+        "| {name} | {:.0} | {:.0} | {ratio:.2}, wanted {WATCHED}{} | {:.0} | {:.1} | {:.0} |",
+        of("writes_per_second_alone"),
+        of("writes_per_second_watched"),
+        if ratio < WATCHED { ": **missed**" } else { "" },
+        of("events_per_second"),
+        of("behind_seconds"),
+        of("resumed"),
+    )
+}
+
+/// The first table.
+fn table(mut figures: BTreeMap<(String, String), Vec<f64>>) -> String {
+    let mut table = format!("| | {OURS} | {THEIRS} + etcd | better by | wanted |\n|---|---|---|---|---|\n");
+    for Row { figure, better, wanted, digits } in ROWS {
+        let mut of = |name: &str| figures.remove(&((*figure).to_owned(), name.to_owned())).and_then(median);
+        let (Some(ours), Some(theirs)) = (of(OURS), of(THEIRS)) else { continue };
+        let by = if *better == Better::Higher { ours / theirs } else { theirs / ours };
+        let wanted = match wanted {
+            Some(wanted) if by < *wanted => format!("{wanted:.0}×: **missed**"),
+            Some(wanted) => format!("{wanted:.0}×"),
+            None => String::new(),
+        };
+        table += &format!("| {figure} | {ours:.digits$} | {theirs:.digits$} | {by:.1}× | {wanted} |\n");
+    }
+    table
+}
+
+/// Both servers, and how long each took until it said that it was ready.
+struct Started {
+    embedded: Embedded,
+    ours: f64,
+    upstream: Upstream,
+    theirs: f64,
+}
+
+impl Started {
+    /// One after the other, so that neither is held up by the other's start.
+    fn both(windlass: &Path, bench: &Path) -> Result<Self> {
+        let probe = Probe::of(bench, &Embedded::kubeconfig_to_be())?;
+        let started = Instant::now();
+        let embedded = Embedded::spawn(windlass, &["--controllers=none"])?;
+        let ours = probe.wait(started)?;
+        let mut upstream = Upstream::prepare(Profile::Token)?;
+        let probe = Probe::of(bench, &upstream.kubeconfig())?;
+        let started = Instant::now();
+        upstream.launch()?;
+        let theirs = probe.wait(started)?;
+        Ok(Self { embedded, ours, upstream, theirs })
+    }
+}
+
+/// Asks a server that is being started whether it is ready.
+struct Probe {
+    process: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Probe {
+    /// Asks by the time this returns.
+    fn of(bench: &Path, kubeconfig: &Path) -> Result<Self> {
+        let mut process =
+            Command::new(bench).arg("ready").arg("--kubeconfig").arg(kubeconfig).stdout(Stdio::piped()).spawn()?;
+        let output = process.stdout.take().ok_or("a probe without output")?;
+        let mut probe = Self { process, lines: BufReader::new(output).lines() };
+        probe.expect("waiting")?;
+        Ok(probe)
+    }
+
+    /// Seconds from then until the server was ready.
+    fn wait(mut self, since: Instant) -> Result<f64> {
+        self.expect("ready")?;
+        Ok(since.elapsed().as_secs_f64())
+    }
+
+    fn expect(&mut self, wanted: &str) -> Result {
+        match self.lines.next().transpose()? {
+            Some(line) if line == wanted => Ok(()),
+            other => Err(format!("expected {wanted:?} of the probe, it said {other:?}").into()),
+        }
+    }
+}
+
+impl Drop for Probe {
+    fn drop(&mut self) {
+        // It has ended, or there is nobody left to tell.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Runs a program to its end, and hands its lines over as they come.
+fn lines(command: &mut Command) -> Result<Vec<String>> {
+    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
+    if !output.status.success() {
+        return Err(format!("{command:?} failed ({})", output.status).into());
+    }
+    Ok(String::from_utf8(output.stdout)?.lines().map(str::to_owned).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_figure_that_is_not_what_is_wanted_is_marked_whichever_way_is_better() {
+        let of = |figure: &str, ours: f64, theirs: f64| {
+            [(OURS, ours), (THEIRS, theirs)].map(|(name, value)| ((figure.to_owned(), name.to_owned()), vec![value]))
+        };
+        let figures = [of("gets per second", 50.0, 10.0), of(START, 0.01, 4.0), of("updates per second", 3.0, 1.0)];
+        let text = table(figures.into_iter().flatten().collect());
+        let lines: Vec<_> = text.lines().skip(2).collect();
+        assert_eq!(
+            lines,
+            [
+                "| seconds from start to ready | 0.010 | 4.000 | 400.0× | 50× |",
+                "| gets per second | 50 | 10 | 5.0× | 10×: **missed** |",
+                "| updates per second | 3 | 1 | 3.0× |  |",
+            ]
+        );
+    }
+
+    #[test]
+    fn writers_that_are_held_up_are_marked() {
+        let figures = |ratio| Figures::from([("watchers.ratio".to_owned(), ratio)]);
+        assert!(watched(OURS, &figures(0.4)).contains("0.40, wanted 0.5: **missed**"));
+        assert!(watched(OURS, &figures(0.6)).contains("0.60, wanted 0.5 |"));
+    }
+}
