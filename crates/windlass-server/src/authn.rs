@@ -1,7 +1,8 @@
 //! Who is asking.
 //!
 //! One static bearer token is the administrator. Tokens that this server has issued to service accounts are theirs, for as
-//! long as the account, and the object that the token is bound to, are there. A request without credentials is
+//! long as the account, and the object that the token is bound to, are there, and up to ten seconds longer: so long a token
+//! that was good is not looked at again. A request without credentials is
 //! `system:anonymous`; a wrong token is refused wherever it is sent. In process no token is needed. Whoever may, can ask on
 //! behalf of somebody else.
 //!
@@ -10,6 +11,7 @@
 
 mod certificate;
 mod impersonation;
+mod remembered;
 mod token;
 mod users;
 
@@ -19,7 +21,6 @@ use http::{HeaderMap, header::AUTHORIZATION};
 use serde_json::{Map, Value, json};
 use windlass_api::Status;
 
-use self::impersonation::OpenWays;
 pub use self::token::{KeyError, TokenIssuer};
 pub(crate) use self::{
     certificate::{ClientAuthority, Shown},
@@ -27,6 +28,7 @@ pub(crate) use self::{
     token::{Bound, Grant, Issuer, TokenError},
     users::Tokens,
 };
+use self::{impersonation::OpenWays, remembered::Remembered};
 use crate::{authz::MASTERS, server::Inner, warning::Warnings};
 
 /// The group of all who have proven who they are.
@@ -76,6 +78,7 @@ pub(crate) struct Authenticator {
     admin: Arc<User>,
     anonymous: Arc<User>,
     issuer: Issuer,
+    remembered: Remembered,
     open_ways: OpenWays,
 }
 
@@ -97,6 +100,7 @@ impl Authenticator {
             admin: user("admin", "admin", &[MASTERS, AUTHENTICATED]),
             anonymous: user(ANONYMOUS, "", &[UNAUTHENTICATED]),
             issuer: Issuer::new(issuer),
+            remembered: Remembered::default(),
             open_ways: OpenWays::default(),
         }
     }
@@ -162,10 +166,16 @@ impl Authenticator {
             }
             return Ok(Identity { user, audiences: own });
         }
-        let claims = self.issuer.verify(sent, audiences, server.clock().now())?;
+        let (key, now) = (remembered::key(sent, audiences), server.clock().now());
+        if let Some(identity) = self.remembered.recall(&key, now) {
+            return Ok(identity);
+        }
+        let claims = self.issuer.verify(sent, audiences, now)?;
         let registry = server.registry().await.map_err(TokenError::Unavailable)?;
         token::check_live(registry, &claims).await?;
-        Ok(claims.identity())
+        let identity = claims.identity();
+        self.remembered.keep(key, now, identity.clone());
+        Ok(identity)
     }
 }
 

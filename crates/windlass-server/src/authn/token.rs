@@ -1,7 +1,7 @@
 //! Tokens of service accounts: JSON web tokens that this server signs (ES256) and takes back.
 //!
 //! A token says whose it is, for whom it is meant, and until when; it can be bound to a pod, a node or a secret, and ends
-//! with that object or with its account, whichever is gone first. The key lives as long as the server and comes from the
+//! with that object or with its account, whichever is gone first ([`super::remembered`]: a little later). The key lives as long as the server and comes from the
 //! operating system, never from a seed, unless one is given.
 
 use std::{

@@ -115,6 +115,8 @@ async fn a_service_account_is_known_by_its_token_until_it_or_the_token_ends() {
     assert_eq!(fixture.post(SELF, &token, json!({})).await.0, 201);
     let gone = fixture.send(Method::DELETE, &format!("{ACCOUNTS}/robot"), "TOKEN", &[], json!({})).await;
     assert_eq!(gone.0, 200);
+    assert_eq!(fixture.post(SELF, &token, json!({})).await.0, 201, "the token was good a moment ago");
+    fixture.now.fetch_add(10, Ordering::Relaxed);
     assert_eq!(fixture.post(SELF, &token, json!({})).await.0, 401);
     let (_, review) = fixture.post(REVIEWS, "TOKEN", json!({"spec": {"token": token}})).await;
     assert_eq!(review["status"]["error"], "[invalid bearer token, service account default/robot has been deleted]");
