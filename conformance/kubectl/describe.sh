@@ -1,6 +1,8 @@
 # describe: what kubectl gathers of a thing, its events with it.
 
-expect "describe a replica set" 'Controlled By: +Deployment/web\n(.*\n)*Pods Status: +3 Running / 0 Waiting / 0 Succeeded / 0 Failed' describe rs "$(k get rs -l app=web -o 'jsonpath={.items[?(@.spec.replicas==3)].metadata.name}')"
+set=$(k get rs -l app=web -o 'jsonpath={.items[?(@.spec.replicas==3)].metadata.name}')
+settles '(?s)(SuccessfulCreate.*){3}' events --for "rs/$set"
+expect "describe a replica set" 'Controlled By: +Deployment/web\n(.*\n)*Pods Status: +3 Running / 0 Waiting / 0 Succeeded / 0 Failed' describe rs "$set"
 expect "describe a namespace" 'Name: +kube-public\n(.*\n)*Status: +Active\n\nNo resource quota\.\n\nNo LimitRange resource' describe namespace kube-public
 expect "describe a service account" 'Name: +default\nNamespace: +default\nLabels: +<none>\n(.*\n)*Image pull secrets: +<none>' describe serviceaccount default
 expect "describe endpoints" 'Name: +web\n(.*\n)*Subsets:\n  Addresses: +10\.' describe endpoints web

@@ -59,6 +59,7 @@ expect "described with a deployment" 'Events:\n +Type +Reason +Age +From +Messag
 expect "described with a replica set" 'Normal +SuccessfulCreate +\S+ +replicaset-controller +Created pod: ' describe rs "$set"
 expect "scale it to nothing" 'scaled' scale deployment told --replicas=0
 settles 'SuccessfulDelete' events --for "rs/$set"
+settles 'Scaled down' events --for deployment/told
 expect "events of scaling down" "Scaled down replica set $set from 1 to 0" events --for deployment/told
 expect "events of a deletion" "Normal +SuccessfulDelete +ReplicaSet/$set +Deleted pod: $pod" events --for "rs/$set"
 expect "a pod that fits nowhere" 'created' run lost --image=nginx --overrides='{"spec":{"nodeSelector":{"none":"such"}}}'
@@ -66,4 +67,5 @@ settles 'FailedScheduling' events --for pod/lost
 expect "is told of" 'Warning +FailedScheduling +Pod/lost +0/3 nodes are available: 3 node\(s\) didn.t match Pod.s node affinity/selector' events --for pod/lost --types=Warning
 expect "delete the lost" 'deleted' delete pod lost
 expect "and the told, with its pods" 'deleted' delete deployment told --cascade=foreground
+settles 'RegisteredNode' events --for node/node-0
 expect "a node is told of" 'Normal +RegisteredNode +\S+ +node-controller +Node node-0 event: Registered Node node-0 in Controller' describe node node-0

@@ -38,7 +38,7 @@ if needs poddisruptionbudgets.policy "drain within a budget"; then
     -p '{"status":{"observedGeneration":1,"disruptionsAllowed":0,"currentHealthy":4,"desiredHealthy":4,"expectedPods":4}}' >/dev/null
   expect "it is counted" 'condition met' wait pdb/crew --for=jsonpath='{.status.expectedPods}'=4 --timeout=30s
   busy=$(k get pods -l app=crew -o 'jsonpath={.items[0].spec.nodeName}')
-  refuse "drain against a budget" "Cannot evict pod as it would violate the pod's disruption budget." drain "$busy" --timeout=3s
+  TRANSCRIPT= refuse "drain against a budget" "Cannot evict pod as it would violate the pod's disruption budget." drain "$busy" --timeout=3s
   expect "uncordon" 'uncordoned' uncordon "$busy"
   expect "delete the budget" 'deleted' delete pdb crew
 fi

@@ -11,6 +11,7 @@ expect "change it meanwhile" 'image updated' set image deployment/tide nginx=ngi
 expect "nothing happens" '^1\n?$' get deployment tide -o 'jsonpath={.metadata.annotations.deployment\.kubernetes\.io/revision}'
 refuse "restart it" 'can.t restart paused deployment \(run rollout resume first\)' rollout restart deployment/tide
 refuse "undo it" 'no rollout history found for deployment "tide"' rollout undo deployment/tide
+settles '^(\d+) \1$' get deployment tide -o 'jsonpath={.metadata.generation} {.status.observedGeneration}'
 expect "describe it" 'Progressing +Unknown +DeploymentPaused' describe deployment tide --show-events=false
 expect "resume" 'deployment.apps/tide resumed' rollout resume deployment/tide
 refuse "resume again" 'error: deployments.apps "tide" is not paused' rollout resume deployment/tide
