@@ -244,7 +244,8 @@ done
 expect "run" 'pod/single created' run single --image=busybox --restart=Never
 expect "wait for the pod" 'pod/single condition met' wait pod/single --for=condition=Ready --timeout=60s
 expect "watch sees it" 'single +1/1 +Running' get pod single --watch-only=false
-k get pods -w >"$work/watch.log" 2>&1 &
+: >"$work/watch.log"
+k get pods -w >>"$work/watch.log" 2>&1 &
 watcher=$!
 for _ in $(seq 50); do grep -q '^single' "$work/watch.log" && break; sleep 0.1; done
 expect "delete the pod" 'pod "single" deleted' delete pod single
@@ -336,7 +337,7 @@ expect "delete the CRD" 'deleted' delete crd websites.example.dev --timeout=30s
 refuse "its kind is gone" "doesn't have a resource type|could not find the requested resource" get websites
 
 # --- command by command
-for part in explain change apply set create delete rollout nodes identity events errors; do
+for part in explain change apply set create delete rollout nodes identity accounts events errors; do
   . "$parts/$part.sh"
 done
 

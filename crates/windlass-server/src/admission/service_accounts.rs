@@ -26,6 +26,11 @@ const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const VOLUME: &str = "kube-api-access-";
 /// How long a token is asked for, in seconds: an hour, and a mark by which those that were made here can be told.
 const EXPIRATION: i64 = 3607;
+/// The subresource that adds containers to a pod that runs.
+const EPHEMERAL: &str = "ephemeralcontainers";
+/// The lists of containers that a pod is created with, and what each is called.
+const CONTAINERS: &[(&str, &str)] = &[("initContainers", "init container"), ("containers", "container")];
+const EPHEMERAL_CONTAINERS: &[(&str, &str)] = &[("ephemeralContainers", "ephemeral container")];
 /// On pods that stand for what a kubelet runs by itself.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 /// On accounts whose pods may use no secrets but the account's.
@@ -33,14 +38,18 @@ const ENFORCE: &str = "kubernetes.io/enforce-mountable-secrets";
 
 impl Admission for ServiceAccounts {
     fn handles(&self, write: &Attributes) -> bool {
-        let pods = write.resource.group.is_empty() && write.resource.kind == "Pod" && write.subresource.is_none();
-        pods && write.operation == Operation::Create
+        let pods = write.resource.group.is_empty() && write.resource.kind == "Pod";
+        let what = (write.operation, write.subresource.as_deref());
+        pods && matches!(what, (Operation::Create, None) | (Operation::Update, Some(EPHEMERAL)))
     }
 
     fn admit<'a>(&'a self, registry: &'a Registry, write: &'a mut Attributes) -> BoxFuture<'a, Result<(), Status>> {
         Box::pin(async move {
-            if is_mirror(&write.object) {
+            if write.operation != Operation::Create {
                 return Ok(());
+            }
+            if is_mirror(&write.object) {
+                return check_mirror(&write.object).map_err(|why| write.forbidden(why));
             }
             let spec = object_mut(&mut write.object, "spec");
             if spec.text(&["serviceAccountName"]).is_empty() {
@@ -58,13 +67,14 @@ impl Admission for ServiceAccounts {
                 let names: Vec<_> = pull.iter().map(|secret| json!({"name": secret.text(&["name"])})).collect();
                 spec.insert("imagePullSecrets".to_owned(), names.into());
             }
-            Ok(())
+            // What an account forbids is told before what is wrong with the pod.
+            check_account(&write.object, &account, write.operation).map_err(|why| write.forbidden(why))
         })
     }
 
     fn validate<'a>(&'a self, registry: &'a Registry, write: &'a Attributes) -> BoxFuture<'a, Result<(), Status>> {
         Box::pin(async move {
-            if is_mirror(&write.object) {
+            if write.operation == Operation::Create && is_mirror(&write.object) {
                 return check_mirror(&write.object).map_err(|why| write.forbidden(why));
             }
             if write.object.text(&["spec", "serviceAccountName"]).is_empty() {
@@ -72,12 +82,7 @@ impl Admission for ServiceAccounts {
                 return Err(write.forbidden(format!("no service account specified for pod {}/{pod}", write.namespace)));
             }
             let account = account_of(registry, write).await?;
-            match account.at(&["metadata", "annotations", ENFORCE]).and_then(Value::as_str) {
-                Some("1" | "t" | "T" | "true" | "TRUE" | "True") => {
-                    check_secrets(&write.object, &account).map_err(|why| write.forbidden(why))
-                }
-                _ => Ok(()),
-            }
+            check_account(&write.object, &account, write.operation).map_err(|why| write.forbidden(why))
         })
     }
 }
@@ -160,7 +165,10 @@ fn check_mirror(pod: &Value) -> Result<(), &'static str> {
         return Err("a mirror pod may not reference service accounts");
     }
     let volumes = pod.items(&["spec", "volumes"]);
-    if volumes.iter().any(|volume| volume.at(&["secret"]).is_some()) || secrets_of_containers(pod).next().is_some() {
+    let pulls = !pod.items(&["spec", "imagePullSecrets"]).is_empty();
+    let in_containers =
+        || [CONTAINERS, EPHEMERAL_CONTAINERS].into_iter().any(|lists| secrets_of(pod, lists).next().is_some());
+    if pulls || volumes.iter().any(names_secret) || in_containers() {
         return Err("a mirror pod may not reference secrets");
     }
     let mut sources = volumes.iter().flat_map(|volume| volume.items(&["projected", "sources"]));
@@ -170,35 +178,66 @@ fn check_mirror(pod: &Value) -> Result<(), &'static str> {
     Ok(())
 }
 
+/// Whether a volume names a secret, in whatever way its source does.
+fn names_secret(volume: &Value) -> bool {
+    const WAYS: [&str; 3] = ["secretName", "secretRef", "nodePublishSecretRef"];
+    let sources = volume.entries(&[]).map(|(_, source)| source);
+    let mut parts = sources.flat_map(|source| std::iter::once(source).chain(source.items(&["sources"])));
+    parts.any(|part| part.at(&["secret"]).is_some() || WAYS.iter().any(|way| part.at(&[way]).is_some()))
+}
+
+/// What an account may forbid of a pod, or of the containers that are added to one.
+fn check_account(pod: &Value, account: &Value, operation: Operation) -> Result<(), String> {
+    let said = account.at(&["metadata", "annotations", ENFORCE]).and_then(Value::as_str);
+    // As Go reads what is true.
+    let insists = matches!(said, Some("1" | "t" | "T" | "true" | "TRUE" | "True"));
+    match operation {
+        _ if !insists => Ok(()),
+        Operation::Create => check_secrets(pod, account),
+        Operation::Update | Operation::Delete => check_containers(pod, EPHEMERAL_CONTAINERS, account),
+    }
+}
+
 /// The account lists the secrets that its pods may use.
 fn check_secrets(pod: &Value, account: &Value) -> Result<(), String> {
-    let name = account.text(&["metadata", "name"]);
-    let lists = |list: &str, secret: &str| account.items(&[list]).iter().any(|listed| listed.text(&["name"]) == secret);
-    let refusal =
-        |what: String| format!("{what} is not allowed because service account {name} does not reference that");
     for volume in pod.items(&["spec", "volumes"]) {
         let secret = volume.text(&["secret", "secretName"]);
-        if volume.at(&["secret"]).is_some() && !lists("secrets", secret) {
-            return Err(format!("{} secret", refusal(format!("volume with secret.secretName=\"{secret}\""))));
+        if volume.at(&["secret"]).is_some() && !lists(account, "secrets", secret) {
+            return Err(refusal(account, &format!("volume with secret.secretName=\"{secret}\""), "secret"));
         }
     }
-    if let Some((place, secret)) = secrets_of_containers(pod).find(|(_, secret)| !lists("secrets", secret)) {
-        return Err(format!("{} secret", refusal(format!("{place} referencing secret.secretName=\"{secret}\""))));
-    }
+    check_containers(pod, CONTAINERS, account)?;
     for (index, secret) in pod.items(&["spec", "imagePullSecrets"]).iter().enumerate() {
         let secret = secret.text(&["name"]);
-        if !lists("imagePullSecrets", secret) {
-            let what = format!("imagePullSecrets[{index}].name=\"{secret}\"");
-            return Err(format!("{} imagePullSecret", refusal(what)));
+        if !lists(account, "imagePullSecrets", secret) {
+            return Err(refusal(account, &format!("imagePullSecrets[{index}].name=\"{secret}\""), "imagePullSecret"));
         }
     }
     Ok(())
 }
 
+fn check_containers(pod: &Value, containers: &'static [(&str, &str)], account: &Value) -> Result<(), String> {
+    match secrets_of(pod, containers).find(|(_, secret)| !lists(account, "secrets", secret)) {
+        None => Ok(()),
+        Some((place, secret)) => {
+            Err(refusal(account, &format!("{place} referencing secret.secretName=\"{secret}\""), "secret"))
+        }
+    }
+}
+
+/// Whether an account lists a secret.
+fn lists(account: &Value, list: &str, secret: &str) -> bool {
+    account.items(&[list]).iter().any(|listed| listed.text(&["name"]) == secret)
+}
+
+fn refusal(account: &Value, what: &str, kind: &str) -> String {
+    let name = account.text(&["metadata", "name"]);
+    format!("{what} is not allowed because service account {name} does not reference that {kind}")
+}
+
 /// The secrets that the environments of containers are made of, each with its place.
-fn secrets_of_containers(pod: &Value) -> impl Iterator<Item = (String, &str)> {
-    const LISTS: [(&str, &str); 2] = [("initContainers", "init container"), ("containers", "container")];
-    LISTS.into_iter().flat_map(move |(list, kind)| {
+fn secrets_of<'p>(pod: &'p Value, lists: &'static [(&str, &str)]) -> impl Iterator<Item = (String, &'p str)> {
+    lists.iter().flat_map(move |(list, kind)| {
         pod.items(&["spec", list]).iter().flat_map(move |container| {
             let owner = format!("{kind} {}", container.text(&["name"]));
             let whole = format!("{owner} with envFrom");
@@ -272,5 +311,9 @@ mod tests {
         assert!(mirror(json!({"serviceAccountName": "default"})).is_err());
         assert!(mirror(json!({"volumes": [{"secret": {"secretName": "x"}}]})).is_err());
         assert!(mirror(json!({"volumes": [{"projected": {"sources": [{"serviceAccountToken": {}}]}}]})).is_err());
+        assert!(mirror(json!({"volumes": [{"projected": {"sources": [{"secret": {"name": "x"}}]}}]})).is_err());
+        assert!(mirror(json!({"volumes": [{"rbd": {"secretRef": {"name": "x"}}}]})).is_err());
+        assert!(mirror(json!({"imagePullSecrets": [{"name": "x"}]})).is_err());
+        assert_eq!(mirror(json!({"volumes": [{"projected": {"sources": [{"configMap": {"name": "x"}}]}}]})), Ok(()));
     }
 }

@@ -98,7 +98,11 @@ impl Definition {
 
     /// Whether the webhook that converts can be trusted by what it says, if there is one.
     pub(super) fn has_sound_bundle(&self) -> bool {
-        is_bundle(self.conversion.text(&["webhook", "clientConfig", "caBundle"]))
+        is_bundle(self.bundle())
+    }
+
+    fn bundle(&self) -> &str {
+        self.conversion.text(&["webhook", "clientConfig", "caBundle"])
     }
 
     /// The version that objects are stored in.
@@ -265,10 +269,16 @@ pub(crate) fn validate_definition(object: &Value, errors: &mut Errors) {
 pub(crate) fn validate_definition_update(new: &Value, old: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
     errors.immutable(&path.child("group"), new.at(&["spec", "group"]), old.at(&["spec", "group"]));
-    if Definition::read(old).established {
+    let was = Definition::read(old);
+    if was.established {
         errors.immutable(&path.child("scope"), new.at(&["spec", "scope"]), old.at(&["spec", "scope"]));
         let kind = ["spec", "names", "kind"];
         errors.immutable(&path.child("names.kind"), new.at(&kind), old.at(&kind));
+        let is = Definition::read(new);
+        if was.has_sound_bundle() && !is.has_sound_bundle() && is.conversion.text(&["strategy"]) == "Webhook" {
+            let why = "unable to load root certificates: unable to parse bytes as PEM block";
+            errors.invalid(&path.child("conversion.webhookClientConfig.caBundle"), is.bundle(), why);
+        }
     }
     let plural = ["spec", "names", "plural"];
     errors.immutable(&path.child("names.plural"), new.at(&plural), old.at(&plural));
