@@ -33,7 +33,7 @@ pub(crate) use self::{
     nodes::TaintNewNodes,
     pods::PodDefaults,
     protection::ProtectStorage,
-    service_accounts::ServiceAccounts,
+    service_accounts::{ENFORCE as ENFORCE_MOUNTABLE_SECRETS, ServiceAccounts},
     webhooks::{Reinvocation, Webhooks},
 };
 

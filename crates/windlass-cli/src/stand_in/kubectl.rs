@@ -24,6 +24,8 @@ enum Command {
     ApiVersions(api_versions::Options),
     /// Serve the API on a local port, with the credentials of the kubeconfig
     Proxy(proxy::Options),
+    #[command(external_subcommand)]
+    Other(Vec<String>),
 }
 
 /// The flag that takes nothing of those that say which server is meant.
@@ -36,7 +38,17 @@ pub(super) async fn run(arguments: impl Iterator<Item = String>) -> Result<(), B
         Command::ApiResources(options) => api_resources::run(options).await,
         Command::ApiVersions(options) => api_versions::run(options).await,
         Command::Proxy(options) => proxy::run(options).await,
+        Command::Other(words) => Err(lacking(&words).into()),
     }
+}
+
+/// What to do about a command that is not here.
+fn lacking(words: &[String]) -> String {
+    let command = words.first().map(String::as_str).unwrap_or_default();
+    format!(
+        "this stand-in for kubectl has no command {command:?}, only get, api-resources, api-versions and proxy: put \
+         a kubectl in its place, which works with this server"
+    )
 }
 
 /// kubectl takes the flags that say which server is meant before the command, too: envtest gives them there.
@@ -55,6 +67,13 @@ fn command_first(arguments: impl Iterator<Item = String>) -> impl Iterator<Item 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_that_is_not_here_is_named() {
+        let line = ["kubectl", "apply", "-f", "x.yaml", "--server-side"];
+        let Command::Other(words) = Arguments::try_parse_from(line).unwrap().command else { panic!("it is here") };
+        assert!(lacking(&words).contains("no command \"apply\""), "{}", lacking(&words));
+    }
 
     #[test]
     fn flags_before_the_command_are_the_commands() {

@@ -34,7 +34,7 @@ const EPHEMERAL_CONTAINERS: &[(&str, &str)] = &[("ephemeralContainers", "ephemer
 /// On pods that stand for what a kubelet runs by itself.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 /// On accounts whose pods may use no secrets but the account's.
-const ENFORCE: &str = "kubernetes.io/enforce-mountable-secrets";
+pub(crate) const ENFORCE: &str = "kubernetes.io/enforce-mountable-secrets";
 
 impl Admission for ServiceAccounts {
     fn handles(&self, write: &Attributes) -> bool {
@@ -82,7 +82,11 @@ impl Admission for ServiceAccounts {
                 return Err(write.forbidden(format!("no service account specified for pod {}/{pod}", write.namespace)));
             }
             let account = account_of(registry, write).await?;
-            check_account(&write.object, &account, write.operation).map_err(|why| write.forbidden(why))
+            check_account(&write.object, &account, write.operation).map_err(|why| match write.operation {
+                Operation::Create => write.forbidden(why),
+                // The real server gives this no class.
+                Operation::Update | Operation::Delete => Status::unclassified(why),
+            })
         })
     }
 }

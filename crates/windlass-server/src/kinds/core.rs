@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::admission::ENFORCE_MOUNTABLE_SECRETS;
 use crate::codec::check_json;
 use crate::registry::{
     Errors, Path, Tree, as_object, config_key, copy_key, default_to, entry_mut, items_mut, label_value, metadata_mut,
@@ -141,6 +142,16 @@ pub(super) fn prepare_service_account(object: &mut Value) {
         let name = secret.text(&["name"]).to_owned();
         *secret = json!({"name": name});
     }
+}
+
+/// Who begins to limit the secrets of an account's pods is told of a better way.
+pub(super) fn service_account_warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
+    let limits = |account: &Value| account.at(&["metadata", "annotations", ENFORCE_MOUNTABLE_SECRETS]).is_some();
+    if !limits(new) || old.is_some_and(limits) {
+        return Vec::new();
+    }
+    let instead = "prefer separate namespaces to isolate access to mounted secrets";
+    vec![format!("metadata.annotations[{ENFORCE_MOUNTABLE_SECRETS}]: deprecated in v1.32+; {instead}")]
 }
 
 // === namespaces ===

@@ -162,6 +162,7 @@ pub(super) const KINDS: &[Kind] = &[
         rules: Rules { returns_deleted: true, ..Rules::COMMON },
         prepare_create: core::prepare_service_account,
         prepare_update: |new, _| core::prepare_service_account(new),
+        warnings: core::service_account_warnings,
         ..BASE
     },
     Kind {
