@@ -142,12 +142,8 @@ impl Documents {
                     }
                     "resources" => sort(field),
                     name if self.ours(name) && !name.ends_with("List") => {
-                        // What all objects have is described by the server.
-                        for name in ["apiVersion", "kind", "metadata"] {
-                            if let Some(property) = field["properties"].get_mut(name) {
-                                strip(property, &["description"]);
-                            }
-                        }
+                        strip_objects(field);
+                        embedded(field);
                     }
                     // The real server tells of each group that has them.
                     name if name.starts_with("io.k8s.") => {
@@ -172,6 +168,27 @@ impl Documents {
     fn of_groups(&self, members: &Value) -> Value {
         let kept = members.as_object().into_iter().flatten().filter(|(key, _)| self.ours(key));
         Value::Object(kept.map(|(key, value)| (key.clone(), value.clone())).collect::<Map<_, _>>())
+    }
+}
+
+/// What all objects have is described by the server.
+fn strip_objects(schema: &mut Value) {
+    for name in ["apiVersion", "kind", "metadata"] {
+        if let Some(property) = schema["properties"].get_mut(name) {
+            strip(property, &["description"]);
+        }
+    }
+}
+
+/// The same for the objects inside of an object.
+fn embedded(schema: &mut Value) {
+    if schema["x-kubernetes-embedded-resource"] == true {
+        strip_objects(schema);
+    }
+    match schema {
+        Value::Object(fields) => fields.values_mut().for_each(embedded),
+        Value::Array(items) => items.iter_mut().for_each(embedded),
+        _ => {}
     }
 }
 

@@ -1,4 +1,5 @@
-//! Regular expressions. Rust and Go read nearly the same ones; what they cannot read is told in Go's words.
+//! Regular expressions. Rust and Go read nearly the same ones: what they read differently is translated ([`translated`]), and
+//! what they cannot read is told in Go's words.
 
 use regex::{Regex, RegexBuilder};
 
@@ -7,7 +8,7 @@ use regex::{Regex, RegexBuilder};
 /// # Errors
 /// What is wrong with it, as Go says it.
 pub fn compile_pattern(pattern: &str) -> Result<Regex, String> {
-    let compiled = RegexBuilder::new(pattern).size_limit(MOST_BYTES).dfa_size_limit(MOST_BYTES).build();
+    let compiled = RegexBuilder::new(&translated(pattern)).size_limit(MOST_BYTES).dfa_size_limit(MOST_BYTES).build();
     compiled.map_err(|error| {
         let ours = error.to_string();
         let (_, problem, part) = PROBLEMS.iter().find(|(text, ..)| ours.contains(text)).unwrap_or(&OTHER);
@@ -18,6 +19,65 @@ pub fn compile_pattern(pattern: &str) -> Result<Regex, String> {
         format!("error parsing regexp: {problem}: `{shown}`")
     })
 }
+
+/// The same expression for Rust: classes of letters are of ASCII alone, and what begins a class or joins two has no meaning
+/// inside of one.
+fn translated(pattern: &str) -> String {
+    let mut out = String::with_capacity(pattern.len());
+    let (mut rest, mut in_class) = (pattern, false);
+    while let Some(letter) = rest.chars().next() {
+        let after = &rest[letter.len_utf8()..];
+        let mut length = letter.len_utf8();
+        match letter {
+            '\\' => {
+                let escaped = after.chars().next();
+                length += escaped.map_or(0, char::len_utf8);
+                let class = CLASSES.iter().find(|(name, ..)| Some(*name) == escaped);
+                match class {
+                    Some((_, alone, _)) if !in_class => out.push_str(alone),
+                    Some((.., inside)) => out.push_str(inside),
+                    None => out.push_str(&rest[..length]),
+                }
+            }
+            '[' if in_class => match after.strip_prefix(':').and_then(|name| name.find(":]")) {
+                Some(end) => {
+                    length += 1 + end + 2;
+                    out.push_str(&rest[..length]);
+                }
+                None => out.push_str("\\["),
+            },
+            '[' => {
+                in_class = true;
+                out.push('[');
+                if after.starts_with('^') {
+                    (length, out) = (length + 1, out + "^");
+                }
+                // The first of a class does not end it.
+                if rest[length..].starts_with(']') {
+                    (length, out) = (length + 1, out + "\\]");
+                }
+            }
+            ']' => {
+                in_class = false;
+                out.push(']');
+            }
+            '&' | '~' if in_class => out.extend(['\\', letter]),
+            _ => out.push(letter),
+        }
+        rest = &rest[length..];
+    }
+    out
+}
+
+/// Letters that stand for classes after a backslash, and the class: alone, and inside of another one.
+const CLASSES: [(char, &str, &str); 6] = [
+    ('d', "[0-9]", "0-9"),
+    ('D', "[^0-9]", "[^0-9]"),
+    ('s', r"[\t\n\f\r ]", r"\t\n\f\r "),
+    ('S', r"[^\t\n\f\r ]", r"[^\t\n\f\r ]"),
+    ('w', "[0-9A-Za-z_]", "0-9A-Za-z_"),
+    ('W', "[^0-9A-Za-z_]", "[^0-9A-Za-z_]"),
+];
 
 /// The memory of one.
 const MOST_BYTES: usize = 1 << 20;
@@ -39,3 +99,18 @@ const PROBLEMS: [(&str, &str, Part); 5] = [
 ];
 
 const OTHER: (&str, &str, Part) = ("", "invalid syntax", Part::Whole);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_are_those_of_go() {
+        let matches = |pattern: &str, text: &str| compile_pattern(pattern).unwrap().is_match(text);
+        assert!(matches(r"^[^a[\]&&]+$", "b") && !matches(r"^[^a[\]&&]+$", "&") && !matches(r"^[^a[\]&&]+$", "["));
+        assert!(matches("^[]a]$", "]") && matches("^[[:alpha:]]$", "a") && !matches("^[^]a]$", "]"));
+        assert!(matches(r"^\d$", "1") && !matches(r"^\d$", "\u{0661}") && !matches(r"^\w$", "\u{e9}"));
+        assert!(matches(r"^[\d-]+$", "1-2") && matches(r"^[^\S]$", " ") && matches(r"^\[\]$", "[]"));
+        assert_eq!(compile_pattern("a[b").unwrap_err(), "error parsing regexp: missing closing ]: `[b`");
+    }
+}

@@ -91,8 +91,13 @@ pub(crate) fn update(
     if is_foreign {
         managers.reconcile(kind);
     }
+    // As there, who owns what stays as it was when the object does not fit its schema; what is decoded into a type of its own
+    // always does.
+    if matches!(kind.ty, TypeHandle::Custom(_)) && !validate::fits(new, &kind.ty) {
+        attach(new, managers.into_value(), style);
+        return;
+    }
     let old = old.unwrap_or(&kind.empty);
-    // As there: an object that does not fit its schema has no managers.
     if let Ok(managers) = update::updated(kind, old, new, managers, manager, now) {
         attach(new, managers.into_value(), style);
     }

@@ -111,7 +111,7 @@ pub(crate) fn go_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "<nil>",
         Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(number) if !number.is_i64() => "float64",
         Value::Number(_) => "int64",
         Value::String(_) => "string",
         Value::Array(_) => "[]interface {}",
@@ -124,6 +124,7 @@ pub(crate) fn go_format(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".into(),
         Value::String(text) => text.clone(),
+        Value::Number(number) if !number.is_i64() => go_float(number.as_f64().unwrap_or_default()),
         Value::Bool(_) | Value::Number(_) => value.to_string(),
         Value::Array(items) => format!("[{}]", items.iter().map(go_format).collect::<Vec<_>>().join(" ")),
         Value::Object(entries) => {
@@ -133,6 +134,19 @@ pub(crate) fn go_format(value: &Value) -> String {
                 sorted.into_iter().map(|(key, value)| format!("{key}:{}", go_format(value))).collect();
             format!("map[{}]", entries.join(" "))
         }
+    }
+}
+
+/// Go's `%v` of a float: large and small ones as powers of ten, with two digits at least.
+fn go_float(float: f64) -> String {
+    let scientific = format!("{float:e}");
+    let parts = scientific.split_once('e').and_then(|(digits, power)| Some((digits, power.parse::<i32>().ok()?)));
+    match parts {
+        Some((digits, power)) if !(-4..6).contains(&power) => {
+            let sign = if power < 0 { '-' } else { '+' };
+            format!("{digits}e{sign}{:02}", power.abs())
+        }
+        _ => float.to_string(),
     }
 }
 

@@ -37,6 +37,8 @@ pub(super) struct CustomType {
     /// As the definition has it, for OpenAPI.
     schema: Value,
     columns: Vec<CustomColumn>,
+    /// The fields that selectors may name.
+    selectable: Vec<String>,
     terminating: bool,
     /// For server-side apply, once it is needed.
     merged: OnceLock<Arc<Type>>,
@@ -50,8 +52,6 @@ struct CustomStrategy {
     /// The rules in the schema, once an object is written.
     conditions: OnceLock<Option<windlass_cel::Rules>>,
     resource: GroupResource,
-    /// The fields that selectors may name.
-    selectable: Vec<String>,
     scale: Option<ScalePaths>,
     /// Nothing can be created any more.
     terminating: bool,
@@ -132,8 +132,9 @@ fn resource(
     }
     let strategy = CustomStrategy::new(definition, version, &shape);
     // Objects written in another version, or under an earlier state of the definition, may need what this one says; without
-    // either there are none.
-    let is_only = definition.versions.len() == 1 && definition.generation <= 1;
+    // either there are none. What is created has no status yet, but shows the default of one.
+    let has_defaults = version.has_status && shape.compiled.properties.get("status").is_some_and(Schema::has_default);
+    let is_only = definition.versions.len() == 1 && definition.generation <= 1 && !has_defaults;
     let conversion = (!is_only).then(|| conversion(&shape, stored));
     ResourceInfo {
         group: group.clone(),
@@ -192,6 +193,7 @@ impl CustomType {
             compiled: Arc::new(Schema::compile(&version.schema)),
             schema: version.schema.clone(),
             columns: CustomColumn::read_all(&version.columns),
+            selectable: version.selectable.clone(),
             terminating: definition.terminating,
             merged: OnceLock::new(),
         }
@@ -328,6 +330,10 @@ impl CustomShape for CustomType {
         &self.schema
     }
 
+    fn selectable(&self) -> &[String] {
+        &self.selectable
+    }
+
     fn is_terminating(&self) -> bool {
         self.terminating
     }
@@ -355,7 +361,6 @@ impl CustomStrategy {
             shape: Arc::clone(shape),
             conditions: OnceLock::new(),
             resource: GroupResource::new(definition.group.clone(), definition.accepted.plural.clone()),
-            selectable: version.selectable.clone(),
             scale: version.scale.clone(),
             terminating: definition.terminating,
         }
@@ -413,25 +418,36 @@ fn check_scale(object: &Value, scale: &ScalePaths, part: &str, causes: &mut Vec<
         if !part.is_empty() && steps.first() != Some(&part) {
             continue;
         }
-        let (shown, detail) = match object.at(&steps) {
-            None => continue,
-            Some(Value::Number(number)) => match number.as_i64() {
-                Some(count) if count < 0 => (count, "should be a non-negative integer".to_owned()),
-                Some(_) => continue,
-                None => (0, format!(".{path} accessor error: {number} is of the type float64, expected int64")),
-            },
-            Some(other) => {
-                let (value, kind) = match other {
-                    Value::String(text) => (text.clone(), "string"),
-                    Value::Bool(flag) => (flag.to_string(), "bool"),
-                    Value::Array(_) => (other.to_string(), "[]interface {}"),
-                    _ => (other.to_string(), "map[string]interface {}"),
-                };
-                (0, format!(".{path} accessor error: {value} is of the type {kind}, expected int64"))
-            }
+        let (shown, detail) = match replicas(object, &steps) {
+            Ok(Some(count)) if count < 0 => (count, "should be a non-negative integer".to_owned()),
+            Ok(_) => continue,
+            Err(why) => (0, why),
         };
         let message = format!("Invalid value: {shown}: {detail}");
         causes.push(Cause { reason: "FieldValueInvalid".to_owned(), message, field: format!(".{path}") });
+    }
+}
+
+/// The number at a path, if something is there; or what stands in its way, as Go says it.
+fn replicas(object: &Value, steps: &[&str]) -> Result<Option<i64>, String> {
+    let odd = |value: &Value, depth: usize, expected: &str| {
+        let (path, shown, ty) = (steps[..depth].join("."), patch::go_format(value), patch::go_type(value));
+        Err(format!(".{path} accessor error: {shown} is of the type {ty}, expected {expected}"))
+    };
+    let mut value = object;
+    for (index, step) in steps.iter().enumerate() {
+        value = match value {
+            Value::Null => return Ok(None),
+            Value::Object(entries) => match entries.get(*step) {
+                Some(value) => value,
+                None => return Ok(None),
+            },
+            other => return odd(other, index + 1, "map[string]interface{}"),
+        };
+    }
+    match value.as_i64() {
+        Some(count) => Ok(Some(count)),
+        None => odd(value, steps.len(), "int64"),
     }
 }
 
@@ -490,6 +506,6 @@ impl Strategy for CustomStrategy {
     }
 
     fn knows_field(&self, label: &str) -> bool {
-        self.selectable.iter().any(|field| field == label)
+        self.shape.selectable.iter().any(|field| field == label)
     }
 }

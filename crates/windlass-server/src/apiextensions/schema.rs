@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use regex::Regex;
 use serde_json::Value;
+use windlass_cel::compile_pattern;
 
 use crate::registry::Tree;
 
@@ -61,7 +62,7 @@ pub(super) enum List {
 pub(super) struct Limits {
     pub(super) format: String,
     /// What texts must match; none if nothing is said, or nothing that can be understood.
-    pub(super) pattern: Option<Regex>,
+    pub(super) pattern: Option<Pattern>,
     pub(super) choices: Option<Vec<Value>>,
     pub(super) minimum: Option<Bound>,
     pub(super) maximum: Option<Bound>,
@@ -72,6 +73,13 @@ pub(super) struct Limits {
     pub(super) max_items: Option<u64>,
     pub(super) min_properties: Option<u64>,
     pub(super) max_properties: Option<u64>,
+}
+
+/// A regular expression, and how it is written.
+#[derive(Clone, Debug)]
+pub(super) struct Pattern {
+    pub(super) text: String,
+    pub(super) compiled: Regex,
 }
 
 /// One end of a range.
@@ -126,6 +134,11 @@ impl Schema {
         }
     }
 
+    /// Whether an object that lacks such a value gets one.
+    pub(super) fn has_default(&self) -> bool {
+        self.default.is_some()
+    }
+
     /// Whether a null is to be dropped or replaced rather than kept.
     pub(super) fn refuses_null(&self) -> bool {
         !self.nullable
@@ -152,7 +165,7 @@ impl Limits {
             format: schema.text(&["format"]).to_owned(),
             pattern: Some(schema.text(&["pattern"]))
                 .filter(|text| !text.is_empty())
-                .and_then(|text| Regex::new(text).ok()),
+                .and_then(|text| Some(Pattern { text: text.to_owned(), compiled: compile_pattern(text).ok()? })),
             choices: schema.at(&["enum"]).and_then(Value::as_array).cloned(),
             minimum: bound("minimum", "exclusiveMinimum"),
             maximum: bound("maximum", "exclusiveMaximum"),

@@ -9,7 +9,11 @@ use super::{
     formats,
     schema::{Additional, Bound, List, Schema},
 };
-use crate::{codec::go_quote, registry::Errors};
+use crate::{
+    codec::{go_quote, sort_keys},
+    patch::go_format,
+    registry::Errors,
+};
 
 /// Complains about an object. The first part of a path is left out of messages (not of fields) when it is `hidden`, as
 /// the real server does when it looks at the status alone.
@@ -89,6 +93,10 @@ impl Checker<'_> {
         }
         choices(value, schema, path, causes);
         if !right_type {
+            // Whether it is whole or not, a number has its bounds.
+            if let Value::Number(number) = value {
+                self.number(number, schema, path, causes);
+            }
             return;
         }
         match value {
@@ -107,31 +115,46 @@ impl Checker<'_> {
     }
 
     fn right_type(&self, value: &Value, schema: &Schema, path: &str, causes: &mut Vec<Cause>) -> bool {
-        let (found, is_integer) = match value {
+        let found = match value {
             Value::Null if schema.nullable => return true,
-            Value::Null => ("null", false),
-            Value::Bool(_) => ("boolean", false),
-            Value::Number(number) if integral(number) => ("integer", true),
-            Value::Number(_) => ("number", false),
-            Value::String(_) => ("string", false),
-            Value::Array(_) => ("array", false),
-            Value::Object(_) => ("object", false),
+            Value::Null => "null",
+            Value::Bool(_) => "boolean",
+            Value::Number(number) if integral(number) => "integer",
+            Value::Number(_) => "number",
+            Value::String(_) => "string",
+            Value::Array(_) => "array",
+            Value::Object(_) => "object",
         };
         let expected = match schema.kind.as_str() {
             _ if schema.int_or_string => "integer,string",
             "" => return true,
             kind => kind,
         };
-        let fits = expected.split(',').any(|kind| kind == found || (kind == "number" && is_integer));
+        let fits = expected.split(',').any(|kind| kind == found || (kind == "number" && found == "integer"));
         if fits {
             return true;
         }
+        // Where the schema names a format, formats are compared instead of types: texts and lists have any, others their own.
+        let format = schema.limits.format.as_str();
+        let is_numeric = expected.contains("integer") || expected == "number";
+        let (shown, wanted) = match value {
+            Value::String(_) | Value::Array(_) if !format.is_empty() && !is_numeric => return true,
+            Value::Null | Value::String(_) | Value::Array(_) => (found, expected),
+            _ if format.is_empty() => (found, expected),
+            Value::Number(number) if integral(number) && !number.is_f64() => ("int64", format),
+            Value::Number(_) => ("float64", format),
+            Value::Bool(_) | Value::Object(_) => ("", format),
+        };
+        if shown == wanted {
+            return true;
+        }
         let message =
-            format!("Invalid value: \"{found}\": {} in body must be of type {expected}: \"{found}\"", self.named(path));
+            format!("Invalid value: \"{shown}\": {} in body must be of type {wanted}: \"{shown}\"", self.named(path));
         causes.push(cause(path, "FieldValueTypeInvalid", message));
         if expected == "integer" && found == "number" {
-            let message = format!("Checked value must be of type integer (default format) in {}", self.named(path));
-            causes.push(nowhere(&message));
+            let format =
+                if format.is_empty() { "(default format)".to_owned() } else { format!("with format {format}") };
+            causes.push(nowhere(&format!("Checked value must be of type integer {format} in {}", self.named(path))));
         }
         false
     }
@@ -189,15 +212,15 @@ impl Checker<'_> {
 
     fn string(&self, text: &str, schema: &Schema, path: &str, causes: &mut Vec<Cause>) {
         let count = text.chars().count() as u64;
+        // Only the first of these is told.
         if let Some(most) = schema.limits.max_length.filter(|most| count > *most) {
             causes.push(cause(path, "FieldValueTooLong", format!("Too long: may not be more than {most} bytes")));
-        }
-        if let Some(least) = schema.limits.min_length.filter(|least| count < *least) {
+        } else if let Some(least) = schema.limits.min_length.filter(|least| count < *least) {
             let detail = format!("{} in body should be at least {least} chars long", self.named(path));
             causes.push(invalid(path, &go_quote(text), &detail));
-        }
-        if let Some(pattern) = schema.limits.pattern.as_ref().filter(|pattern| !pattern.is_match(text)) {
-            let detail = format!("{} in body should match '{pattern}'", self.named(path));
+        } else if let Some(pattern) = schema.limits.pattern.as_ref().filter(|pattern| !pattern.compiled.is_match(text))
+        {
+            let detail = format!("{} in body should match '{}'", self.named(path), pattern.text);
             causes.push(invalid(path, &go_quote(text), &detail));
         }
         let format = &schema.limits.format;
@@ -217,25 +240,30 @@ impl Checker<'_> {
         }
         let mut complain = |what: &str| {
             let detail = format!("{} in body should be {what}", self.named(path));
-            causes.push(invalid(path, &number.to_string(), &detail));
+            causes.push(invalid(path, &go_format(&Value::Number(number.clone())), &detail));
         };
         // An integer is compared with the integer part of a bound, as Go does.
         let bound = |bound: Option<Bound>| {
-            bound.map(|bound| Bound { at: if number.is_f64() { bound.at } else { bound.at.trunc() }, ..bound })
+            bound.map(|bound| Bound { at: if number.is_i64() { bound.at.trunc() } else { bound.at }, ..bound })
         };
         if let Some(step) = limits.multiple_of
             && (value / step).fract() != 0.0
         {
             complain(&format!("a multiple of {step}"));
         }
+        let shown = |at: f64| if number.is_i64() { at.to_string() } else { go_format(&at.into()) };
         match bound(limits.maximum) {
-            Some(Bound { at, exclusive: true }) if value >= at => complain(&format!("less than {at}")),
-            Some(Bound { at, exclusive: false }) if value > at => complain(&format!("less than or equal to {at}")),
+            Some(Bound { at, exclusive: true }) if value >= at => complain(&format!("less than {}", shown(at))),
+            Some(Bound { at, exclusive: false }) if value > at => {
+                complain(&format!("less than or equal to {}", shown(at)));
+            }
             _ => {}
         }
         match bound(limits.minimum) {
-            Some(Bound { at, exclusive: true }) if value <= at => complain(&format!("greater than {at}")),
-            Some(Bound { at, exclusive: false }) if value < at => complain(&format!("greater than or equal to {at}")),
+            Some(Bound { at, exclusive: true }) if value <= at => complain(&format!("greater than {}", shown(at))),
+            Some(Bound { at, exclusive: false }) if value < at => {
+                complain(&format!("greater than or equal to {}", shown(at)));
+            }
             _ => {}
         }
     }
@@ -310,18 +338,26 @@ fn duplicates(value: &Value, schema: &Schema, path: &str, causes: &mut Vec<Cause
             }
         }
         Value::Array(items) => {
+            if let (List::Map(_), Some(odd)) = (&schema.list, items.iter().position(|item| !is_item_of_map(item))) {
+                let field = format!("{path}[{odd}]");
+                let detail = "must be an object for an array of list-type map";
+                causes.push(invalid(&field, &shown(&items[odd]), detail));
+                return;
+            }
             let key = |item: &Value| match &schema.list {
                 List::Atomic => None,
                 List::Set => Some(item.clone()),
                 List::Map(keys) => {
                     let fields = keys.iter().filter_map(|key| Some((key.clone(), item.get(key)?.clone())));
-                    item.is_object().then(|| fields.collect::<serde_json::Map<_, _>>().into())
+                    Some(fields.collect::<serde_json::Map<_, _>>().into())
                 }
             };
-            let keys = items.iter().map(key).collect::<Vec<_>>();
+            let mut keys = items.iter().map(key).collect::<Vec<_>>();
+            keys.iter_mut().flatten().for_each(sort_keys);
             for (index, key) in keys.iter().enumerate() {
+                // However often there is one, it is told once.
                 if let Some(key) = key
-                    && keys[..index].iter().flatten().any(|earlier| earlier == key)
+                    && keys[..index].iter().flatten().filter(|earlier| *earlier == key).count() == 1
                 {
                     let message = format!("Duplicate value: {}", shown(key));
                     causes.push(cause(&format!("{path}[{index}]"), "FieldValueDuplicate", message));
@@ -338,6 +374,11 @@ fn duplicates(value: &Value, schema: &Schema, path: &str, causes: &mut Vec<Cause
 }
 
 // === small helpers ===
+
+/// Whether a list with keys may hold such an item.
+fn is_item_of_map(item: &Value) -> bool {
+    item.is_object() || item.is_null()
+}
 
 fn same_keys(a: &Value, b: &Value, keys: &[String]) -> bool {
     keys.iter().all(|key| a.get(key) == b.get(key))

@@ -30,7 +30,9 @@ pub(super) struct Document {
 /// Reads the first document of the text; the error is close to Go's.
 pub(super) fn parse(text: &[u8]) -> Result<Document, String> {
     let text = std::str::from_utf8(text).map_err(|_| "yaml: invalid leading UTF-8 octet".to_owned())?;
-    let parser = Parser::new_from_str_with_options(text, granit_parser::options! { emit_unresolved_aliases: true });
+    // Comments would be told whenever another crate of the build wants them.
+    let options = granit_parser::options! { emit_unresolved_aliases: true, emit_comments: false };
+    let parser = Parser::new_from_str_with_options(text, options);
     let mut reader = Reader { parser, anchors: HashMap::new(), aliased: 0, duplicates: Vec::new() };
     let mut value = Value::Null;
     while let Some((event, span)) = reader.next()? {

@@ -138,6 +138,8 @@ impl fmt::Display for Element {
 fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => go_quote(text),
+        Value::Array(items) => format!("[{}]", items.iter().map(shown).collect::<Vec<_>>().join(",")),
+        Value::Object(fields) => fields.iter().map(|(name, value)| format!("{name}={}", shown(value))).collect(),
         other => other.to_string(),
     }
 }

@@ -85,9 +85,10 @@ impl Identity {
     }
 
     /// The order in which conflicts are told.
-    pub(super) fn rank(&self) -> (String, Operation, &str, &str) {
-        // The quotation mark stands before all letters, as at the end of a text in JSON.
-        (format!("{}\"", self.manager), self.operation, &self.api_version, &self.subresource)
+    pub(super) fn rank(&self) -> (String, Operation, &str, bool, &str) {
+        // As JSON: the quotation mark at the end of a text stands before all letters, and what goes on before what ends.
+        let whole = self.subresource.is_empty();
+        (format!("{}\"", self.manager), self.operation, &self.api_version, whole, &self.subresource)
     }
 }
 

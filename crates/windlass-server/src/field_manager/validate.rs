@@ -19,6 +19,15 @@ use crate::{
 pub(super) struct Misfit {
     path: String,
     why: String,
+    /// It is only that a list has an item twice.
+    is_duplicate: bool,
+}
+
+/// Whether a value that a client writes, and does not apply, fits: its lists may have duplicates.
+pub(super) fn fits(value: &Value, ty: &Type) -> bool {
+    let mut found = Vec::new();
+    visit(value, ty, "", &mut found);
+    found.iter().all(|misfit| misfit.is_duplicate)
 }
 
 /// Checks a value that a client applies: its lists may have no duplicates. The error is one text for all that is wrong.
@@ -41,7 +50,7 @@ pub(super) fn check(value: &Value, ty: &Type) -> Result<(), String> {
 }
 
 fn visit(value: &Value, ty: &Type, path: &str, found: &mut Vec<Misfit>) {
-    let mut misfit = |why: String| found.push(Misfit { path: path.to_owned(), why });
+    let mut misfit = |why: String| found.push(Misfit { path: path.to_owned(), why, is_duplicate: false });
     match (ty.form(Some(value)), value) {
         (_, Value::Null) => {}
         (Form::Scalar(scalar), value) => {
@@ -61,7 +70,7 @@ fn visit_map(map: &MapType, entries: &Map<String, Value>, path: &str, found: &mu
         let path = format!("{path}.{name}");
         let Some(ty) = map.field(name) else {
             // As there, nothing more is looked at.
-            found.push(Misfit { path, why: "field not declared in schema".to_owned() });
+            found.push(Misfit { path, why: "field not declared in schema".to_owned(), is_duplicate: false });
             return;
         };
         visit(value, ty, &path, found);
@@ -78,7 +87,7 @@ fn visit_list(list: &ListType, items: &[Value], path: &str, found: &mut Vec<Misf
                 Ok(element) => element,
                 Err(bad) => {
                     let why = format!("element {index}: {}", bad.describe(list));
-                    found.push(Misfit { path: path.to_owned(), why });
+                    found.push(Misfit { path: path.to_owned(), why, is_duplicate: false });
                     return;
                 }
             }
@@ -87,7 +96,7 @@ fn visit_list(list: &ListType, items: &[Value], path: &str, found: &mut Vec<Misf
             match seen.binary_search(&element) {
                 Ok(_) => {
                     let why = format!("duplicate entries for key {element}");
-                    found.push(Misfit { path: path.to_owned(), why });
+                    found.push(Misfit { path: path.to_owned(), why, is_duplicate: true });
                 }
                 Err(at) => seen.insert(at, element.clone()),
             }

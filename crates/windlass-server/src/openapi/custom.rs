@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::schemas::{META, REFERENCE};
-use crate::registry::ResourceInfo;
+use crate::registry::{CustomShape, ResourceInfo};
 
 /// `io.example.v1.Foo` for a Foo of the group `example.io`.
 pub(super) fn schema_name(group: &str, version: &str, kind: &str) -> String {
@@ -14,19 +14,32 @@ pub(super) fn schema_name(group: &str, version: &str, kind: &str) -> String {
 
 /// The definition's schema, completed: kind, apiVersion and metadata of the object and of embedded ones, and both types
 /// of what may be a number or a text.
-pub(super) fn schema(resource: &ResourceInfo, schema: &Value) -> Value {
-    let mut schema = complete(schema);
+pub(super) fn schema(resource: &ResourceInfo, own: &dyn CustomShape) -> Value {
+    completed(resource, own, complete(own.schema()))
+}
+
+/// The same in the narrower language of version 2. Where unknown fields are kept nothing is said: clients would refuse the rest.
+pub(super) fn narrow_schema(resource: &ResourceInfo, own: &dyn CustomShape) -> Value {
+    if keeps_unknown(own.schema()) {
+        let mut schema = Map::from_iter([("type".to_owned(), json!("object"))]);
+        add_extensions(&mut schema, resource, &resource.kind, own);
+        return Value::Object(schema);
+    }
+    completed(resource, own, complete(&narrowed(own.schema())))
+}
+
+fn completed(resource: &ResourceInfo, own: &dyn CustomShape, mut schema: Value) -> Value {
     if let Some(object) = schema.as_object_mut() {
         add_object_properties(object);
-        object.insert("x-kubernetes-group-version-kind".to_owned(), kinds(resource, &resource.kind));
+        add_extensions(object, resource, &resource.kind, own);
     }
     schema
 }
 
 /// The schema of the list.
-pub(super) fn list_schema(resource: &ResourceInfo) -> Value {
+pub(super) fn list_schema(resource: &ResourceInfo, own: &dyn CustomShape) -> Value {
     let item = format!("{REFERENCE}{}", schema_name(&resource.group, &resource.version, &resource.kind));
-    json!({
+    let mut list = json!({
         "type": "object",
         "required": ["items"],
         "properties": {
@@ -35,12 +48,21 @@ pub(super) fn list_schema(resource: &ResourceInfo) -> Value {
             "kind": {"type": "string"},
             "metadata": {"allOf": [{"$ref": format!("{REFERENCE}{META}ListMeta")}]},
         },
-        "x-kubernetes-group-version-kind": kinds(resource, &resource.list_kind),
-    })
+    });
+    if let Some(list) = list.as_object_mut() {
+        add_extensions(list, resource, &resource.list_kind, own);
+    }
+    list
 }
 
-fn kinds(resource: &ResourceInfo, kind: &str) -> Value {
-    json!([{"group": resource.group, "kind": kind, "version": resource.version}])
+/// What an object, or a list of them, is, and by which fields it can be selected.
+fn add_extensions(schema: &mut Map<String, Value>, resource: &ResourceInfo, kind: &str, own: &dyn CustomShape) {
+    let kind = json!([{"group": resource.group, "kind": kind, "version": resource.version}]);
+    schema.insert("x-kubernetes-group-version-kind".to_owned(), kind);
+    let fields = own.selectable().iter().map(|path| json!({"fieldPath": path})).collect::<Vec<_>>();
+    if !fields.is_empty() {
+        schema.insert("x-kubernetes-selectable-fields".to_owned(), fields.into());
+    }
 }
 
 /// An object's own properties; whatever the definition says of them is replaced.
@@ -52,6 +74,46 @@ fn add_object_properties(schema: &mut Map<String, Value>) {
         let metadata = json!({"allOf": [{"$ref": format!("{REFERENCE}{META}ObjectMeta")}]});
         properties.insert("metadata".to_owned(), metadata);
     }
+}
+
+fn keeps_unknown(schema: &Value) -> bool {
+    schema["x-kubernetes-preserve-unknown-fields"] == true
+}
+
+/// A schema without what version 2 cannot say, and without what its clients make too much of.
+fn narrowed(schema: &Value) -> Value {
+    let Value::Object(object) = schema else { return schema.clone() };
+    let mut out = object.clone();
+    let (nullable, keeps_unknown) = (schema["nullable"] == true, keeps_unknown(schema));
+    out.retain(|name, _| match name.as_str() {
+        "allOf" | "oneOf" | "anyOf" | "not" | "nullable" => false,
+        "items" | "properties" => !nullable && !keeps_unknown,
+        "type" => !nullable && (!keeps_unknown || schema["type"] != "object"),
+        _ => true,
+    });
+    if out.get("type").is_some_and(|kind| kind == "array") && !out.contains_key("items") {
+        out.shift_remove("type");
+    }
+    let may_be_null = |name: &Value| {
+        let properties = out.get("properties").zip(name.as_str());
+        properties.is_some_and(|(properties, name)| properties[name]["nullable"] == true)
+    };
+    let required = out.get("required").and_then(Value::as_array).into_iter().flatten();
+    let required = required.filter(|name| !may_be_null(name)).cloned().collect::<Vec<_>>();
+    if required.is_empty() || schema["additionalProperties"]["nullable"] == true {
+        out.shift_remove("required");
+    } else {
+        out.insert("required".to_owned(), required.into());
+    }
+    if let Some(Value::Object(properties)) = out.get_mut("properties") {
+        properties.values_mut().for_each(|property| *property = narrowed(property));
+    }
+    for inner in ["items", "additionalProperties"] {
+        if let Some(schema) = out.get_mut(inner) {
+            *schema = narrowed(schema);
+        }
+    }
+    Value::Object(out)
 }
 
 fn complete(schema: &Value) -> Value {
@@ -75,7 +137,9 @@ fn complete(schema: &Value) -> Value {
     if out.get("x-kubernetes-int-or-string") == Some(&Value::Bool(true)) && !out.contains_key("anyOf") {
         out.insert("anyOf".to_owned(), json!([{"type": "integer"}, {"type": "string"}]));
     }
-    if out.get("x-kubernetes-embedded-resource") == Some(&Value::Bool(true)) {
+    // Of what was narrowed because it keeps what is unknown, nothing is said here either.
+    let is_narrowed = keeps_unknown(schema) && !object.contains_key("type");
+    if out.get("x-kubernetes-embedded-resource") == Some(&Value::Bool(true)) && !is_narrowed {
         add_object_properties(&mut out);
         let required = out.entry("required").or_insert_with(|| json!([]));
         if let Some(required) = required.as_array_mut() {

@@ -46,10 +46,10 @@ fn definitions(groups: &[Group<'_>], operations: &[&Operation]) -> Map<String, V
     for resource in groups.iter().flat_map(|group| &group.versions).flat_map(|version| &version.resources) {
         if let Shape::Custom(own) = &resource.shape {
             let name = |kind: &str| custom::schema_name(&resource.group, &resource.version, kind);
-            let schema = custom::schema(resource, own.schema());
+            let schema = custom::narrow_schema(resource, &**own);
             texts.push(schema.to_string());
             all.insert(name(&resource.kind), convert(schema));
-            let list = custom::list_schema(resource);
+            let list = custom::list_schema(resource, &**own);
             texts.push(list.to_string());
             all.insert(name(&resource.list_kind), convert(list));
         }
@@ -84,14 +84,6 @@ fn convert(schema: Value) -> Value {
     }
     for narrow in ["default", "nullable", "anyOf", "not"] {
         object.remove(narrow);
-    }
-    // Whatever is below may be anything: saying some of it would make clients drop the rest.
-    if object.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(true))
-        && !object.contains_key("x-kubernetes-group-version-kind")
-    {
-        for known in ["properties", "items", "additionalProperties", "required"] {
-            object.remove(known);
-        }
     }
     let converted = object.into_iter().map(|(key, value)| {
         let value = match (key.as_str(), value) {

@@ -87,9 +87,9 @@ fn custom_schemas(version: &crate::discovery::Version<'_>) -> Vec<(String, Strin
     for resource in &version.resources {
         if let Shape::Custom(custom) = &resource.shape {
             let name = |kind: &str| custom::schema_name(&resource.group, &resource.version, kind);
-            let schema = custom::schema(resource, custom.schema());
+            let schema = custom::schema(resource, &**custom);
             all.push((name(&resource.kind), schema.to_string()));
-            all.push((name(&resource.list_kind), custom::list_schema(resource).to_string()));
+            all.push((name(&resource.list_kind), custom::list_schema(resource, &**custom).to_string()));
         }
     }
     all

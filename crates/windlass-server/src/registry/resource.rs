@@ -80,6 +80,8 @@ pub(crate) trait CustomShape: fmt::Debug + Send + Sync + 'static {
 
     /// The schema of this version, as the definition has it.
     fn schema(&self) -> &Value;
+    /// The fields that selectors may name.
+    fn selectable(&self) -> &[String];
 
     /// What merging has to know of this version.
     fn merge_type(&self) -> Arc<Type>;

@@ -28,6 +28,12 @@ fn keys_become_strings_and_only_the_first_document_counts() {
 }
 
 #[test]
+fn comments_say_nothing() {
+    let text = format!("# first\n{}a: 1 # one\nb:\n# before\n- 2\n# last\n", "# and more\n".repeat(200));
+    assert_eq!(read(&text), json!({"a": 1, "b": [2]}));
+}
+
+#[test]
 fn anchors_and_merges_are_expanded() {
     let value = read("base: &b {a: 1, c: 2}\nx:\n  <<: *b\n  a: 3\nw: *b\nz: {<<: [*b, {a: 9, d: 4}]}\n");
     assert_eq!(value["x"], json!({"a": 3, "c": 2}));
