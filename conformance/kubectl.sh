@@ -342,7 +342,8 @@ for part in explain change apply set create delete rollout nodes identity accoun
 done
 
 # --- proxy
-timeout 60 "$KUBECTL" proxy --port=0 >"$work/proxy.log" 2>&1 &
+: >"$work/proxy.log"
+timeout 60 "$KUBECTL" proxy --port=0 >>"$work/proxy.log" 2>&1 &
 proxy=$!
 for _ in $(seq 50); do grep -q 'Starting to serve' "$work/proxy.log" && break; sleep 0.1; done
 address=$(sed -n 's/^Starting to serve on //p' "$work/proxy.log")

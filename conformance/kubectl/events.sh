@@ -33,7 +33,8 @@ TRANSCRIPT= expect "describe shows them" 'Events:\n +Type +Reason +Age +From +Me
 expect "get events of one object" '(?s)NormalReason.*WarningReason' get events --field-selector=involvedObject.name=talked,source=tester
 expect "sorted" '(?s)NormalReason.*WarningReason' get events --field-selector=involvedObject.name=talked,source=tester --sort-by=.metadata.name
 expect "as lines" 'talked-normal +Normal +NormalReason\ntalked-warning +Warning +WarningReason' get events --field-selector=involvedObject.name=talked,source=tester -o 'custom-columns=N:.metadata.name,T:.type,R:.reason'
-timeout 20 "$KUBECTL" events --for pod/talked --types=Warning --watch >"$work/events.log" 2>&1 &
+: >"$work/events.log"
+timeout 20 "$KUBECTL" events --for pod/talked --types=Warning --watch >>"$work/events.log" 2>&1 &
 watcher=$!
 for _ in $(seq 50); do grep -q WarningReason "$work/events.log" && break; sleep 0.1; done
 k annotate event talked-warning again=yes >/dev/null
