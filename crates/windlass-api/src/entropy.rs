@@ -11,6 +11,8 @@ use rand::{
 /// The alphabet of generated name suffixes: no vowels, so no words; no characters that look alike.
 const SUFFIX_ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
 /// Where random numbers come from: uids, name suffixes, jitter.
 ///
 /// Clones share one stream, so that a run that was started from a seed can be replayed. Not for secrets when seeded.
@@ -56,8 +58,17 @@ impl Entropy {
             bytes
         };
         let bits = (u128::from_be_bytes(bytes) & !(0xf << 76) & !(0x3 << 62)) | (0x4 << 76) | (0x2 << 62);
-        let hex = format!("{bits:032x}");
-        format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+        // Not by `format!`: each reconcile has one.
+        let mut text = String::with_capacity(36);
+        for (index, byte) in bits.to_be_bytes().into_iter().enumerate() {
+            if let 4 | 6 | 8 | 10 = index {
+                text.push('-');
+            }
+            for digit in [byte >> 4, byte & 0xf] {
+                text.push(char::from(HEX[usize::from(digit)]));
+            }
+        }
+        text
     }
 
     /// `len` characters as they follow a `generateName`.
@@ -106,6 +117,8 @@ mod tests {
         let uuid = Entropy::seeded(1).uuid();
         assert_eq!(uuid.len(), 36);
         assert_eq!(&uuid[14..15], "4");
+        assert_eq!(uuid.split('-').map(str::len).collect::<Vec<_>>(), [8, 4, 4, 4, 12]);
+        assert!(uuid.bytes().all(|byte| byte == b'-' || HEX.contains(&byte)), "{uuid}");
         assert!("89ab".contains(&uuid[19..20]), "{uuid}");
     }
 

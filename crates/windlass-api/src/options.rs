@@ -2,7 +2,7 @@
 //!
 //! Each type turns itself into the query parameters of its request (`query_pairs`); values are not percent-encoded yet.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 use serde::Serialize;
 
@@ -168,23 +168,23 @@ pub struct Preconditions {
     pub resource_version: Option<String>,
 }
 
-type Pairs = Vec<(&'static str, String)>;
+type Pairs<'o> = Vec<(&'static str, Cow<'o, str>)>;
 
 // === impl ListOptions ===
 
 impl ListOptions {
     /// The query parameters.
     #[must_use]
-    pub fn query_pairs(&self) -> Vec<(&'static str, String)> {
+    pub fn query_pairs(&self) -> Vec<(&'static str, Cow<'_, str>)> {
         let mut pairs = Pairs::new();
-        push(&mut pairs, "labelSelector", self.labels.as_ref());
-        push(&mut pairs, "fieldSelector", self.fields.as_ref());
-        push(&mut pairs, "shardSelector", self.shard.as_ref());
-        push(&mut pairs, "limit", self.limit.as_ref());
-        push(&mut pairs, "continue", self.continue_token.as_ref());
-        push(&mut pairs, "resourceVersion", self.resource_version.as_ref());
-        push(&mut pairs, "resourceVersionMatch", self.version_match.map(VersionMatch::as_str).as_ref());
-        push(&mut pairs, "timeoutSeconds", self.timeout.map(whole_seconds).as_ref());
+        push(&mut pairs, "labelSelector", self.labels.as_deref());
+        push(&mut pairs, "fieldSelector", self.fields.as_deref());
+        push(&mut pairs, "shardSelector", self.shard.as_deref());
+        push(&mut pairs, "limit", self.limit.map(|it| it.to_string()));
+        push(&mut pairs, "continue", self.continue_token.as_deref());
+        push(&mut pairs, "resourceVersion", self.resource_version.as_deref());
+        push(&mut pairs, "resourceVersionMatch", self.version_match.map(VersionMatch::as_str));
+        push(&mut pairs, "timeoutSeconds", self.timeout.map(|it| whole_seconds(it).to_string()));
         pairs
     }
 }
@@ -205,20 +205,20 @@ impl VersionMatch {
 impl WatchOptions {
     /// The query parameters.
     #[must_use]
-    pub fn query_pairs(&self) -> Vec<(&'static str, String)> {
-        let mut pairs = vec![("watch", "true".to_owned())];
-        push(&mut pairs, "labelSelector", self.labels.as_ref());
-        push(&mut pairs, "fieldSelector", self.fields.as_ref());
-        push(&mut pairs, "shardSelector", self.shard.as_ref());
-        push(&mut pairs, "resourceVersion", self.resource_version.as_ref());
+    pub fn query_pairs(&self) -> Vec<(&'static str, Cow<'_, str>)> {
+        let mut pairs = vec![("watch", "true".into())];
+        push(&mut pairs, "labelSelector", self.labels.as_deref());
+        push(&mut pairs, "fieldSelector", self.fields.as_deref());
+        push(&mut pairs, "shardSelector", self.shard.as_deref());
+        push(&mut pairs, "resourceVersion", self.resource_version.as_deref());
         if self.bookmarks == Bookmarks::Allow {
-            pairs.push(("allowWatchBookmarks", "true".to_owned()));
+            pairs.push(("allowWatchBookmarks", "true".into()));
         }
         if self.initial_events == InitialEvents::Send {
-            pairs.push(("sendInitialEvents", "true".to_owned()));
-            pairs.push(("resourceVersionMatch", VersionMatch::NotOlderThan.as_str().to_owned()));
+            pairs.push(("sendInitialEvents", "true".into()));
+            pairs.push(("resourceVersionMatch", VersionMatch::NotOlderThan.as_str().into()));
         }
-        push(&mut pairs, "timeoutSeconds", self.timeout.map(whole_seconds).as_ref());
+        push(&mut pairs, "timeoutSeconds", self.timeout.map(|it| whole_seconds(it).to_string()));
         pairs
     }
 }
@@ -240,13 +240,13 @@ impl FieldValidation {
 impl WriteOptions {
     /// The query parameters.
     #[must_use]
-    pub fn query_pairs(&self) -> Vec<(&'static str, String)> {
+    pub fn query_pairs(&self) -> Vec<(&'static str, Cow<'_, str>)> {
         let mut pairs = Pairs::new();
         if self.dry_run == DryRun::All {
-            pairs.push(("dryRun", "All".to_owned()));
+            pairs.push(("dryRun", "All".into()));
         }
-        push(&mut pairs, "fieldManager", self.field_manager.as_ref());
-        push(&mut pairs, "fieldValidation", self.field_validation.map(FieldValidation::as_str).as_ref());
+        push(&mut pairs, "fieldManager", self.field_manager.as_deref());
+        push(&mut pairs, "fieldValidation", self.field_validation.map(FieldValidation::as_str));
         pairs
     }
 }
@@ -254,9 +254,9 @@ impl WriteOptions {
 impl PatchOptions {
     /// The query parameters.
     #[must_use]
-    pub fn query_pairs(&self) -> Vec<(&'static str, String)> {
+    pub fn query_pairs(&self) -> Vec<(&'static str, Cow<'_, str>)> {
         let mut pairs = self.write.query_pairs();
-        push(&mut pairs, "force", self.force.as_ref());
+        push(&mut pairs, "force", self.force.map(|it| it.to_string()));
         pairs
     }
 }
@@ -293,8 +293,8 @@ impl DeleteOptions {
     }
 }
 
-fn push(pairs: &mut Pairs, name: &'static str, value: Option<&impl ToString>) {
-    pairs.extend(value.map(|value| (name, value.to_string())));
+fn push<'o>(pairs: &mut Pairs<'o>, name: &'static str, value: Option<impl Into<Cow<'o, str>>>) {
+    pairs.extend(value.map(|value| (name, value.into())));
 }
 
 /// Servers count in seconds; a part of one counts as a whole, so that a short timeout does not become none.
@@ -311,7 +311,7 @@ mod tests {
         assert_eq!(ListOptions::default().query_pairs(), []);
         let options =
             ListOptions { limit: Some(5), version_match: Some(VersionMatch::Exact), ..ListOptions::default() };
-        assert_eq!(options.query_pairs(), [("limit", "5".to_owned()), ("resourceVersionMatch", "Exact".to_owned())]);
+        assert_eq!(options.query_pairs(), [("limit", "5".into()), ("resourceVersionMatch", "Exact".into())]);
     }
 
     #[test]

@@ -56,6 +56,15 @@ pub(crate) struct Asked<K> {
     pub(crate) effort: Effort,
 }
 
+/// What becomes of an object that is decoded because it was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// It is kept for those who ask next.
+    Now,
+    /// It is given away. If it is asked for once more, that one is kept.
+    NextTime,
+}
+
 /// What it took to have a decoded object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effort {
@@ -123,7 +132,7 @@ impl<K> Body<K> {
     }
 
     /// The decoded object; `finish` completes it when it is decoded now.
-    pub(crate) fn decode(&self, unpacker: &Unpacker, finish: impl FnOnce(&mut K)) -> Asked<K>
+    pub(crate) fn decode(&self, keep: Keep, unpacker: &Unpacker, finish: impl FnOnce(&mut K)) -> Asked<K>
     where
         K: DeserializeOwned,
     {
@@ -144,6 +153,7 @@ impl<K> Body<K> {
             Err(error) => Err(Arc::new(error)),
         };
         state.outcome = match &outcome {
+            Ok(_) if effort == Effort::First && keep == Keep::NextTime => Outcome::Forgotten,
             Ok(object) => Outcome::Object(Arc::clone(object)),
             Err(error) => Outcome::Error(Arc::clone(error)),
         };
@@ -243,17 +253,29 @@ mod tests {
         let (body, unpacker) = (Body::<Counted>::copied([b"{}", b""]), Unpacker::new());
         std::thread::scope(|scope| {
             for _ in 0..8 {
-                scope.spawn(|| body.decode(&unpacker, |_| ()).outcome.unwrap());
+                scope.spawn(|| body.decode(Keep::Now, &unpacker, |_| ()).outcome.unwrap());
             }
         });
         assert_eq!(DECODED.load(Ordering::Relaxed), 1);
     }
 
     #[test]
+    fn what_is_asked_for_once_is_the_callers_own_and_what_is_asked_for_again_is_shared() {
+        let (body, unpacker) = (Body::<u8>::copied([b"7", b""]), Unpacker::new());
+        let ask = || body.decode(Keep::NextTime, &unpacker, |_| ());
+        let first = ask();
+        assert_eq!((first.effort, Arc::strong_count(&first.outcome.unwrap())), (Effort::First, 1));
+        assert!(!body.has_decoded());
+        let (second, third) = (ask(), ask());
+        assert_eq!((second.effort, third.effort), (Effort::Again, Effort::None));
+        assert!(Arc::ptr_eq(&second.outcome.unwrap(), &third.outcome.unwrap()));
+    }
+
+    #[test]
     fn a_body_that_does_not_decode_fails_each_time_alike() {
         let (body, unpacker) = (Body::<u8>::copied([b"\"x", b"\""]), Unpacker::new());
-        let first = body.decode(&unpacker, |_| ()).outcome.unwrap_err();
-        assert!(Arc::ptr_eq(&first, &body.decode(&unpacker, |_| ()).outcome.unwrap_err()));
+        let first = body.decode(Keep::Now, &unpacker, |_| ()).outcome.unwrap_err();
+        assert!(Arc::ptr_eq(&first, &body.decode(Keep::Now, &unpacker, |_| ()).outcome.unwrap_err()));
     }
 
     #[test]
@@ -268,6 +290,6 @@ mod tests {
         assert_eq!(body.repack(&mut packers[1], &unpacker).unwrap()[0], after);
         drop(packers);
         assert_eq!(body.bytes(&unpacker).unwrap(), text.as_bytes());
-        assert_eq!((body.len(), body.decode(&unpacker, |_| ()).outcome.unwrap().len()), (text.len(), 201));
+        assert_eq!((body.len(), body.decode(Keep::Now, &unpacker, |_| ()).outcome.unwrap().len()), (text.len(), 201));
     }
 }

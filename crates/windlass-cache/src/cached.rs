@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use windlass_api::{ApiResource, DynamicObject, Meta, Object, ObjectKey, ObjectRef, PartialObject, TypeMeta};
 
 use crate::{
-    body::{Body, Effort},
+    body::{Asked, Body, Effort, Keep},
     decoding::{self, Misfit},
     error::DecodeError,
     memory::Memory,
@@ -143,12 +143,27 @@ impl<K: Object> Cached<K> {
     /// # }
     /// ```
     pub fn get(&self) -> Result<Arc<K>, DecodeError> {
-        let memory = &self.entry.memory;
-        let asked = self.entry.body.decode(&memory.unpacker, |object| name_type(object, &memory.resource));
-        if asked.effort != Effort::None && asked.outcome.is_ok() {
-            memory.decoded(&self.entry, asked.effort);
+        let Asked { outcome, effort } = self.decode(Keep::Now);
+        if effort != Effort::None && outcome.is_ok() {
+            self.entry.memory.decoded(&self.entry, effort);
         }
-        asked.outcome.map_err(|misfit| self.undecodable(Misfit::clone(&misfit)))
+        outcome.map_err(|misfit| self.undecodable(Misfit::clone(&misfit)))
+    }
+
+    /// The decoded object, for who is likely to be the only one that asks for it: the shared one if there is one. What is
+    /// decoded for the first time is not kept, so that the caller can make it its own by `Arc::unwrap_or_clone` for nothing.
+    /// Whoever asks next decodes it once more, and that one is kept.
+    pub fn get_once(&self) -> Result<Arc<K>, DecodeError> {
+        let Asked { outcome, effort } = self.decode(Keep::NextTime);
+        if effort == Effort::Again && outcome.is_ok() {
+            self.entry.memory.decoded(&self.entry, effort);
+        }
+        outcome.map_err(|misfit| self.undecodable(Misfit::clone(&misfit)))
+    }
+
+    fn decode(&self, keep: Keep) -> Asked<K> {
+        let memory = &self.entry.memory;
+        self.entry.body.decode(keep, &memory.unpacker, |object| name_type(object, &memory.resource))
     }
 }
 

@@ -158,9 +158,11 @@ impl Sending<'_> {
         }
         let began = Instant::now();
         let deadline = self.policy.timeout.map(Deadline::after);
+        // In one place: a future that is awaited in two is moved to each.
+        let attempts = pin!(self.attempts(request));
         let outcome = match &deadline {
-            Some(deadline) => deadline.bound(self.attempts(request)).await,
-            None => self.attempts(request).await,
+            Some(deadline) => deadline.bound(attempts).await,
+            None => attempts.await,
         };
         if let Some(metrics) = &self.policy.metrics {
             metrics.finished(self.operation, began.elapsed());

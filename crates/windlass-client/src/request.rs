@@ -170,7 +170,7 @@ impl Target {
 
     /// Reads one object.
     pub fn get(&self, resource_version: Option<&str>, content: Content) -> Result<Request<Bytes>> {
-        let query = resource_version.map(|version| ("resourceVersion", version.to_owned()));
+        let query = resource_version.map(|version| ("resourceVersion", version));
         self.on_object(Method::GET, query, Bytes::new()).map(|request| accepting(request, accept_object(content)))
     }
 
@@ -210,7 +210,7 @@ impl Target {
 
     /// Deletes the object.
     pub fn delete(&self, options: &DeleteOptions) -> Result<Request<Bytes>> {
-        self.on_object(Method::DELETE, None, options.body().into())
+        self.on_object(Method::DELETE, None::<(_, &str)>, options.body().into())
     }
 
     /// Deletes the objects of the collection that `which` selects.
@@ -225,7 +225,7 @@ impl Target {
         &self,
         method: Method,
         path: &str,
-        query: impl IntoIterator<Item = (&'static str, String)>,
+        query: impl IntoIterator<Item = (&'static str, impl AsRef<str>)>,
         body: Bytes,
     ) -> Result<Request<Bytes>> {
         let media_type = (!body.is_empty()).then_some(JSON);
@@ -235,7 +235,7 @@ impl Target {
     fn on_object(
         &self,
         method: Method,
-        query: impl IntoIterator<Item = (&'static str, String)>,
+        query: impl IntoIterator<Item = (&'static str, impl AsRef<str>)>,
         body: Bytes,
     ) -> Result<Request<Bytes>> {
         let media_type = (!body.is_empty()).then_some(JSON);
@@ -245,7 +245,7 @@ impl Target {
     fn on_collection(
         &self,
         method: Method,
-        query: impl IntoIterator<Item = (&'static str, String)>,
+        query: impl IntoIterator<Item = (&'static str, impl AsRef<str>)>,
         body: Bytes,
     ) -> Result<Request<Bytes>> {
         let media_type = (!body.is_empty()).then_some(JSON);
@@ -337,19 +337,23 @@ pub(crate) fn check_segment(part: &'static str, value: &str) -> Result<()> {
 }
 
 /// Adds parameters to a path that has none.
-pub(crate) fn append_query<N: AsRef<str>>(path: &mut String, query: impl IntoIterator<Item = (N, String)>) {
+pub(crate) fn append_query<N, V>(path: &mut String, query: impl IntoIterator<Item = (N, V)>)
+where
+    N: AsRef<str>,
+    V: AsRef<str>,
+{
     for (index, (name, value)) in query.into_iter().enumerate() {
         path.push(if index == 0 { '?' } else { '&' });
         path.extend(utf8_percent_encode(name.as_ref(), QUERY));
         path.push('=');
-        path.extend(utf8_percent_encode(&value, QUERY));
+        path.extend(utf8_percent_encode(value.as_ref(), QUERY));
     }
 }
 
 fn build(
     method: Method,
     mut path: String,
-    query: impl IntoIterator<Item = (&'static str, String)>,
+    query: impl IntoIterator<Item = (&'static str, impl AsRef<str>)>,
     media_type: Option<HeaderValue>,
     body: Bytes,
 ) -> Result<Request<Bytes>> {

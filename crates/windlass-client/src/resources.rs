@@ -50,35 +50,48 @@ impl<K: Resource> Resources<K> {
     }
 }
 
+/// What few objects are larger than, in bytes.
+const USUAL_SIZE: usize = 1024;
+
 /// The object with its apiVersion and kind, which built-in types write by themselves, and custom ones need not hold.
 fn encode_typed<K: Resource>(resource: &ApiResource, object: &K) -> serde_json::Result<Bytes> {
+    // Room for both goes before the object, which most need not be moved for then.
+    let mut bytes = Vec::with_capacity(USUAL_SIZE);
+    bytes.extend_from_slice(br#"{"apiVersion":"#);
+    serde_json::to_writer(&mut bytes, &resource.api_version())?;
+    let version_ends = bytes.len();
+    bytes.extend_from_slice(br#","kind":"#);
+    serde_json::to_writer(&mut bytes, &resource.kind)?;
+    let head_ends = bytes.len();
+    serde_json::to_writer(&mut bytes, object)?;
+
+    let own = &bytes[head_ends..];
+    // So begins what a built-in type writes, and it has both.
+    if own.starts_with(br#"{"apiVersion":"#) {
+        return Ok(Bytes::from(bytes).slice(head_ends..));
+    }
     #[derive(Deserialize)]
     struct Types {
         #[serde(rename = "apiVersion")]
         api_version: Option<IgnoredAny>,
         kind: Option<IgnoredAny>,
     }
-    let bytes = serde_json::to_vec(object)?;
-    // So begins what a built-in type writes, and it has both.
-    if bytes.starts_with(br#"{"apiVersion":"#) {
-        return Ok(bytes.into());
-    }
-    let mentions = |key: &[u8]| memmem::find(&bytes, key).is_some();
+    let mentions = |key: &[u8]| memmem::find(own, key).is_some();
     // Most objects that do not hold their types do not hold those of others either.
     let types = if mentions(br#""apiVersion":"#) || mentions(br#""kind":"#) {
-        serde_json::from_slice(&bytes)?
+        serde_json::from_slice(own)?
     } else {
         Types { api_version: None, kind: None }
     };
-    let mut head = String::new();
-    if types.api_version.is_none() {
-        head += &format!("\"apiVersion\":{},", json!(resource.api_version()));
+    // There is metadata behind the object's brace, so that a comma is right.
+    bytes[head_ends] = b',';
+    match (types.api_version, types.kind) {
+        (None, None) => {}
+        (None, Some(_)) => drop(bytes.drain(version_ends..head_ends)),
+        (Some(_), None) => drop(bytes.drain(1..=version_ends)),
+        (Some(_), Some(_)) => drop(bytes.drain(1..=head_ends)),
     }
-    if types.kind.is_none() {
-        head += &format!("\"kind\":{},", json!(resource.kind));
-    }
-    // There is metadata behind the brace, so that a comma is right.
-    Ok([b"{", head.as_bytes(), &bytes[1..]].concat().into())
+    Ok(bytes.into())
 }
 
 impl<K: Object> Resources<K> {

@@ -199,8 +199,12 @@ impl RestRequest {
     }
 
     /// Several parameters, such as the `query_pairs` of options.
-    pub fn params<N: Into<Cow<'static, str>>>(mut self, pairs: impl IntoIterator<Item = (N, String)>) -> Self {
-        self.query.extend(pairs.into_iter().map(|(name, value)| (name.into(), value)));
+    pub fn params<N, V>(mut self, pairs: impl IntoIterator<Item = (N, V)>) -> Self
+    where
+        N: Into<Cow<'static, str>>,
+        V: Into<String>,
+    {
+        self.query.extend(pairs.into_iter().map(|(name, value)| (name.into(), value.into())));
         self
     }
 

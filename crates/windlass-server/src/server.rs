@@ -34,6 +34,7 @@ use crate::{
 };
 
 mod connection;
+mod gathered;
 mod listener;
 
 #[cfg(test)]

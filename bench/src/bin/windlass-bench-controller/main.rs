@@ -113,14 +113,15 @@ async fn reconcile(widget: Arc<Widget>, cx: Context) -> Result<(Action, Wrote)> 
         Some(_) => {}
     }
     let generation = widget.metadata.generation.unwrap_or_default();
-    let mut status = widget.status.clone().unwrap_or_default();
+    let mut widget = Arc::unwrap_or_clone(widget);
+    let status = widget.status.get_or_insert_default();
     let ready = NewCondition::new(READY, ConditionStatus::True, "Configured").observed(generation);
     let changed = status.conditions.set(ready, cx.clock());
     if changed == Changed::No && status.observed_generation == Some(generation) {
         return Ok((Action::await_change(), false));
     }
     status.observed_generation = Some(generation);
-    cx.client().update_status(&Widget { status: Some(status), ..Widget::clone(&widget) }).unread().await?;
+    cx.client().update_status(&widget).unread().await?;
     Ok((Action::await_change(), true))
 }
 

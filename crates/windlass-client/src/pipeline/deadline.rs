@@ -43,7 +43,10 @@ impl Deadline {
     }
 
     /// Ends the work when time is up.
-    pub(super) async fn bound<T>(self, work: impl Future<Output = Result<T, BoxError>>) -> Result<T, BoxError> {
+    pub(super) async fn bound<T>(
+        self,
+        work: Pin<&mut impl Future<Output = Result<T, BoxError>>>,
+    ) -> Result<T, BoxError> {
         let Some(at) = self.at else { return work.await };
         timeout_at(at, work).await.unwrap_or_else(|_| Err(TimedOut { limit: self.limit }.into()))
     }

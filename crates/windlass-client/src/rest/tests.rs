@@ -198,8 +198,8 @@ async fn a_watch_is_asked_for_once_and_its_events_are_decoded() {
     let fake = Fake::json("{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"name\":\"p\"}}}\n");
     let mut watch = core(&fake).get().resource("pods").watch::<Pod>().await.unwrap();
     assert!(matches!(watch.next().await, Some(Ok(WatchEvent::Added(pod))) if pod.name() == "p"));
-    let options = WatchOptions::default().query_pairs();
-    drop(core(&fake).get().resource("pods").params(options).watch::<Pod>().await.unwrap());
+    let options = WatchOptions::default();
+    drop(core(&fake).get().resource("pods").params(options.query_pairs()).watch::<Pod>().await.unwrap());
     assert_eq!(fake.seen(), ["GET /api/v1/pods?watch=true"; 2]);
     let refused = core(&Fake::failure(410, "")).get().resource("pods").watch::<Pod>().await.unwrap_err();
     assert!(refused.is_expired() && refused.to_string().starts_with("watch pods:"), "{refused}");

@@ -20,7 +20,7 @@ use hyper_util::{
 };
 use rustls::{ClientConfig, pki_types::ServerName};
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, AsyncWrite, BufReader, ReadBuf},
     net::TcpStream,
     sync::{Notify, futures::OwnedNotified},
     time::Instant,
@@ -39,6 +39,9 @@ use crate::{
 
 /// Watches may be silent for long; the kernel finds out a peer that is gone.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
+
+/// What is read at once of a socket that carries TLS, in bytes: two of its longest records.
+const READ_AT_ONCE: usize = 32 * 1024;
 
 /// Opens connections to one server, by one TLS configuration.
 #[derive(Clone)]
@@ -70,7 +73,8 @@ pub(crate) struct Socket {
 enum Layer {
     Tcp(TcpStream),
     Dialled(Box<dyn Wire>),
-    Tls(Box<TlsStream<Self>>),
+    /// Records are small, and many come at once: one read of the socket serves them all.
+    Tls(Box<TlsStream<BufReader<Self>>>),
 }
 
 /// Who reads the requests first.
@@ -211,6 +215,7 @@ impl Connector {
         adapt: impl Fn(&Arc<ClientConfig>) -> Arc<ClientConfig>,
     ) -> Result<Layer, BoxError> {
         let config = self.tls.as_ref().map(adapt).ok_or("there is no TLS configuration")?;
+        let layer = BufReader::with_capacity(READ_AT_ONCE, layer);
         Ok(Layer::Tls(Box::new(TlsConnector::from(config).connect(name, layer).await?)))
     }
 }
@@ -360,7 +365,9 @@ impl AsyncWrite for Layer {
         match self {
             Self::Tcp(stream) => stream.is_write_vectored(),
             Self::Dialled(stream) => stream.is_write_vectored(),
-            Self::Tls(stream) => stream.is_write_vectored(),
+            // To a stream that takes several pieces at once, HTTP/2 gives each frame by itself: a record and a system call
+            // each. For one that does not, it gathers small frames first.
+            Self::Tls(_) => false,
         }
     }
 

@@ -56,8 +56,8 @@ pub(crate) struct Worker<K, W> {
 impl<K: Object, R: Reconciler<K>> Work<K> for WithObjects<K, R> {
     async fn work(&self, key: ObjectRef<K>, cx: Context) -> Result<Option<Action>, Failure> {
         let Some(cached) = self.store.get(&key) else { return Ok(None) };
-        // The next attempt would read the same bytes.
-        let object = cached.get().map_err(|error| Failure { error: error.into(), retry: Retry::Never })?;
+        // Most states are reconciled once. The next attempt would read the same bytes.
+        let object = cached.get_once().map_err(|error| Failure { error: error.into(), retry: Retry::Never })?;
         drop(cached);
         match self.reconciler.reconcile(object, cx).await {
             Ok(action) => Ok(Some(action)),

@@ -31,7 +31,7 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-use super::{Inner, boxed};
+use super::{Inner, boxed, gathered::Gathered};
 use crate::{
     authn::Shown,
     http::{Origin, Stopping, Trust, handle},
@@ -98,7 +98,9 @@ impl Connection {
                     self.shown = identity.client(chain, self.server.clock().now());
                 }
                 match handshake {
-                    Ok(Ok(stream)) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => self.http2(stream).await,
+                    Ok(Ok(stream)) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => {
+                        self.http2(Gathered(stream)).await
+                    }
                     Ok(Ok(stream)) => self.http1(stream).await,
                     Ok(Err(error)) => Err(error.into()),
                     Err(_) => Err(format!("no TLS handshake within {HANDSHAKE:?}").into()),

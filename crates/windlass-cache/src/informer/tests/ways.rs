@@ -154,7 +154,7 @@ async fn a_bounded_handler_holds_up_the_store_until_it_has_room() {
     }
     let at_least = |objects: usize| {
         let store = informer.store();
-        timeout(Duration::from_secs(10), async move {
+        timeout(Duration::from_mins(1), async move {
             while store.len() < objects {
                 tokio::task::yield_now().await;
             }

@@ -1,6 +1,13 @@
 //! Who shares connections, and how dead ones are found out.
 
-use tokio::net::TcpStream;
+use std::{
+    io,
+    pin::Pin,
+    sync::atomic::{AtomicUsize, Ordering},
+    task::{Context, Poll},
+};
+
+use tokio::{io::ReadBuf, net::TcpStream};
 
 use super::*;
 use crate::{
@@ -53,6 +60,50 @@ async fn connections_can_be_closed_when_idle_or_all_at_once() {
         get().await;
         assert_eq!(*server.open.borrow(), 1);
     }
+}
+
+/// Counts what is written to it, by calls.
+struct Counting(TcpStream, Arc<AtomicUsize>);
+
+impl AsyncRead for Counting {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Counting {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}
+
+#[tokio::test]
+async fn requests_that_are_sent_together_are_written_together() {
+    let pki = Pki::new();
+    let server = Server::start(Some(pki.server("127.0.0.1", &["h2"], Clients::Any))).await;
+    let (address, writes) = (server.address, Arc::new(AtomicUsize::new(0)));
+    let counted = Arc::clone(&writes);
+    let dialer = Dialer::new(move |_, _| {
+        let counted = Arc::clone(&counted);
+        async move { Ok(Counting(TcpStream::connect(address).await?, counted)) }
+    });
+    let config = Config::new(server.url("https")).with_tls(TlsOptions::trusting(pki.pem())).with_dialer(dialer);
+    let client = Client::new(config).unwrap().without_rate_limit();
+    let post = || async { client.request_json(Request::post("/x").body("x".repeat(600)).unwrap()).await.unwrap() };
+    let _: Value = post().await;
+    writes.store(0, Ordering::Relaxed);
+    let _: Vec<Value> = futures::future::join_all((0..16).map(|_| post())).await;
+    let writes = writes.load(Ordering::Relaxed);
+    assert!(writes < 16, "{writes} writes of 16 requests");
 }
 
 #[tokio::test]
