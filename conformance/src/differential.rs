@@ -12,13 +12,13 @@ mod mutate;
 mod schema;
 mod sequence;
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, fs, sync::LazyLock, time::Duration};
 
 use futures::{StreamExt, stream};
 use tokio::time::Instant;
 
 use self::sequence::{Maker, Sequence};
-use crate::{Target, case, case::Case, client_for, play::play, recording};
+use crate::{Target, case, case::Case, client_for, play::play, recording, suite::root};
 
 /// Sequences that are played at once.
 const AT_ONCE: usize = 6;
@@ -29,41 +29,12 @@ const GENERATION: u64 = 2000;
 /// order.
 const REPEATS: usize = 5;
 
-/// Differences that are known: the beginning of the kind, or none for all; a text in them; and why they are there.
-const KNOWN: [(&str, &str, &str); 16] = [
-    ("", "compilation failed", "expressions of built-in kinds are not compiled"),
-    ("deviceclasses", "must evaluate to bool", "expressions of built-in kinds are not compiled"),
-    ("", "\\\"Spec\\\":{", "refused templates are shown by the names of Go's internal structs"),
-    ("", "error converting YAML to JSON", "another parser of YAML, with words of its own"),
-    (
-        "",
-        "is invalid: patch: Invalid value: \\\"{",
-        "a refused result of a patch is shown with its fields in another order",
-    ),
-    ("", "already set in map", "what is there twice is told of each apply, not only of those that create"),
-    (
-        "",
-        "error decoding YAML: error unmarshaling JSON",
-        "what is applied is read before it is known that nothing is there",
-    ),
-    ("", "cannot restore slice from slice", "a list in place of bytes is refused with other words"),
-    ("", "unrecognized type: int32", "a refused patch is shown with its nulls"),
-    ("", "failed to create manager for existing fields", "elements without a key are told of with fewer words"),
-    ("", "\"resourceVersion\": \"x\"", "a dry run does not show again what is no version"),
-    ("", "too old", "the real server forgets its past every five minutes"),
-    (
-        "daemonsets",
-        "deprecated.daemonset.template.generation",
-        "views of metadata are made from the internal form there",
-    ),
-    (
-        "persistentvolumeclaims",
-        "spec is immutable after creation",
-        "the real server shows what differs, by the names of Go's internal structs",
-    ),
-    ("resourceslices", "spec.devices", "attributes and capacities of devices are stored as they come"),
-    ("resourceclaim", "admin", "whether a namespace may have devices for administration is not asked"),
-];
+/// Differences that are known, as `DIFFERENCES.md` lists them: the beginning of the kind, or none for all, and a text in them.
+static KNOWN: LazyLock<Vec<(String, String)>> = LazyLock::new(|| {
+    let path = root().join("DIFFERENCES.md");
+    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    text.lines().filter_map(|line| line.strip_prefix("* ")).map(read_known).collect()
+});
 
 /// What the real server tells apart in complaints, and the embedded one does not: whether what is empty was sent.
 const ALIKE: [(&str, &str); 4] = [
@@ -200,16 +171,26 @@ async fn answers(target: &Target, case: &Case) -> String {
 
 /// Whether it is known that the servers differ so.
 fn is_known(sequence: &Sequence, difference: &str) -> bool {
-    let known = |(kind, text, _): &(&str, &str, &str)| {
-        (kind.is_empty() || sequence.kind.starts_with(kind)) && difference.contains(text)
-    };
+    let known = |(kind, text): &(String, String)| sequence.kind.starts_with(kind) && difference.contains(text);
     KNOWN.iter().any(known) || shows_go(difference)
+}
+
+/// Reads what follows the bullet of a line: kind and text, each between backticks, and a reason.
+fn read_known(line: &str) -> (String, String) {
+    let parts: Vec<&str> = line.splitn(5, '`').collect();
+    match parts[..] {
+        ["", kind, " ", text, reason] if reason.starts_with(": ") && !text.is_empty() => {
+            (kind.trim_matches('*').to_owned(), text.to_owned())
+        }
+        _ => panic!("DIFFERENCES.md: no kind, text and reason in: {line}"),
+    }
 }
 
 /// Whether the real server shows a value by the names of Go's internal struct, which nobody else knows.
 fn shows_go(difference: &str) -> bool {
-    let shown = difference.split("Invalid value: {\\\"").skip(1);
-    shown.into_iter().any(|value| value.starts_with(|letter: char| letter.is_ascii_uppercase()))
+    let marks = ["Invalid value: {\\\"", "Invalid value: [{\\\""];
+    let mut shown = marks.into_iter().flat_map(|mark| difference.split(mark).skip(1));
+    shown.any(|value| value.starts_with(|letter: char| letter.is_ascii_uppercase()))
 }
 
 /// What differences have in common that are told once: the kind, the request, and the lines without their values.
@@ -226,5 +207,22 @@ impl Sequence {
         let text = format!("=== found\n{}", self.text());
         let mut cases = case::parse(&text).unwrap_or_else(|problem| panic!("{problem}: {text}"));
         cases.remove(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_passed_over_has_its_reason() {
+        assert!(KNOWN.len() > 10);
+        assert!(
+            KNOWN.iter().all(|(_, text)| text.len() > 4),
+            "too little is said to tell anything apart: {:?}",
+            *KNOWN
+        );
+        assert_eq!(read_known("`pods` `a: \\\"b`: why"), ("pods".to_owned(), "a: \\\"b".to_owned()));
+        assert_eq!(read_known("`*` `text`: why").0, "");
     }
 }

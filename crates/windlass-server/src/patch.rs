@@ -66,7 +66,7 @@ pub(crate) fn patch_object(
         PatchType::Json | PatchType::Merge => codec::go_json(&patched.value),
         PatchType::Strategic => codec::decode_untyped(body, FieldValidation::Ignore)
             .map(|mut patch| {
-                codec::float_large(&mut patch.value);
+                codec::go_numbers(&mut patch.value);
                 go_format(&patch.value)
             })
             .unwrap_or_default(),

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::quantity::amount;
 use crate::admission::ENFORCE_MOUNTABLE_SECRETS;
 use crate::codec::check_json;
 use crate::registry::{
@@ -252,6 +253,7 @@ pub(super) fn node_warnings(new: &Value, _old: Option<&Value>) -> Vec<String> {
 
 pub(super) fn validate_node(object: &Value, errors: &mut Errors) {
     validate_taints(object, errors);
+    validate_node_amounts(object, errors);
     let list = Path::new("spec.podCIDRs");
     let ranges = object.items(&["spec", "podCIDRs"]);
     for (index, range) in ranges.iter().enumerate() {
@@ -264,6 +266,25 @@ pub(super) fn validate_node(object: &Value, errors: &mut Errors) {
     if ranges.len() > 2 || (ranges.len() == 2 && sixes != 1) {
         let text = "may specify no more than one CIDR for each IP family";
         errors.invalid(&list, &Value::from(ranges), text);
+    }
+}
+
+/// What a node has of each resource is not less than nothing.
+fn validate_node_amounts(object: &Value, errors: &mut Errors) {
+    let status = Path::new("status");
+    for field in ["capacity", "allocatable"] {
+        let list = status.child(field);
+        for (name, quantity) in object.entries(&["status", field]) {
+            let text = quantity.as_str().unwrap_or_default();
+            let value = amount(text).unwrap_or_default();
+            let place = list.child(name);
+            if value < 0.0 {
+                errors.invalid(&place, text, "must be greater than or equal to 0");
+            }
+            if name.contains('/') && !name.contains("kubernetes.io/") && value.fract() != 0.0 {
+                errors.invalid(&place, text, "must be an integer");
+            }
+        }
     }
 }
 
@@ -309,6 +330,7 @@ pub(super) fn validate_node_update(new: &Value, old: &Value, errors: &mut Errors
         errors.forbidden(&path.child("providerID"), text);
     }
     // The real server looks at them twice, and complains twice.
+    validate_node_amounts(new, errors);
     validate_taints(new, errors);
     if new.text(&["spec", "externalID"]) != old.text(&["spec", "externalID"]) {
         errors.forbidden(&path.child("externalID"), "may not be updated");

@@ -10,6 +10,7 @@ use super::{BASE, Kind, selector::validate_node_selector, volumes::validate_driv
 use crate::registry::{
     Errors, FieldRule, Generation, MetadataRule, NameRule, Path, Resets, Rules, Tree, UnknownField, as_object,
     c_identifier, default_to, dns_label, dns_subdomain, entry_mut, items_mut, label_value, qualified_name,
+    validate_annotations, validate_labels,
 };
 
 const GROUP: &str = "resource.k8s.io";
@@ -19,6 +20,7 @@ const MAX: usize = 32;
 const MAX_DEVICES: usize = 128;
 const MAX_SUBREQUESTS: usize = 8;
 const MAX_CONSUMERS: usize = 256;
+const MAX_ATTRIBUTE: usize = 32;
 const MAX_POOL_NAME: usize = 253;
 
 pub(super) const KINDS: &[Kind] = &[
@@ -56,7 +58,13 @@ pub(super) const KINDS: &[Kind] = &[
                 default_claim(spec);
             }
         },
-        validate: |object, errors| validate_claim(object.at(&["spec", "spec"]), &SPEC.child("spec"), errors),
+        validate: |object, errors| {
+            let path = SPEC.child("metadata");
+            validate_labels(object.at(&["spec", "metadata", "labels"]), &path.child("labels"), errors);
+            let metadata = object.at(&["spec", "metadata"]).unwrap_or(&Value::Null);
+            validate_annotations(metadata, &path.child("annotations"), errors);
+            validate_claim(object.at(&["spec", "spec"]), &SPEC.child("spec"), errors);
+        },
         validate_update: |new, old, errors| errors.immutable(&SPEC, new.at(&["spec"]), old.at(&["spec"])),
         ..BASE
     },
@@ -218,6 +226,9 @@ fn validate_attribute(name: &str, path: &Path<'_>, errors: &mut Errors) {
         errors.required(path, "name required");
     }
     let own = name.split_once('/').map_or(name, |(_, own)| own);
+    if own.len() > MAX_ATTRIBUTE {
+        errors.too_long(path, MAX_ATTRIBUTE);
+    }
     if !own.is_empty() {
         errors.invalid_each(path, own, c_identifier(own));
     }

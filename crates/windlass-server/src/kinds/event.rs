@@ -124,7 +124,14 @@ pub(super) fn validate_events_update(new: &Value, old: &Value, errors: &mut Erro
     }
     for field in FIXED {
         let path = if field == "reportingComponent" { "reportingController" } else { field };
-        errors.immutable(&Path::new(path), new.at(&[field]), old.at(&[field]));
+        let (now, before) = (new.at(&[field]), old.at(&[field]));
+        match (now, before) {
+            // A text that is gone is an empty one.
+            (None, Some(Value::String(_))) if field != "eventTime" => {
+                errors.invalid(&Path::new(path), "", "field is immutable");
+            }
+            _ => errors.immutable(&Path::new(path), now, before),
+        }
     }
 }
 

@@ -98,6 +98,9 @@ pub(super) fn validate_status(new: &Value, old: &Value, errors: &mut Errors) {
             }
         }
     }
+    if let Some(generation) = new.int(&["status", "observedGeneration"]).filter(|generation| *generation < 0) {
+        errors.invalid(&path.child("observedGeneration"), &generation, "must be a non-negative integer");
+    }
     if let Some(extended) = new.at(&["status", "extendedResourceClaimStatus"]) {
         let place = path.child("extendedResourceClaimStatus");
         if extended.items(&["requestMappings"]).is_empty() {
@@ -196,7 +199,10 @@ pub(super) fn validate_update(new: &Value, old: &Value, errors: &mut Errors) {
         Value::Object(spec)
     };
     let (munged, old_spec) = (without(map), without(old_spec.as_object().unwrap_or(&Map::new())));
-    if munged != old_spec && !same(Some(&munged), Some(&old_spec)) {
+    // Of these an empty one is not none.
+    let appears = |field: &&str| munged.at(&[field]).is_some() != old_spec.at(&[field]).is_some();
+    let appears = ["affinity", "resources", "dnsConfig", "os"].iter().any(appears);
+    if appears || (munged != old_spec && !same(Some(&munged), Some(&old_spec))) {
         let changed: Vec<&str> = munged
             .as_object()
             .into_iter()

@@ -170,5 +170,8 @@ pub(super) fn warnings(service: &Value, _old: Option<&Value>) -> Vec<String> {
     if headless && service.text(&["spec", "sessionAffinity"]) == "ClientIP" {
         told.push("spec.SessionAffinity is ignored for headless services".to_owned());
     }
+    if headless && !service.text(&["spec", "loadBalancerIP"]).is_empty() {
+        told.push("spec.loadBalancerIP is ignored for headless services".to_owned());
+    }
     told
 }

@@ -157,6 +157,12 @@ fn validate_storage_class(class: &Value, errors: &mut Errors) {
                 errors.duplicate(&place.child("key"), key);
             }
         }
+        // The real server compares each with as many empty ones as there are, and then with those before it.
+        let terms = class.items(&["allowedTopologies"]);
+        let empty = if all.is_empty() { terms.len() } else { 0 };
+        for _ in 0..empty + terms[..index].iter().filter(|other| *other == term).count() {
+            errors.duplicate(&expressions, "");
+        }
     }
 }
 

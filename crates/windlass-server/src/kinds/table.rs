@@ -295,7 +295,7 @@ pub(super) const KINDS: &[Kind] = &[
         scales: true,
         default: workload::default_stateful_set,
         off: OFF_IN_TEMPLATES,
-        validate: workload::validate_stateful_set,
+        validate_create: workload::validate_new_stateful_set,
         validate_update: workload::validate_stateful_set_update,
         validate_status: workload::validate_stateful_set_status,
         warnings: pod_warnings::of_workload,

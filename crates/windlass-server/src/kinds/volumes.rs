@@ -239,6 +239,7 @@ fn validate_source(spec: &Value, errors: &mut Errors) {
     }
     let file = source.text(&["path"]);
     match name {
+        "iscsi" => validate_target(source, &path, errors),
         "glusterfs" => {
             let place = path.child("endpointsNamespace");
             match source.at(&["endpointsNamespace"]).and_then(Value::as_str) {
@@ -294,6 +295,49 @@ fn validate_source(spec: &Value, errors: &mut Errors) {
     }
 }
 
+/// The names of a target and of who asks it for its disks.
+fn validate_target(source: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let check = |field: &str, shown: &str, errors: &mut Errors| {
+        let name = source.text(&[field]);
+        if !name.is_empty() && !is_iscsi_name(name) {
+            errors.invalid(&path.child(shown), name, "must be valid format");
+        }
+    };
+    check("iqn", "iqn", errors);
+    if let Some(lun) = source.int(&["lun"]).filter(|lun| !(0..=255).contains(lun)) {
+        errors.invalid(&path.child("lun"), &lun, "must be between 0 and 255, inclusive");
+    }
+    let asks = source.flag(&["chapAuthDiscovery"]) || source.flag(&["chapAuthSession"]);
+    match source.at(&["secretRef"]) {
+        None if asks => errors.required(&path.child("secretRef"), ""),
+        Some(secret) if secret.text(&["name"]).is_empty() => errors.required(&path.child("secretRef.name"), ""),
+        _ => {}
+    }
+    check("initiatorName", "initiatorname", errors);
+}
+
+/// `iqn.2001-04.com.example:disk`, or a number after `eui.` or `naa.`.
+fn is_iscsi_name(name: &str) -> bool {
+    let of = |rest: &str, length: usize| {
+        let mut letters = rest.chars();
+        letters.next().is_some() && rest.len() == length + 1 && letters.all(|letter| letter.is_ascii_alphanumeric())
+    };
+    if let Some(rest) = name.strip_prefix("iqn.") {
+        let Some((date, rest)) = rest.split_once('.') else { return false };
+        let digits = |text: &str, length: usize| text.len() == length && text.bytes().all(|byte| byte.is_ascii_digit());
+        let dated = date.split_once('-').is_some_and(|(year, month)| digits(year, 4) && digits(month, 2));
+        let Some((authority, own)) = rest.split_once(':') else { return false };
+        let named = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
+        return dated
+            && !authority.is_empty()
+            && authority.bytes().all(named)
+            && !own.is_empty()
+            && !own.contains([',', ';', '*', '&', '$', '|', ' ', '\t', '\n', '\r']);
+    }
+    name.strip_prefix("eui").is_some_and(|rest| of(rest, 16))
+        || name.strip_prefix("naa").is_some_and(|rest| of(rest, 32))
+}
+
 /// The name of a driver of volumes.
 pub(super) fn validate_driver_name(name: &str, path: &Path<'_>, errors: &mut Errors) {
     if name.is_empty() {
@@ -329,6 +373,8 @@ fn validate_positive(quantity: &Value, path: &Path<'_>, errors: &mut Errors) {
 }
 
 fn validate_volume_update(new: &Value, old: &Value, errors: &mut Errors) {
+    // The real server looks at the spec twice, and complains twice.
+    validate_volume_spec(new.at(&["spec"]), errors);
     const CLASS: &str = "volumeAttributesClassName";
     let source = |volume: &Value| {
         let mut source = json!({});

@@ -89,6 +89,11 @@ pub(super) fn default_daemon_set(object: &mut Value) {
         let rolling = as_object(strategy.entry("rollingUpdate").or_insert(Value::Null));
         default_pointer(rolling, "maxUnavailable", 1);
         default_pointer(rolling, "maxSurge", 0);
+    } else if let Some(rolling) = strategy.get_mut("rollingUpdate").filter(|rolling| rolling.is_object()) {
+        // Shares that are not said are none to Go's internal type.
+        for field in ["maxUnavailable", "maxSurge"] {
+            default_pointer(as_object(rolling), field, 0);
+        }
     }
     template(object);
 }
@@ -179,7 +184,11 @@ pub(super) fn validate_replication_controller(object: &Value, errors: &mut Error
     validate_template(spec, &Selected::By(selector), "ReplicationController", errors);
 }
 
-pub(super) fn validate_stateful_set(object: &Value, errors: &mut Errors) {
+pub(super) fn validate_new_stateful_set(object: &Value, errors: &mut Errors) {
+    validate_stateful_set(object, None, errors);
+}
+
+fn validate_stateful_set(object: &Value, old: Option<&Value>, errors: &mut Errors) {
     let nothing = json!({});
     let spec = object.at(&["spec"]).unwrap_or(&nothing);
     let policy = spec.text(&["podManagementPolicy"]);
@@ -212,8 +221,9 @@ pub(super) fn validate_stateful_set(object: &Value, errors: &mut Errors) {
     errors.not_negative(&SPEC.child("replicas"), spec.int(&["replicas"]));
     errors.not_negative(&SPEC.child("minReadySeconds"), spec.int(&["minReadySeconds"]));
     errors.not_negative(&SPEC.child("ordinals.start"), spec.int(&["ordinals", "start"]));
+    // It cannot change, so that one of old is left as it is.
     let service = spec.text(&["serviceName"]);
-    if !service.is_empty() {
+    if old.is_none() && !service.is_empty() {
         errors.invalid_each(&SPEC.child("serviceName"), service, dns_label(service));
     }
     let selector = validate_selector(spec, "statefulset", errors);
@@ -238,6 +248,7 @@ fn add_claimed_volumes(spec: &mut Value) {
 }
 
 pub(super) fn validate_stateful_set_update(new: &Value, old: &Value, errors: &mut Errors) {
+    validate_stateful_set(new, Some(old), errors);
     const FREE: [&str; 7] = [
         "replicas",
         "ordinals",
@@ -438,12 +449,17 @@ pub(super) fn selector_is_immutable(new: &Value, old: &Value, errors: &mut Error
 }
 
 pub(super) fn validate_deployment_status(new: &Value, old: &Value, errors: &mut Errors) {
-    counts(new, &["updatedReplicas", "readyReplicas", "availableReplicas"], &["unavailableReplicas"], errors);
+    counts(
+        new,
+        &["updatedReplicas", "readyReplicas", "availableReplicas"],
+        &["unavailableReplicas", "terminatingReplicas"],
+        errors,
+    );
     collisions(new, old, errors);
 }
 
 pub(super) fn validate_replica_set_status(new: &Value, _old: &Value, errors: &mut Errors) {
-    counts(new, &["fullyLabeledReplicas", "readyReplicas", "availableReplicas"], &[], errors);
+    counts(new, &["fullyLabeledReplicas", "readyReplicas", "availableReplicas"], &["terminatingReplicas"], errors);
 }
 
 pub(super) fn validate_stateful_set_status(new: &Value, old: &Value, errors: &mut Errors) {

@@ -123,8 +123,21 @@ fn validate_used_claims(owner: &Value, known: &[&str], path: &Path<'_>, errors: 
             errors.required(&place, "");
             continue;
         }
-        if !names.insert((name, claim.text(&["request"]))) {
+        let request = claim.text(&["request"]);
+        if names.contains(&(name, "")) {
             errors.duplicate(&place, name);
+        } else {
+            if !request.is_empty() {
+                errors.invalid_each(&place.child("request"), request, dns_label(request));
+            }
+            // Who refers to a claim as a whole refers to each of its requests.
+            if !names.insert((name, request)) {
+                errors.duplicate(&place, &format!("{name}/{request}"));
+            } else if request.is_empty() {
+                for _ in names.iter().filter(|(other, request)| *other == name && !request.is_empty()) {
+                    errors.duplicate(&place, name);
+                }
+            }
         }
         if !known.contains(&name) {
             let mut sorted = known.to_vec();

@@ -279,6 +279,7 @@ pub(super) fn validate_mounts(container: &Value, volumes: &Volumes<'_>, path: &P
         }
         validate_sub_paths(mount, &list, &place, errors);
         validate_propagation(mount, container, &list.child("mountPropagation"), errors);
+        validate_depth(mount, &list.child("recursiveReadOnly"), errors);
     }
 }
 
@@ -301,6 +302,22 @@ fn validate_propagation(mount: &Value, container: &Value, path: &Path<'_>, error
     }
     if mode == "Bidirectional" && !container.flag(&["securityContext", "privileged"]) {
         errors.forbidden(path, "Bidirectional mount propagation is available only to privileged containers");
+    }
+}
+
+/// Whether what is mounted below a mount can be written.
+fn validate_depth(mount: &Value, path: &Path<'_>, errors: &mut Errors) {
+    match mount.at(&["recursiveReadOnly"]).and_then(Value::as_str) {
+        None | Some("Disabled") => {}
+        Some("Enabled" | "IfPossible") => {
+            if !mount.flag(&["readOnly"]) {
+                errors.forbidden(path, "may only be specified when readOnly is true");
+            }
+            if !matches!(mount.text(&["mountPropagation"]), "" | "None") {
+                errors.forbidden(path, "may only be specified when mountPropagation is None or not specified");
+            }
+        }
+        Some(other) => errors.unsupported(path, other, &["Disabled", "Enabled", "IfPossible"]),
     }
 }
 
