@@ -3,8 +3,8 @@
 //!
 //! The definitions are read from the folder that [`CRDS`] names, one folder in it for each operator. All of an operator are
 //! created on both servers; then what was stored, discovery and OpenAPI are compared, and the answers to requests about
-//! objects, valid and broken ones, which are made from a seed ([`generate`], [`spoil`]). A difference counts when the real server
-//! gives its answer twice.
+//! objects, valid and broken ones, which are made from a seed ([`generate`], [`spoil`]). A difference between
+//! answers counts when the real server gives its answer twice.
 //!
 //! Complaints about several places come in no order, since the real server walks through Go's maps: here they come in that of
 //! their texts.

@@ -1,4 +1,6 @@
 //! How the program is linked.
+//!
+//! What is built on a machine with glibc 2.36 or newer needs such a one wherever it runs.
 
 use std::{env, process::Command};
 

@@ -12,7 +12,7 @@ use std::{sync::LazyLock, time::Duration};
 use bytes::Bytes;
 use http::{Request, StatusCode, header};
 use http_body_util::BodyExt;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 use tower::ServiceExt;
 use windlass_api::{Clock, Entropy};
@@ -115,15 +115,11 @@ impl Subject {
 
     /// Creates an object; that of a kind whose definition has just been made may take a few attempts.
     fn make(&self, collection: &str, object: &str) {
-        for _ in 0..1000 {
+        self.until(|| {
             let answer = self.ask("POST", collection, JSON, JSON, Bytes::copy_from_slice(object.as_bytes()));
-            if answer.code == StatusCode::CREATED {
-                return;
-            }
-            assert_eq!(answer.code, StatusCode::NOT_FOUND, "{collection}: {answer:?}");
-            self.runtime.block_on(async { tokio::time::sleep(Duration::from_millis(1)).await });
-        }
-        panic!("{collection} is never served");
+            assert!(matches!(answer.code, StatusCode::CREATED | StatusCode::NOT_FOUND), "{collection}: {answer:?}");
+            answer.code == StatusCode::CREATED
+        });
     }
 
     /// Every kind that can be created, as the server lists them.
@@ -179,8 +175,14 @@ impl Subject {
             .uri(path)
             .header(header::CONTENT_TYPE, content_type)
             .header(header::ACCEPT, accept)
-            .body(http_body_util::Full::new(body))
+            .body(body)
             .expect("paths of requests are escaped");
+        self.send(request)
+    }
+
+    /// The same with a request that is made already.
+    pub fn send(&self, request: Request<Bytes>) -> Answer {
+        let request = request.map(http_body_util::Full::new);
         self.runtime.block_on(async {
             let (head, body) =
                 self.service.clone().oneshot(request).await.expect("every request is answered").into_parts();
@@ -191,6 +193,61 @@ impl Subject {
                 body: body.collect().await.expect("answers are whole").to_bytes(),
             }
         })
+    }
+
+    /// Defines a kind with this schema, tries the object, and takes the kind away again. A definition that is accepted must be
+    /// served, and must go.
+    pub fn define(&self, schema: &Value, object: &Value) {
+        const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+        const NAME: &str = "bars.fuzz.io";
+        let definition = json!({
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": NAME},
+            "spec": {
+                "group": "fuzz.io",
+                "scope": "Namespaced",
+                "names": {"plural": "bars", "kind": "Bar"},
+                "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}],
+            },
+        });
+        let answer = self.ask("POST", DEFINITIONS, JSON, JSON, definition.to_string().into());
+        answer.check();
+        if answer.code != StatusCode::CREATED {
+            return;
+        }
+        let mut object = object.clone();
+        if let Value::Object(fields) = &mut object {
+            fields.insert("apiVersion".to_owned(), "fuzz.io/v1".into());
+            fields.insert("kind".to_owned(), "Bar".into());
+            fields.insert("metadata".to_owned(), json!({"name": "x"}));
+        }
+        let body = Bytes::from(object.to_string());
+        for (method, path, content_type) in [
+            ("POST", "bars?dryRun=All&fieldValidation=Strict", JSON),
+            ("PATCH", "bars/x?dryRun=All&fieldManager=m", "application/apply-patch+yaml"),
+        ] {
+            let path = format!("/apis/fuzz.io/v1/namespaces/default/{path}");
+            self.until(|| {
+                let answer = self.ask(method, &path, content_type, JSON, body.clone());
+                answer.check();
+                answer.code != StatusCode::NOT_FOUND
+            });
+        }
+        let path = format!("{DEFINITIONS}/{NAME}");
+        self.ask("DELETE", &path, JSON, JSON, Bytes::new()).check();
+        self.until(|| self.ask("GET", &path, JSON, JSON, Bytes::new()).code == StatusCode::NOT_FOUND);
+    }
+
+    /// Tries again until it is so; what the server does by itself may take a few attempts.
+    fn until(&self, mut done: impl FnMut() -> bool) {
+        for _ in 0..1000 {
+            if done() {
+                return;
+            }
+            self.runtime.block_on(async { tokio::time::sleep(Duration::from_millis(1)).await });
+        }
+        panic!("it never comes");
     }
 }
 

@@ -226,7 +226,7 @@ impl Drop for Probe {
     }
 }
 
-/// Runs a program to its end, and hands its lines over as they come.
+/// Runs a program to its end; the lines that it has printed.
 fn lines(command: &mut Command) -> Result<Vec<String>> {
     let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
     if !output.status.success() {

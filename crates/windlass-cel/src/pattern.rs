@@ -20,8 +20,8 @@ pub fn compile_pattern(pattern: &str) -> Result<Regex, String> {
     })
 }
 
-/// The same expression for Rust: classes of letters are of ASCII alone, and what begins a class or joins two has no meaning
-/// inside of one.
+/// The same expression for Rust: classes of letters, and where words end, are of ASCII alone; what begins a class or joins two
+/// has no meaning inside of one.
 fn translated(pattern: &str) -> String {
     let mut out = String::with_capacity(pattern.len());
     let (mut rest, mut in_class) = (pattern, false);
@@ -32,10 +32,11 @@ fn translated(pattern: &str) -> String {
             '\\' => {
                 let escaped = after.chars().next();
                 length += escaped.map_or(0, char::len_utf8);
-                let class = CLASSES.iter().find(|(name, ..)| Some(*name) == escaped);
-                match class {
-                    Some((_, alone, _)) if !in_class => out.push_str(alone),
-                    Some((.., inside)) => out.push_str(inside),
+                match ASCII.iter().find(|(name, _)| Some(*name) == escaped) {
+                    // A class within a class, so that what stands beside it makes no range with its last letter.
+                    Some((_, class)) => out.push_str(class),
+                    None if !in_class && escaped == Some('b') => out.push_str(r"(?-u:\b)"),
+                    None if !in_class && escaped == Some('B') => out.push_str(r"(?-u:\B)"),
                     None => out.push_str(&rest[..length]),
                 }
             }
@@ -62,6 +63,14 @@ fn translated(pattern: &str) -> String {
                 out.push(']');
             }
             '&' | '~' if in_class => out.extend(['\\', letter]),
+            // Two of them: the first is a letter where the class begins, and makes a range up to the second elsewhere.
+            '-' if in_class && after.starts_with('-') => {
+                if out.ends_with('[') || out.ends_with("[^") {
+                    out.push_str(r"\-");
+                } else {
+                    (length, out) = (length + 1, out + r"-\-");
+                }
+            }
             _ => out.push(letter),
         }
         rest = &rest[length..];
@@ -69,14 +78,14 @@ fn translated(pattern: &str) -> String {
     out
 }
 
-/// Letters that stand for classes after a backslash, and the class: alone, and inside of another one.
-const CLASSES: [(char, &str, &str); 6] = [
-    ('d', "[0-9]", "0-9"),
-    ('D', "[^0-9]", "[^0-9]"),
-    ('s', r"[\t\n\f\r ]", r"\t\n\f\r "),
-    ('S', r"[^\t\n\f\r ]", r"[^\t\n\f\r ]"),
-    ('w', "[0-9A-Za-z_]", "0-9A-Za-z_"),
-    ('W', "[^0-9A-Za-z_]", "[^0-9A-Za-z_]"),
+/// Letters that stand for classes after a backslash, and what is in those.
+const ASCII: [(char, &str); 6] = [
+    ('d', "[0-9]"),
+    ('D', "[^0-9]"),
+    ('s', r"[\t\n\f\r ]"),
+    ('S', r"[^\t\n\f\r ]"),
+    ('w', "[0-9A-Za-z_]"),
+    ('W', "[^0-9A-Za-z_]"),
 ];
 
 /// The memory of one.
@@ -110,6 +119,9 @@ mod tests {
         assert!(matches(r"^[^a[\]&&]+$", "b") && !matches(r"^[^a[\]&&]+$", "&") && !matches(r"^[^a[\]&&]+$", "["));
         assert!(matches("^[]a]$", "]") && matches("^[[:alpha:]]$", "a") && !matches("^[^]a]$", "]"));
         assert!(matches(r"^\d$", "1") && !matches(r"^\d$", "\u{0661}") && !matches(r"^\w$", "\u{e9}"));
+        assert!(matches(r"^[\w-.]+$", "a-b.c") && !matches(r"^[\w-~]+$", "{") && !matches(r"^[\s-_]+$", "A"));
+        assert!(matches("^[+--]+$", "+,-") && matches("^[--/]+$", "-./") && !matches("^[+--]+$", "."));
+        assert!(matches(r"\bb", "\u{e9}b") && !matches(r"a\Bb", "a b") && matches(r"a\Bb", "ab"));
         assert!(matches(r"^[\d-]+$", "1-2") && matches(r"^[^\S]$", " ") && matches(r"^\[\]$", "[]"));
         assert_eq!(compile_pattern("a[b").unwrap_err(), "error parsing regexp: missing closing ]: `[b`");
     }

@@ -1,5 +1,7 @@
 //! Expressions and what they give, library by library.
 
+mod hostile;
+
 use serde_json::{Value as Json, json};
 
 use crate::{Environment, EvaluationError, Expected, LIMIT_PER_CALL, Presence, Program, Schema};

@@ -2,6 +2,8 @@
 //!
 //! Of an update only what changed is told, where it can be known: not in lists whose items have no keys.
 
+use std::collections::HashMap;
+
 use serde_json::{Number, Value};
 use windlass_api::Cause;
 
@@ -354,11 +356,13 @@ fn duplicates(value: &Value, schema: &Schema, path: &str, causes: &mut Vec<Cause
             };
             let mut keys = items.iter().map(key).collect::<Vec<_>>();
             keys.iter_mut().flatten().for_each(sort_keys);
+            let mut seen: HashMap<String, usize> = HashMap::new();
             for (index, key) in keys.iter().enumerate() {
+                let Some(key) = key else { continue };
+                let times = seen.entry(key.to_string()).or_default();
+                *times += 1;
                 // However often there is one, it is told once.
-                if let Some(key) = key
-                    && keys[..index].iter().flatten().filter(|earlier| *earlier == key).count() == 1
-                {
+                if *times == 2 {
                     let message = format!("Duplicate value: {}", shown(key));
                     causes.push(cause(&format!("{path}[{index}]"), "FieldValueDuplicate", message));
                 }

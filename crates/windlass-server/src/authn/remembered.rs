@@ -7,40 +7,54 @@ use std::{collections::HashMap, fmt};
 
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
-use ring::digest::{Context, SHA256, SHA256_OUTPUT_LEN};
+use sha2::{Digest as _, Sha256};
 
 use super::Identity;
 
 /// How long: `--token-success-cache-ttl` of the real server, as it is there.
 const REMEMBERED: SignedDuration = SignedDuration::from_secs(10);
 
-/// How many tokens: as many as the real server remembers.
+/// How many tokens at most; the real server has no bound.
 const CAPACITY: usize = 32 << 10;
 
-/// What was sent, and for whom it was to be meant; the tokens themselves are not kept.
-type Key = [u8; SHA256_OUTPUT_LEN];
+/// Who asks for more audiences than that is verified each time, so that nobody fills the memory with them.
+const MOST_AUDIENCES: usize = 16;
 
-/// Identities with the time at which they were found.
+/// What was sent, and for whom it was to be meant; the tokens themselves are not kept.
+type Key = [u8; 32];
+
 #[derive(Default)]
-pub(super) struct Remembered(Mutex<HashMap<Key, (Timestamp, Identity)>>);
+pub(super) struct Remembered(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// Identities with the time at which they were found.
+    tokens: HashMap<Key, (Timestamp, Identity)>,
+    /// When those that are over were last taken out.
+    swept: Timestamp,
+}
 
 impl Remembered {
     /// Whose the token is, if it was good a moment ago.
     pub(super) fn recall(&self, key: &Key, now: Timestamp) -> Option<Identity> {
         let remembered = self.0.lock();
-        let (since, identity) = remembered.get(key)?;
+        let (since, identity) = remembered.tokens.get(key)?;
         is_fresh(*since, now).then(|| identity.clone())
     }
 
     /// Keeps in mind that it is good now.
     pub(super) fn keep(&self, key: Key, now: Timestamp, identity: Identity) {
+        if identity.audiences.len() > MOST_AUDIENCES {
+            return;
+        }
         let mut remembered = self.0.lock();
-        if remembered.len() >= CAPACITY {
-            remembered.retain(|_, (since, _)| is_fresh(*since, now));
+        if !is_fresh(remembered.swept, now) {
+            remembered.tokens.retain(|_, (since, _)| is_fresh(*since, now));
+            remembered.swept = now;
         }
         // With so many in use at once those that come now are verified each time.
-        if remembered.len() < CAPACITY {
-            remembered.insert(key, (now, identity));
+        if remembered.tokens.len() < CAPACITY {
+            remembered.tokens.insert(key, (now, identity));
         }
     }
 }
@@ -52,20 +66,18 @@ fn is_fresh(since: Timestamp, now: Timestamp) -> bool {
 
 /// Of a token and the audiences that were asked for.
 pub(super) fn key(sent: &[u8], audiences: &[String]) -> Key {
-    let mut context = Context::new(&SHA256);
+    let mut digest = Sha256::new();
     for part in audiences.iter().map(String::as_bytes).chain([sent]) {
         // With its length, so that no two lists have the same bytes.
-        context.update(&part.len().to_le_bytes());
-        context.update(part);
+        digest.update(part.len().to_le_bytes());
+        digest.update(part);
     }
-    let mut key = Key::default();
-    key.copy_from_slice(context.finish().as_ref());
-    key
+    digest.finalize().into()
 }
 
 impl fmt::Debug for Remembered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Remembered").field("tokens", &self.0.lock().len()).finish_non_exhaustive()
+        f.debug_struct("Remembered").field("tokens", &self.0.lock().tokens.len()).finish_non_exhaustive()
     }
 }
 
@@ -101,6 +113,15 @@ mod tests {
         assert!(remembered.recall(&last, at(0)).is_none(), "there was no room");
         remembered.keep(last, at(20), robot());
         assert!(remembered.recall(&last, at(20)).is_some());
-        assert_eq!(remembered.0.lock().len(), 1);
+        assert_eq!(remembered.0.lock().tokens.len(), 1);
+    }
+
+    #[test]
+    fn what_was_asked_for_many_audiences_is_not_kept() {
+        let remembered = Remembered::default();
+        let audiences = vec!["a".to_owned(); MOST_AUDIENCES + 1];
+        let (key, now) = (key(b"token", &audiences), Timestamp::from_second(1_000_000).unwrap());
+        remembered.keep(key, now, Identity { user: User::new("robot").into(), audiences });
+        assert!(remembered.recall(&key, now).is_none());
     }
 }

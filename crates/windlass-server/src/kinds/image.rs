@@ -10,13 +10,13 @@ const LONGEST_NAME: usize = 255;
 const DIGESTS: [(&str, usize); 3] = [("sha256", 64), ("sha384", 96), ("sha512", 128)];
 
 /// A registry and the path in it, a tag, and a digest, each in the form that registries take.
-static REFERENCE: LazyLock<Option<Regex>> = LazyLock::new(|| {
+static REFERENCE: LazyLock<Regex> = LazyLock::new(|| {
     const PART: &str = "[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*";
     const LABEL: &str = "(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])";
     let host = format!(r"(?:{LABEL}(?:\.{LABEL})*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?");
     let name = format!("{host}/{PART}(?:/{PART})*");
     let tag = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}";
-    Regex::new(&format!("^({name})(?::({tag}))?(?:@([a-z0-9]+):([a-f0-9]+))?$")).ok()
+    Regex::new(&format!("^({name})(?::({tag}))?(?:@([a-z0-9]+):([a-f0-9]+))?$")).expect("the expression is constant")
 });
 
 /// The tag of an image: `latest` if it has neither tag nor digest, empty if it has only a digest, or is no name of an image.
@@ -30,7 +30,7 @@ pub(super) fn tag(image: &str) -> &str {
         Some(_) => format!("docker.io/{image}"),
         None => format!("docker.io/library/{image}"),
     };
-    let Some(found) = REFERENCE.as_ref().and_then(|reference| reference.captures(&whole)) else { return "" };
+    let Some(found) = REFERENCE.captures(&whole) else { return "" };
     let length = |group: usize| found.get(group).map_or(0, |part| part.len());
     let digest = found.get(3).map(|algorithm| (algorithm.as_str(), length(4)));
     if length(1) > LONGEST_NAME || digest.is_some_and(|digest| !DIGESTS.contains(&digest)) {
