@@ -36,31 +36,52 @@ impl Drop for Killed {
 }
 
 /// `kubectl` is the program to use; without it, that of the control plane's version. `windlass` is compared.
+///
+/// What is printed depends on when controllers act, in the real control plane too. So a difference that is not as listed counts
+/// when a second run, from scratch, shows it again.
 pub(crate) fn run(kubectl: Option<&Path>, windlass: Option<&Path>) -> Result {
     let nodes = build_nodes()?;
+    let Some(windlass) = windlass else { return real(kubectl, &nodes)?.checked() };
+    let windlass = fs::canonicalize(windlass).map_err(|error| format!("{}: {error}", windlass.display()))?;
+    let listed = fs::read_to_string(root().join("conformance/kubectl/DIFFERENCES.md"))?;
+    let mut unexpected = both(kubectl, &nodes, &windlass, &listed)?;
+    if !unexpected.is_empty() {
+        println!("=== {} things are printed otherwise than listed: once more", unexpected.len());
+        let again = both(kubectl, &nodes, &windlass, &listed)?;
+        unexpected.retain(|title| again.contains(title));
+    }
+    if unexpected.is_empty() {
+        return Ok(());
+    }
+    let titles = Vec::from_iter(unexpected).join(", ");
+    Err(format!("kubectl prints otherwise than listed, twice: {titles}").into())
+}
+
+/// Runs the script against both, and gives the titles of what is printed otherwise than listed.
+fn both(kubectl: Option<&Path>, nodes: &Path, windlass: &Path, listed: &str) -> Result<BTreeSet<String>> {
+    let real = real(kubectl, nodes)?;
+    let ours = script(&real.kubectl, Target::Windlass, |script| {
+        script.arg(windlass);
+    })?;
+    // All is said before the first failure ends it.
+    let unexpected = compare(&real.transcript, &ours.transcript, listed);
+    real.checked().and(ours.checked()).and(Ok(unexpected))
+}
+
+/// Runs the script against a real control plane that is started for it.
+fn real(kubectl: Option<&Path>, nodes: &Path) -> Result<Played> {
     let upstream = Upstream::start(Profile::Identity)?;
     let kubeconfig = upstream.kubeconfig();
     let kubectl = kubectl.map_or_else(|| upstream.kubectl(), Path::to_path_buf);
-    let simulator = Command::new(&nodes)
+    let simulator = Command::new(nodes)
         .env("KUBECONFIG", &kubeconfig)
         .stdin(Stdio::null())
         .spawn()
         .map_err(|error| format!("starting {}: {error}", nodes.display()))?;
-    let simulator = Killed(simulator);
-
-    let real = script(&kubectl, Target::Real, |script| {
+    let _simulator = Killed(simulator);
+    script(&kubectl, Target::Real, |script| {
         script.env("KUBECONFIG", &kubeconfig);
-    })?;
-    drop(simulator);
-    let Some(windlass) = windlass else { return real.checked() };
-    let windlass = fs::canonicalize(windlass).map_err(|error| format!("{}: {error}", windlass.display()))?;
-    let ours = script(&kubectl, Target::Windlass, |script| {
-        script.arg(windlass);
-    })?;
-    let listed = fs::read_to_string(root().join("conformance/kubectl/DIFFERENCES.md"))?;
-    // All is said before the first failure ends it.
-    let compared = compare(&real.transcript, &ours.transcript, &listed);
-    real.checked().and(ours.checked()).and(compared)
+    })
 }
 
 /// What the script was run against.
@@ -73,6 +94,8 @@ enum Target {
 /// A run of the script.
 struct Played {
     target: Target,
+    /// The program that was used.
+    kubectl: PathBuf,
     status: ExitStatus,
     transcript: Transcript,
 }
@@ -116,7 +139,8 @@ fn script(kubectl: &Path, target: Target, prepare: impl FnOnce(&mut Command)) ->
     script.env("KUBECTL", kubectl).env("TRANSCRIPT", &transcript);
     prepare(&mut script);
     let status = script.status().map_err(|error| format!("running conformance/kubectl.sh: {error}"))?;
-    Ok(Played { target, status, transcript: parse(&fs::read_to_string(transcript)?) })
+    let transcript = parse(&fs::read_to_string(transcript)?);
+    Ok(Played { target, kubectl: kubectl.to_path_buf(), status, transcript })
 }
 
 fn parse(text: &str) -> Transcript {
@@ -139,7 +163,8 @@ fn listed_titles(text: &str) -> Vec<&str> {
     text.lines().filter_map(|line| line.strip_prefix("- `")?.split_once("`:")).map(|(title, _)| title).collect()
 }
 
-fn compare(real: &Transcript, ours: &Transcript, listed: &str) -> Result {
+/// The titles of what differs and is not listed, and of what is listed and does not differ.
+fn compare(real: &Transcript, ours: &Transcript, listed: &str) -> BTreeSet<String> {
     let listed = listed_titles(listed);
     let covers = |pattern: &str, title: &str| match pattern.strip_suffix('*') {
         Some(beginning) => title.starts_with(beginning),
@@ -147,18 +172,18 @@ fn compare(real: &Transcript, ours: &Transcript, listed: &str) -> Result {
     };
     let titles: BTreeSet<_> = real.keys().chain(ours.keys()).collect();
     let differing: Vec<_> = titles.iter().filter(|title| real.get(**title) != ours.get(**title)).collect();
-    let mut wrong = 0;
+    let mut unexpected = BTreeSet::new();
     for title in differing.iter().filter(|title| !listed.iter().any(|pattern| covers(pattern, title))) {
-        wrong += 1;
         let shown = |side: &Transcript| side.get(**title).map_or("(not run)", |printed| printed.as_str()).to_owned();
         println!("DIFFERENT {title}\n--- the real control plane\n{}--- windlass\n{}", shown(real), shown(ours));
+        unexpected.insert((**title).clone());
     }
     for pattern in listed.iter().filter(|pattern| !differing.iter().any(|title| covers(pattern, title))) {
-        wrong += 1;
         println!("NO LONGER DIFFERENT {pattern}: take it off the list");
+        unexpected.insert(format!("{pattern} (listed)"));
     }
     println!("{} checks, {} printed differently, {} lines in the list", titles.len(), differing.len(), listed.len());
-    if wrong == 0 { Ok(()) } else { Err(format!("kubectl prints {wrong} things otherwise than listed").into()) }
+    unexpected
 }
 
 fn build_nodes() -> Result<PathBuf> {
@@ -185,8 +210,10 @@ mod tests {
         let real = parse("=== get\na\n=== get\nb\n=== explain x\nprose\n");
         let ours = parse("=== get\na\n=== get\nc\n=== explain x\n");
         assert_eq!(real.keys().collect::<Vec<_>>(), ["explain x", "get", "get (2)"]);
-        assert!(compare(&real, &ours, "- `get (2)`: a reason\n- `explain *`: prose\n").is_ok());
-        assert!(compare(&real, &ours, "- `explain *`: prose\n").is_err());
-        assert!(compare(&real, &ours, "- `get (2)`: a reason\n- `explain *`: prose\n- `get`: gone\n").is_err());
+        let unexpected = |listed: &str| Vec::from_iter(compare(&real, &ours, listed));
+        assert!(unexpected("- `get (2)`: a reason\n- `explain *`: prose\n").is_empty());
+        assert_eq!(unexpected("- `explain *`: prose\n"), ["get (2)"]);
+        let gone = "- `get (2)`: a reason\n- `explain *`: prose\n- `get`: gone\n";
+        assert_eq!(unexpected(gone), ["get (listed)"]);
     }
 }
