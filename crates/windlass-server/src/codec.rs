@@ -12,6 +12,7 @@ mod base64;
 mod convert;
 mod decode;
 mod json;
+mod numbers;
 mod protobuf;
 mod quantity;
 mod quote;
@@ -38,6 +39,7 @@ use self::{decode::Strictness, types::StructRef};
 
 pub(crate) use self::{
     json::{MAX_DEPTH, check as check_json},
+    numbers::{float_large_numbers, go_numbers},
     protobuf::{ProtobufList, protobuf_frame, to_protobuf},
     quote::{is_printable, quote as go_quote},
     time::check_duration,
@@ -474,7 +476,7 @@ fn yaml_errors(duplicates: Vec<String>, validation: FieldValidation) -> Vec<Stri
 /// Decodes what is applied: YAML without any type, with a line of text for each duplicate key. The error is Go's message.
 pub(crate) fn decode_applied(body: &[u8]) -> Result<Decoded, String> {
     let mut document = yaml::parse(body)?;
-    float_large(&mut document.value);
+    float_large_numbers(&mut document.value);
     Ok(Decoded { value: document.value, warnings: document.duplicates })
 }
 
@@ -539,38 +541,6 @@ pub(crate) fn sort_keys(value: &mut Value) {
         Value::Object(entries) => {
             entries.sort_keys();
             entries.values_mut().for_each(sort_keys);
-        }
-        _ => {}
-    }
-}
-
-/// Writes numbers of no type as Go does: floats without a fraction as integers, and too large integers as floats.
-pub(crate) fn go_numbers(value: &mut Value) {
-    float_large(value);
-    whole_floats(value);
-}
-
-/// Makes floats of the integers that do not fit into 64 bits with a sign, as Go does where it knows no type.
-pub(crate) fn float_large(value: &mut Value) {
-    match value {
-        Value::Array(items) => items.iter_mut().for_each(float_large),
-        Value::Object(entries) => entries.values_mut().for_each(float_large),
-        Value::Number(number) if number.is_u64() && number.as_i64().is_none() => {
-            *value = number.as_f64().into();
-        }
-        _ => {}
-    }
-}
-
-/// Writes floats without a fraction as integers.
-fn whole_floats(value: &mut Value) {
-    match value {
-        Value::Array(items) => items.iter_mut().for_each(whole_floats),
-        Value::Object(entries) => entries.values_mut().for_each(whole_floats),
-        Value::Number(number) if number.is_f64() => {
-            if let Some(written) = number.as_f64().and_then(decode::go_float) {
-                *number = written;
-            }
         }
         _ => {}
     }

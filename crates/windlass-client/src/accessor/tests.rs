@@ -156,6 +156,55 @@ async fn a_custom_kind_is_sent_with_the_kind_that_it_does_not_hold() {
     assert_eq!(fake.seen()[1], "PATCH /apis/x.io/v1/namespaces/a/websites/w/status");
 }
 
+/// A custom kind that may hold its apiVersion and kind, behind its metadata.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Typed {
+    metadata: ObjectMeta,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    api_version: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<String>,
+}
+
+impl k8s_openapi::Resource for Typed {
+    const API_VERSION: &'static str = "x.io/v1";
+    const GROUP: &'static str = "x.io";
+    const KIND: &'static str = "Typed";
+    const VERSION: &'static str = "v1";
+    const URL_PATH_SEGMENT: &'static str = "typeds";
+    type Scope = k8s_openapi::NamespaceResourceScope;
+}
+
+impl k8s_openapi::Metadata for Typed {
+    type Ty = ObjectMeta;
+
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn metadata_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+#[tokio::test]
+async fn what_of_its_kind_an_object_holds_is_sent_once() {
+    for api_version in [None, Some("x.io/v1".to_owned())] {
+        for kind in [None, Some("Typed".to_owned())] {
+            let fake = echo();
+            let object = Typed { metadata: named("t"), api_version: api_version.clone(), kind };
+            fake.client().custom::<Typed>("a").create(&object).await.unwrap();
+            let sent = body(&fake);
+            assert_eq!(
+                sent,
+                json!({"apiVersion": "x.io/v1", "kind": "Typed", "metadata": {"name": "t"}}),
+                "{object:?}"
+            );
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_resource_is_reached_by_its_url_alone_and_keeps_unknown_fields() {
     let fake = Fake::json(r#"{"apiVersion":"x.io/v1","kind":"Foo","metadata":{"name":"f"},"spec":{"odd":[1]}}"#);

@@ -12,7 +12,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use granit_parser::{Event, Parser, ScalarStyle, ScanError, Span, Tag};
 use serde_json::{Map, Number, Value};
 
-use super::{json::MAX_DEPTH, quote::quote, whole_floats};
+use super::{json::MAX_DEPTH, numbers::whole_numbers, quote::quote};
 
 pub(crate) use self::emit::to_yaml;
 
@@ -42,7 +42,7 @@ pub(super) fn parse(text: &[u8]) -> Result<Document, String> {
             event => value = reader.node(&event, span, 0)?.into_value()?,
         }
     }
-    whole_floats(&mut value);
+    whole_numbers(&mut value);
     Ok(Document { value, duplicates: reader.duplicates })
 }
 

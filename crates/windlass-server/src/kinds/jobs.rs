@@ -1,5 +1,7 @@
 //! Jobs and cron jobs: kinds with a pod template whose pods are meant to end.
 
+mod success_policy;
+
 use std::collections::HashSet;
 
 use serde_json::Value;
@@ -22,9 +24,6 @@ const STATUS: Path<'static> = Path::new("status");
 /// The most pods of an indexed job that run at once, and that fail.
 const MOST: i64 = 100_000;
 const MAX_MANAGER: usize = 63;
-const MAX_SUCCESS_RULES: usize = 20;
-/// How long a list of indexes may be, in bytes.
-const MAX_INDEXES: usize = 64 << 10;
 
 // === defaults ===
 
@@ -208,7 +207,7 @@ fn validate_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
                 errors.invalid(&place, &failures, &format!("must be less than or equal to {MOST}"));
             }
             if let (Some(_), Some(completions)) = (spec.at(&["successPolicy"]), completions) {
-                validate_success_policy(spec, completions, path, errors);
+                success_policy::validate(spec, completions, path, errors);
             }
         }
         "" | "NonIndexed" => {
@@ -268,92 +267,6 @@ fn validate_failure_policy(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
             _ => {}
         }
     }
-}
-
-/// When an indexed job has succeeded before all of its pods have.
-fn validate_success_policy(spec: &Value, completions: i64, path: &Path<'_>, errors: &mut Errors) {
-    let path = path.child("successPolicy");
-    let list = path.child("rules");
-    let rules = spec.items(&["successPolicy", "rules"]);
-    if rules.is_empty() {
-        errors.required(&list, "at least one rules must be specified when the successPolicy is specified");
-    }
-    if rules.len() > MAX_SUCCESS_RULES {
-        errors.too_many(&list, rules.len(), MAX_SUCCESS_RULES);
-    }
-    for (index, rule) in rules.iter().enumerate() {
-        let place = list.index(index);
-        let indexes = rule.at(&["succeededIndexes"]).and_then(Value::as_str);
-        let count = rule.int(&["succeededCount"]);
-        if indexes.is_none() && count.is_none() {
-            errors.required(&place, "at least one of succeededCount or succeededIndexes must be specified");
-        }
-        let mut total = 0;
-        if let Some(text) = indexes {
-            let path = place.child("succeededIndexes");
-            if text.len() > MAX_INDEXES {
-                errors.too_long(&path, MAX_INDEXES);
-            }
-            match count_indexes(text, completions) {
-                Ok(counted) => total = counted,
-                Err(why) => errors.invalid(&path, text, &format!("error parsing succeededIndexes: {why}")),
-            }
-        }
-        let Some(count) = count else { continue };
-        let path = place.child("succeededCount");
-        errors.not_negative(&path, Some(count));
-        if count > completions {
-            let text = format!("must be less than or equal to {completions} (the number of specified completions)");
-            errors.invalid(&path, &count, &text);
-        }
-        if indexes.is_some() && count > total {
-            let text = format!(
-                "must be less than or equal to {total} (the number of indexes in the specified succeededIndexes field)"
-            );
-            errors.invalid(&path, &count, &text);
-        }
-    }
-}
-
-/// How many indexes a list like `0,3-5` has.
-fn count_indexes(text: &str, completions: i64) -> Result<i64, String> {
-    if text.is_empty() {
-        return Ok(0);
-    }
-    let index = |part: &str| {
-        let number =
-            part.parse::<i64>().map_err(|_| format!("cannot convert string to integer for index: {part:?}"))?;
-        if number >= completions { Err(format!("too large index: {part:?}")) } else { Ok(number) }
-    };
-    let grows = |previous: i64, current: i64| {
-        if previous < current {
-            return Ok(());
-        }
-        Err(format!("non-increasing order, previous: {previous}, current: {current}"))
-    };
-    let (mut total, mut last) = (0, None);
-    for interval in text.split(',') {
-        let (first, end) = match interval.split_once('-') {
-            None => (index(interval)?, None),
-            Some((_, end)) if end.contains('-') => {
-                return Err(format!(
-                    "the fragment {interval:?} violates the requirement that an index interval can have at most two parts \
-                     separated by '-'"
-                ));
-            }
-            Some((first, end)) => (index(first)?, Some(index(end)?)),
-        };
-        if let Some(end) = end {
-            grows(first, end)?;
-        }
-        if let Some(last) = last {
-            grows(last, first)?;
-        }
-        let end = end.unwrap_or(first);
-        total += end - first + 1;
-        last = Some(end);
-    }
-    Ok(total)
 }
 
 fn validate_exit_codes(codes: &Value, spec: &Value, path: &Path<'_>, errors: &mut Errors) {

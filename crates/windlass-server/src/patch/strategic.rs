@@ -47,7 +47,7 @@ const BAD_PRIMITIVE_LIST: Error = Error::BadRequest("invalid patch format of pri
 /// Reads the patch, an object.
 pub(super) fn read(body: &[u8], validation: FieldValidation) -> Result<Decoded, Status> {
     let mut patch = codec::decode_untyped(body, validation).map_err(Status::bad_request)?;
-    codec::float_large(&mut patch.value);
+    codec::float_large_numbers(&mut patch.value);
     let word = match &patch.value {
         Value::Object(_) => return Ok(patch),
         Value::Null => {

@@ -33,3 +33,15 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Gathered<S> {
         Pin::new(&mut self.0).poll_shutdown(cx)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_piece_is_taken_at_a_time_whatever_the_stream_takes() {
+        let (stream, _other) = tokio::io::duplex(1);
+        assert!(stream.is_write_vectored(), "or this shows nothing");
+        assert!(!Gathered(stream).is_write_vectored());
+    }
+}
