@@ -12,13 +12,13 @@ mod mutate;
 mod schema;
 mod sequence;
 
-use std::{collections::BTreeSet, fs, sync::LazyLock, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 use futures::{StreamExt, stream};
 use tokio::time::Instant;
 
 use self::sequence::{Maker, Sequence};
-use crate::{Target, case, case::Case, client_for, play::play, recording, suite::root};
+use crate::{Target, case, case::Case, client_for, known, play::play, recording};
 
 /// Sequences that are played at once.
 const AT_ONCE: usize = 6;
@@ -28,13 +28,6 @@ const GENERATION: u64 = 2000;
 /// How often the real server is asked again before its answer is taken for one: what it finds in the maps of Go comes in any
 /// order.
 const REPEATS: usize = 5;
-
-/// Differences that are known, as `DIFFERENCES.md` lists them: the beginning of the kind, or none for all, and what is in them.
-static KNOWN: LazyLock<Vec<(String, String)>> = LazyLock::new(|| {
-    let path = root().join("DIFFERENCES.md");
-    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    text.lines().filter_map(|line| line.strip_prefix("* ")).map(read_known).collect()
-});
 
 /// What the real server tells apart in complaints, and the embedded one does not: whether what is empty was sent.
 const ALIKE: [(&str, &str); 4] = [
@@ -171,21 +164,7 @@ async fn answers(target: &Target, case: &Case) -> String {
 
 /// Whether it is known that the servers differ so.
 fn is_known(sequence: &Sequence, difference: &str) -> bool {
-    let known = |(kind, text): &(String, String)| {
-        sequence.kind.starts_with(kind) && text.split(" … ").all(|part| difference.contains(part))
-    };
-    KNOWN.iter().any(known) || shows_go(difference)
-}
-
-/// Reads what follows the bullet of a line: kind and text, each between backticks, and a reason.
-fn read_known(line: &str) -> (String, String) {
-    let parts: Vec<&str> = line.splitn(5, '`').collect();
-    match parts[..] {
-        ["", kind, " ", text, reason] if reason.starts_with(": ") && !text.is_empty() => {
-            (kind.trim_matches('*').to_owned(), text.to_owned())
-        }
-        _ => panic!("DIFFERENCES.md: no kind, text and reason in: {line}"),
-    }
+    known::is_passed_over(&sequence.kind, difference) || shows_go(difference)
 }
 
 /// Whether the real server shows a value by the names of Go's internal struct, which nobody else knows.
@@ -209,22 +188,5 @@ impl Sequence {
         let text = format!("=== found\n{}", self.text());
         let mut cases = case::parse(&text).unwrap_or_else(|problem| panic!("{problem}: {text}"));
         cases.remove(0)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_passed_over_has_its_reason() {
-        assert!(KNOWN.len() > 10);
-        assert!(
-            KNOWN.iter().all(|(_, text)| text.len() > 4),
-            "too little is said to tell anything apart: {:?}",
-            *KNOWN
-        );
-        assert_eq!(read_known("`pods` `a: \\\"b`: why"), ("pods".to_owned(), "a: \\\"b".to_owned()));
-        assert_eq!(read_known("`*` `text`: why").0, "");
     }
 }

@@ -18,6 +18,7 @@ mod case;
 mod dice;
 mod differential;
 mod embedded;
+mod known;
 mod matrix;
 mod normal;
 mod operators;

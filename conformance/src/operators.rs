@@ -24,7 +24,7 @@ use futures::{StreamExt, stream};
 use serde_json::Value;
 
 use self::{definition::Definition, documents::Documents};
-use crate::{Target, case::Case, client_for, play::play, recording};
+use crate::{Target, case::Case, client_for, known, play::play, recording};
 
 /// The environment variable that names the folder of definitions.
 pub const CRDS: &str = "WINDLASS_CRDS";
@@ -60,18 +60,20 @@ pub struct Compared {
     pub answers: usize,
     /// Stories to which the real server gave two answers.
     pub unsteady: usize,
+    /// Stories with a difference that `DIFFERENCES.md` lists for the definition.
+    pub known: usize,
     /// The differences: what was asked, and in which lines the answers differ. Those that look alike are told once.
     pub differences: Vec<String>,
 }
 
 impl fmt::Display for Compared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { definitions, documents, objects, accepted, answers, unsteady, differences } = self;
+        let Self { definitions, documents, objects, accepted, answers, unsteady, known, differences } = self;
         let told = differences.len();
         write!(
             f,
             "{definitions} definitions, {documents} documents the same; {objects} objects ({accepted} stories begin with one that \
-             was accepted), {answers} answers compared; {told} differences, {unsteady} stories to which the real server gave two answers"
+             was accepted), {answers} answers compared; {told} differences, {known} stories with listed ones, {unsteady} to which the real server gave two answers"
         )
     }
 }
@@ -113,6 +115,10 @@ pub async fn operators(what: &Operators, mut tell: impl FnMut(&str)) -> Compared
             compared.accepted += usize::from(outcome.accepted);
             compared.unsteady += usize::from(outcome.unsteady);
             if let Some(difference) = outcome.difference {
+                if known::is_listed_for(&story.definition, &difference) {
+                    compared.known += 1;
+                    continue;
+                }
                 let told = story.told();
                 if known.insert(signature(&difference)) {
                     let difference = format!("{told}\n{difference}");

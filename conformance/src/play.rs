@@ -290,9 +290,12 @@ impl Seen {
     pub(crate) fn in_order_of_texts(&mut self) {
         let Self::Response { body, .. } = self else { return };
         let Ok(mut status) = serde_json::from_slice::<Value>(body) else { return };
-        let causes = status.pointer_mut("/details/causes").and_then(Value::as_array_mut);
-        let Some(causes) = causes.filter(|causes| causes.len() > 1) else { return };
-        causes.sort_by_key(ToString::to_string);
+        let mut lists = ["/details/causes", "/status/conditions"].iter().copied();
+        let Some(list) = lists.find(|list| status.pointer(list).is_some_and(Value::is_array)) else { return };
+        let Some(items) = status.pointer_mut(list).and_then(Value::as_array_mut).filter(|items| items.len() > 1) else {
+            return;
+        };
+        items.sort_by_key(ToString::to_string);
         if let Some((start, _)) = status["message"].as_str().and_then(|message| message.split_once(" is invalid: [")) {
             status["message"] = format!("{start} is invalid: {{causes}}").into();
         }

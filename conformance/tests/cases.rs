@@ -25,6 +25,7 @@ cases! {
     core_kinds
     custom
     deletion
+    derived
     devices
     discovery
     each_is_read

@@ -6,6 +6,7 @@ mod cases;
 mod client;
 mod compaction;
 mod console;
+mod derived;
 mod election;
 mod environment;
 mod errors;

@@ -26,3 +26,6 @@
 //! ```
 //!
 //! `cargo xtask labs target/release/windlass` starts a control plane and runs all of them.
+
+#[cfg(doctest)]
+mod book;

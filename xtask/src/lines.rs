@@ -1,9 +1,8 @@
 //! How many lines the server has, and how many it may have: a fifth of the Go that it replaces.
 //!
-//! What is counted is what somebody has to read to know what the program does: lines of code, reached from the crate's root
-//! through its modules; no comments, no blank lines, nothing that only tests see. Tables of facts (`data/`) are not code. The Go figures are
-//! of whole files without tests, comments and blank lines included, so that the comparison says a little more for us than for Go: of Go's lines about
-//! two thirds are code.
+//! Both are counted alike: lines of files, with comments and blank lines, without tests, without what is generated. Ours are reached
+//! from the crates' roots through their modules, and nothing that only tests see is among them; tables of facts (`data/`) are not code. Go's were
+//! counted in the modules of Kubernetes 1.36.3 (`zz_generated*`, `*generated*`, `*_test.go` and folders of tests left out), folder by folder as they are named below.
 
 use std::{
     collections::BTreeMap,
@@ -13,35 +12,32 @@ use std::{
 
 use crate::{Result, upstream::root};
 
-/// Something of ours, and the Go that it replaces.
-struct Part {
-    name: &'static str,
-    /// Roots of crates.
-    crates: &'static [&'static str],
-    /// Lines of the real one.
-    replaced: &'static [(&'static str, usize)],
-}
+/// The server is these two: the expressions in its definitions and policies are its own as well.
+const CRATES: &[&str] = &["crates/windlass-server/src/lib.rs", "crates/windlass-cel/src/lib.rs"];
 
-const PARTS: &[Part] = &[
-    Part {
-        name: "the API server",
-        crates: &["crates/windlass-server/src/lib.rs", "crates/windlass-cel/src/lib.rs"],
-        replaced: &[
-            ("endpoints, registry and storage", 34_900),
-            ("structured merge and diff", 9_000),
-            ("managed fields", 2_800),
-            ("strategic merge patch", 2_800),
-            ("API extensions", 9_100),
-            ("rules", 10_800),
-            ("defaults, validation and strategies", 60_000),
-            ("printers", 3_500),
-        ],
-    },
-    Part {
-        name: "the controllers",
-        crates: &["crates/windlass-controllers/src/lib.rs"],
-        replaced: &[("controllers of workloads, namespaces, accounts, endpoints, garbage", 28_000)],
-    },
+/// Folders of Go that the server stands for, and their lines.
+const REPLACED: &[(&str, usize)] = &[
+    ("k8s.io/apiserver/pkg: endpoints, registry, storage", 36_201),
+    ("k8s.io/apiserver/pkg: authentication, authorization", 4_823),
+    ("k8s.io/apiserver/pkg: admission/plugin/webhook, and serviceaccount of kubernetes/plugin/pkg/admission", 4_363),
+    ("k8s.io/apiserver/pkg: cel", 10_775),
+    ("k8s.io/kubernetes/pkg: serviceaccount, and auth of kubernetes/plugin/pkg", 5_583),
+    ("k8s.io/kubernetes/pkg: apis", 58_702),
+    ("k8s.io/kubernetes/pkg: registry", 36_606),
+    ("k8s.io/kubernetes/pkg: printers", 3_838),
+    ("k8s.io/apiextensions-apiserver/pkg: apiserver, controller, registry", 14_026),
+    ("k8s.io/apiextensions-apiserver/pkg: apis", 7_599),
+    ("k8s.io/apimachinery/pkg: util/managedfields, util/strategicpatch", 5_653),
+    ("k8s.io/apimachinery/pkg: runtime/serializer", 3_756),
+    (
+        "k8s.io/apimachinery/pkg: api/validation, apis/meta/v1/validation, apis/meta/internalversion, util/validation",
+        3_135,
+    ),
+    ("k8s.io/kube-openapi/pkg: validation", 9_788),
+    ("k8s.io/kube-openapi/pkg: builder, builder3, handler, handler3", 2_116),
+    ("sigs.k8s.io/structured-merge-diff", 10_018),
+    ("github.com/google/cel-go: checker, common, ext, interpreter, and parser without what is generated", 36_627),
+    ("go.etcd.io/etcd/server: storage/mvcc", 3_771),
 ];
 
 /// One line of ours may stand for so many of Go.
@@ -52,26 +48,23 @@ const NAMED: usize = 12;
 
 /// Counts, prints, and fails above the budget.
 pub(crate) fn check() -> Result {
-    let mut above = Vec::new();
-    for part in PARTS {
-        let mut modules = BTreeMap::new();
-        for file in part.crates {
-            count(&root().join(file), None, &mut modules)?;
-        }
-        let (lines, replaced) =
-            (modules.values().sum::<usize>(), part.replaced.iter().map(|(_, lines)| lines).sum::<usize>());
-        let budget = replaced / SHARE;
-        println!("{}: {lines} lines of code; the budget is {budget}, a fifth of {replaced} of Go", part.name);
-        let mut modules: Vec<_> = modules.into_iter().collect();
-        modules.sort_by_key(|(name, lines)| (std::cmp::Reverse(*lines), name.clone()));
-        for (name, lines) in modules.iter().take(NAMED) {
-            println!("  {lines:6} {name}");
-        }
-        if let Some(more) = lines.checked_sub(budget + 1) {
-            above.push(format!("{} has {} lines too many", part.name, more + 1));
-        }
+    let mut modules = BTreeMap::new();
+    for file in CRATES {
+        count(&root().join(file), None, &mut modules)?;
     }
-    if above.is_empty() { Ok(()) } else { Err(above.join("; ").into()) }
+    let lines = modules.values().sum::<usize>();
+    let replaced = REPLACED.iter().map(|(_, lines)| lines).sum::<usize>();
+    let budget = replaced / SHARE;
+    println!("the API server: {lines} lines; the budget is {budget}, a fifth of {replaced} of Go");
+    let mut modules: Vec<_> = modules.into_iter().collect();
+    modules.sort_by_key(|(name, lines)| (std::cmp::Reverse(*lines), name.clone()));
+    for (name, lines) in modules.iter().take(NAMED) {
+        println!("  {lines:6} {name}");
+    }
+    match lines.checked_sub(budget) {
+        None | Some(0) => Ok(()),
+        Some(more) => Err(format!("the API server has {more} lines too many").into()),
+    }
 }
 
 /// Adds the lines of a file, and of the modules that it declares, to those of the crate's module that they are in.
@@ -108,7 +101,7 @@ impl<'a> Source<'a> {
             let code = line.trim();
             if code.starts_with("#[cfg(test)]") {
                 skip_item(line, &mut lines);
-            } else if !code.is_empty() && !code.starts_with("//") {
+            } else {
                 source.lines += 1;
                 source.modules.extend(declared(code));
             }
@@ -140,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_only_tests_see_is_not_counted_nor_are_comments_and_blank_lines() {
+    fn what_only_tests_see_is_not_counted() {
         let text = "\
 //! Words.
 
@@ -171,17 +164,15 @@ impl One {
 const LAST: usize = 1;
 ";
         let text = text.replace(" // a module", "");
-        assert_eq!(Source::of(&text), Source { lines: 6, modules: vec!["near", "far"] });
+        assert_eq!(Source::of(&text), Source { lines: 13, modules: vec!["near", "far"] });
     }
 
     #[test]
     fn every_module_of_the_crates_is_found() {
-        for part in PARTS {
+        for file in CRATES {
             let mut modules = BTreeMap::new();
-            for file in part.crates {
-                count(&root().join(file), None, &mut modules).unwrap();
-            }
-            assert!(modules.values().sum::<usize>() > 1_000, "{}: {modules:?}", part.name);
+            count(&root().join(file), None, &mut modules).unwrap();
+            assert!(modules.values().sum::<usize>() > 1_000, "{file}: {modules:?}");
         }
     }
 }

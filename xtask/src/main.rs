@@ -31,6 +31,7 @@ mod labs;
 mod long;
 mod peers;
 mod reconciles;
+mod scaffold;
 mod scripts;
 mod servers;
 mod table;
@@ -120,6 +121,11 @@ enum Task {
         /// The windlass to run
         windlass: PathBuf,
     },
+    /// Build, lint and test what `windlass init` and `windlass create` write
+    Scaffold {
+        /// The windlass to run
+        windlass: PathBuf,
+    },
     /// Look at the console of `windlass up` in a browser, if there is one: both themes, three screens, the keyboard
     Console {
         /// The windlass to run
@@ -169,6 +175,7 @@ fn main() -> ExitCode {
         Task::Envtest { windlass, upstream } => envtest::run(&windlass, upstream),
         Task::Scripts { windlass, upstream } => scripts::run(&windlass, upstream),
         Task::Labs { windlass } => labs::run(&windlass),
+        Task::Scaffold { windlass } => scaffold::run(&windlass),
         Task::Console { windlass, pictures } => console::run(&windlass, pictures),
         Task::Kubectl { release: Some(other), windlass, .. } => {
             other.build().and_then(|kubectl| kubectl::run(Some(&kubectl), windlass.as_deref()))

@@ -54,7 +54,7 @@ const COLUMNS: &[Column] = &[
     figure("reconcile.reconciles", "reconciles", 1.0, 0),
     figure("reconcile.failed", "of which failed", 1.0, 0),
     figure("reconcile.untrimmed_rss_bytes", "RSS, MB", 1e-6, 0),
-    figure("reconcile.rss_bytes", "trimmed, MB", 1e-6, 0),
+    figure("reconcile.rss_bytes", "collected, MB", 1e-6, 0),
     figure("reconcile.peak_rss_bytes", "peak, MB", 1e-6, 0),
 ];
 

@@ -1,4 +1,4 @@
-//! `cargo xtask record`: the data files of windlass-server that come from a real kube-apiserver's answers.
+//! `cargo xtask record`: the data files of windlass-server and windlass-api that come from a real kube-apiserver's answers.
 //!
 //! Written are facts without prose: `discovery.tsv` (groups in order, resources, verbs, names), `columns.tsv` (the columns
 //! of each Table) and `openapi.tsv` (the OpenAPI v3 schemas without their descriptions). The server is a fresh one, started
@@ -31,15 +31,15 @@ const PER_DOCUMENT: [&str; 2] =
 pub(crate) fn run(mode: Mode) -> Result {
     let upstream = Upstream::start(Profile::Token)?;
     let (server, _proxy) = proxy(&upstream)?;
-    let data = upstream::root().join("crates/windlass-server/data");
+    let crates = upstream::root().join("crates");
     let versions = group_versions(&server)?;
     let files = [
-        ("discovery.tsv", discovery(&server, &versions)?),
-        ("columns.tsv", columns(&server, &versions)?),
-        ("openapi.tsv", schemas(&server)?),
+        ("windlass-server/data/discovery.tsv", discovery(&server, &versions)?),
+        ("windlass-server/data/columns.tsv", columns(&server, &versions)?),
+        ("windlass-api/data/openapi.tsv", schemas(&server)?),
     ];
     for (name, text) in files {
-        derived::settle(&data.join(name), text.as_bytes(), mode)?;
+        derived::settle(&crates.join(name), text.as_bytes(), mode)?;
     }
     Ok(())
 }

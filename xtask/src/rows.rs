@@ -5,8 +5,20 @@ use std::{fs, ops::RangeInclusive, path::Path};
 use crate::{Result, upstream::root};
 
 /// The rows that must be there, by area.
-const ROWS: &[RangeInclusive<u32>] =
-    &[1..=30, 40..=65, 70..=94, 100..=111, 120..=148, 150..=158, 160..=167, 170..=192, 200..=218, 220..=232, 240..=249];
+const ROWS: &[RangeInclusive<u32>] = &[
+    1..=30,
+    40..=65,
+    70..=94,
+    100..=111,
+    120..=148,
+    150..=158,
+    160..=167,
+    170..=192,
+    200..=218,
+    220..=232,
+    240..=249,
+    260..=288,
+];
 
 /// Whose columns there are, in their order.
 const COLUMNS: [&str; 3] = ["Windlass", "client-go", "kube-rs"];

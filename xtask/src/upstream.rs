@@ -181,6 +181,8 @@ impl Upstream {
             format!("--service-account-signing-key-file={}", self.file("sa.key")),
             format!("--token-auth-file={}", self.file("tokens.csv")),
             "--authorization-mode=RBAC".to_owned(),
+            // As test environments start it.
+            "--allow-privileged=true".to_owned(),
             "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
         ];
         if self.profile == Profile::Token {

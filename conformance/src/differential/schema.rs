@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{dice::Dice, matrix::Kind, suite::root};
 
-const FILE: &str = "../crates/windlass-server/data/openapi.tsv";
+const FILE: &str = "../crates/windlass-api/data/openapi.tsv";
 /// How deep made-up values go.
 const DEEPEST: usize = 4;
 

@@ -78,7 +78,16 @@ pub(super) fn name(text: &str) -> Option<String> {
 
 /// Creates a definition as it is written, and waits until its objects are served.
 pub(super) fn creation(name: &str, text: &str) -> Case {
-    let established = format!("GET {PATH}/{name}\n< until status.conditions[type=Established].status=True\n");
+    let until = |condition: &str| {
+        format!("GET {PATH}/{name}\n< until status.conditions[type={condition}].status=True\n< only metadata.name\n\n")
+    };
+    let mut established = until("Established");
+    // Whether groups of the project itself have its consent is told by another controller.
+    if name.ends_with(".k8s.io") {
+        established += &until("KubernetesAPIApprovalPolicyConformant");
+    }
+    // How many writes it took is a matter of which of its controllers was faster.
+    established += &format!("GET {PATH}/{name}\n< mask metadata.resourceVersion\n");
     let mut case = parsed(&format!(
         "=== {name}\nPOST {PATH}?fieldValidation=Strict\n> Content-Type: application/yaml\nbody\n\n{established}"
     ));

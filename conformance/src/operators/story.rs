@@ -16,6 +16,8 @@ const DENSITIES: [usize; 5] = [0, 15, 40, 70, 100];
 /// A case about one object or two.
 pub(super) struct Story {
     pub(super) case: Case,
+    /// The definition that it is about, by its name.
+    pub(super) definition: String,
     /// How many objects are made in it.
     pub(super) objects: usize,
     text: String,
@@ -83,7 +85,7 @@ impl Writer<'_> {
         text += &format!("PATCH/apply {one}?fieldManager=one&force=true\n{object}\n\n");
         text += &format!("PATCH/apply {one}?fieldManager=two\n{other}\n\n");
         text += &format!("GET {one}\n\nDELETE {one}\n");
-        Story { case: parsed(&text), objects: 2, text }
+        Story { case: parsed(&text), definition: self.definition.name.clone(), objects: 2, text }
     }
 
     /// A broken object is created and applied, and the whole one is changed to it.
@@ -100,7 +102,7 @@ impl Writer<'_> {
             "PATCH/merge {one}?fieldValidation={validation}\n{}\n\nDELETE {one}\n",
             json!({"spec": broken["spec"]})
         );
-        Story { case: parsed(&text), objects: 1, text }
+        Story { case: parsed(&text), definition: self.definition.name.clone(), objects: 1, text }
     }
 }
 

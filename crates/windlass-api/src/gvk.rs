@@ -242,6 +242,13 @@ impl ApiResource {
         self.gvk().api_version()
     }
 
+    /// Where webhooks for it are called: `/mutate-<group>-<version>-<kind>`, in which the group has dashes for its dots and the
+    /// kind is in lower case.
+    #[must_use]
+    pub fn webhook_path(&self, verb: &str) -> String {
+        format!("/{verb}-{}-{}-{}", self.group.replace('.', "-"), self.version, self.kind.to_lowercase())
+    }
+
     /// Group, version and kind.
     #[must_use]
     pub fn gvk(&self) -> GroupVersionKind {

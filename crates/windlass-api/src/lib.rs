@@ -8,6 +8,7 @@
 //! implemented for each of them, and for every custom type that implements k8s-openapi's two traits.
 
 mod backoff;
+mod cel_name;
 mod clock;
 mod duration;
 mod entropy;
@@ -28,12 +29,17 @@ mod quantity;
 #[cfg(feature = "k8s-openapi")]
 mod condition;
 mod content_hash;
+#[cfg(any(feature = "k8s-openapi", feature = "schema"))]
+pub mod openapi;
+pub mod rbac;
 #[cfg(feature = "schema")]
 pub mod schema;
 mod semantic;
 
 #[cfg(feature = "k8s-openapi")]
 mod builder;
+#[cfg(feature = "k8s-openapi")]
+pub mod crd;
 #[cfg(feature = "k8s-openapi")]
 mod dynamic;
 #[cfg(feature = "k8s-openapi")]
@@ -60,6 +66,7 @@ mod oversize;
 mod status;
 
 pub use backoff::{Backoff, Delays};
+pub use cel_name::{RESERVED, escape};
 pub use clock::Clock;
 pub use duration::{DurationError, format_duration, parse_duration};
 pub use entropy::Entropy;

@@ -40,9 +40,10 @@ pub use self::{
     pattern::compile_pattern,
     program::{Environment, Evaluated, LIMIT_PER_CALL, Presence, Program},
     rules::check_rules,
-    schema::{RESERVED, Schema, escape},
+    schema::Schema,
     validator::{Rules, Verdict},
 };
+pub use windlass_api::{RESERVED, escape};
 
 #[cfg(test)]
 mod tests;

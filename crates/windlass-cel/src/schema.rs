@@ -238,7 +238,7 @@ impl Object {
             if must && schema.get("default").is_none() {
                 least += property.len() as u64 + schema_of_field.least_bytes + 4;
             }
-            if let Some(escaped) = escape(property) {
+            if let Some(escaped) = windlass_api::escape(property) {
                 fields.insert(escaped, Field { name: property.to_owned(), schema: schema_of_field });
             }
         }
@@ -258,60 +258,10 @@ impl Object {
     fn named(&self, name: &str) -> Option<&Arc<Schema>> {
         let is_it = |field: &&Field| field.name == name;
         let as_is = self.fields.get(name).filter(is_it);
-        as_is.or_else(|| self.fields.get(&escape(name)?).filter(is_it)).map(|field| &field.schema)
+        as_is.or_else(|| self.fields.get(&windlass_api::escape(name)?).filter(is_it)).map(|field| &field.schema)
     }
 }
 
 fn is_set(schema: &Value, key: &str) -> bool {
     schema.get(key) == Some(&Value::Bool(true))
-}
-
-/// The words that CEL keeps for itself; fields of these names are written with two underscores on each side.
-pub const RESERVED: [&str; 21] = [
-    "true",
-    "false",
-    "null",
-    "in",
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-];
-
-/// The name of a property in expressions; none if it has none.
-pub fn escape(name: &str) -> Option<String> {
-    if name.is_empty() || name.starts_with(|first: char| first.is_ascii_digit()) {
-        return None;
-    }
-    if RESERVED.contains(&name) {
-        return Some(format!("__{name}__"));
-    }
-    let mut escaped = String::with_capacity(name.len());
-    let mut rest = name;
-    while let Some(next) = rest.chars().next() {
-        let (taken, written) = match next {
-            '_' if rest.starts_with("__") => (2, "__underscores__"),
-            '.' => (1, "__dot__"),
-            '-' => (1, "__dash__"),
-            '/' => (1, "__slash__"),
-            '_' | 'a'..='z' | 'A'..='Z' | '0'..='9' => (1, &rest[..1]),
-            _ => return None,
-        };
-        escaped.push_str(written);
-        rest = &rest[taken..];
-    }
-    Some(escaped)
 }

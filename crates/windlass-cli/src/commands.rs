@@ -2,10 +2,14 @@
 
 pub(crate) mod api_resources;
 pub(crate) mod api_versions;
+pub(crate) mod create;
 pub(crate) mod demo;
 pub(crate) mod envtest_assets;
+pub(crate) mod generate;
 pub(crate) mod get;
+pub(crate) mod init;
 pub(crate) mod proxy;
+pub(crate) mod scaffolding;
 pub(crate) mod up;
 
 use std::io::{self, Write as _};

@@ -19,7 +19,7 @@ use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 use windlass_api::ErrorChain;
 
-use commands::{api_resources, api_versions, demo, envtest_assets, get, proxy, up};
+use commands::{api_resources, api_versions, create, demo, envtest_assets, generate, get, init, proxy, up};
 use stand_in::StandIn;
 
 /// A control plane for Kubernetes, and the tools to write controllers for it
@@ -39,6 +39,13 @@ enum Command {
     Demo(demo::Options),
     /// Run a control plane until SIGINT or SIGTERM: API server, controllers, simulated nodes
     Up(up::Options),
+    /// Begin an operator: a project that builds, in this folder
+    Init(init::Options),
+    /// Add to the operator in this folder
+    #[command(subcommand)]
+    Create(create::Command),
+    /// Write what a cluster is told of the project in this folder: definitions, roles, webhooks
+    Generate(generate::Options),
     /// Show objects, as kubectl get does
     Get(get::Options),
     /// Show which resources a server serves
@@ -62,6 +69,9 @@ async fn main() -> ExitCode {
     exit(match arguments.command {
         Command::Demo(options) => demo::run(options).await,
         Command::Up(options) => up::run(options).await,
+        Command::Init(options) => init::run(&options),
+        Command::Create(command) => create::run(&command),
+        Command::Generate(options) => generate::run(options).await,
         Command::Get(options) => get::run(options).await,
         Command::ApiResources(options) => api_resources::run(options).await,
         Command::ApiVersions(options) => api_versions::run(options).await,
@@ -117,5 +127,27 @@ const fn default_log(arguments: &Arguments) -> &'static str {
     match arguments.command {
         Command::Demo(_) => "off",
         _ => "warn",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_flags_of_all_commands_go_together() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn a_kind_is_namespaced_with_type_and_controller_unless_told_otherwise() {
+        let api = ["windlass", "create", "api", "--group", "shop", "--version", "v1", "--kind", "Website"];
+        let told = |more: &[&str]| format!("{:?}", Arguments::parse_from(api.iter().chain(more)).command);
+        assert!(told(&[]).contains("namespaced: true, resource: true, controller: true"), "{}", told(&[]));
+        assert_eq!(told(&["--namespaced", "--resource", "--controller"]), told(&[]));
+        let otherwise = told(&["--namespaced=false", "--controller=false"]);
+        assert!(otherwise.contains("namespaced: false, resource: true, controller: false"), "{otherwise}");
     }
 }

@@ -6,7 +6,7 @@ use quote::quote;
 use crate::identity::{Identity, Scope};
 
 pub(crate) fn resource(name: &Ident, identity: &Identity) -> TokenStream {
-    let Identity { group, version, kind, plural, scope, short_names, k8s_openapi } = identity;
+    let Identity { group, version, kind, plural, scope, short_names, k8s_openapi, .. } = identity;
     let api_version = if group.is_empty() { version.clone() } else { format!("{group}/{version}") };
     let scope = match scope {
         Scope::Namespaced => quote!(NamespaceResourceScope),

@@ -17,6 +17,8 @@ pub(crate) struct Identity {
     pub(crate) plural: String,
     pub(crate) scope: Scope,
     pub(crate) short_names: Vec<String>,
+    /// The path of windlass-api.
+    pub(crate) api: TokenStream,
     /// The path of the crate.
     pub(crate) k8s_openapi: TokenStream,
 }
@@ -36,20 +38,30 @@ struct Given {
     plural: Option<String>,
     scope: Option<Scope>,
     short_names: Vec<String>,
+    api: Option<Path>,
     k8s_openapi: Option<Path>,
 }
 
+/// What else there may be in `#[resource(…)]`.
+type Others<'o> = &'o mut dyn FnMut(&str, &ParseNestedMeta<'_>) -> Result<()>;
+
 impl Identity {
     pub(crate) fn read(input: &DeriveInput) -> Result<Self> {
+        let expected = "expected group, version, kind, plural, scope, short_names, k8s_openapi or crate";
+        Self::read_with(input, &mut |_, meta| Err(meta.error(expected)))
+    }
+
+    pub(crate) fn read_with(input: &DeriveInput, others: Others<'_>) -> Result<Self> {
         check_shape(input)?;
         let mut given = Given::default();
         for attribute in input.attrs.iter().filter(|attribute| attribute.path().is_ident("resource")) {
-            attribute.parse_nested_meta(|meta| given.take(&meta))?;
+            attribute.parse_nested_meta(|meta| given.take(&meta, others))?;
         }
         let missing = |what: &str| {
             let example = "#[resource(group = \"example.com\", version = \"v1\")]";
             Error::new(input.ident.span(), format!("the {what} of the kind is not given: {example}"))
         };
+        let api = given.api.map_or_else(|| quote!(::windlass::api), |path| quote!(#path));
         let kind = given.kind.unwrap_or_else(|| input.ident.to_string());
         Ok(Self {
             group: given.group.ok_or_else(|| missing("group"))?,
@@ -58,13 +70,14 @@ impl Identity {
             kind,
             scope: given.scope.unwrap_or(Scope::Namespaced),
             short_names: given.short_names,
-            k8s_openapi: given.k8s_openapi.map_or_else(|| quote!(::windlass::api::k8s_openapi), |path| quote!(#path)),
+            k8s_openapi: given.k8s_openapi.map_or_else(|| quote!(#api::k8s_openapi), |path| quote!(#path)),
+            api,
         })
     }
 }
 
 impl Given {
-    fn take(&mut self, meta: &ParseNestedMeta<'_>) -> Result<()> {
+    fn take(&mut self, meta: &ParseNestedMeta<'_>, others: Others<'_>) -> Result<()> {
         let name = meta.path.get_ident().map(ToString::to_string).unwrap_or_default();
         match name.as_str() {
             "group" => once(&mut self.group, meta, |text| {
@@ -95,7 +108,11 @@ impl Given {
                 self.k8s_openapi = Some(meta.value()?.call(Path::parse_mod_style)?);
                 Ok(())
             }
-            _ => Err(meta.error("expected group, version, kind, plural, scope, short_names or k8s_openapi")),
+            "crate" => {
+                self.api = Some(meta.value()?.call(Path::parse_mod_style)?);
+                Ok(())
+            }
+            other => others(other, meta),
         }
     }
 }
@@ -136,7 +153,7 @@ fn check_shape(input: &DeriveInput) -> Result<()> {
 }
 
 /// Lower-case letters, digits and dashes, no dash at the edges, at most 63: one part of a host name.
-fn is_label(text: &str) -> bool {
+pub(crate) fn is_label(text: &str) -> bool {
     let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let edges = [text.bytes().next(), text.bytes().next_back()];
     text.len() <= 63

@@ -1,10 +1,26 @@
-//! `#[derive(Resource)]`: what a custom kind is called, and where its objects live.
+//! `#[derive(Resource)]`, `#[derive(CustomResource)]`, `#[derive(Schema)]` and `#[rbac]`: what a custom kind is called, what its
+//! objects look like, and what its controller needs to be allowed.
 //!
-//! The derive emits k8s-openapi's `Resource` and `Metadata`, no more: that makes the type one of Windlass' resources (every
-//! typed verb, cache and controller takes it), and one of kube-rs' as well. Schemas are not its business.
+//! [`macro@Resource`] emits k8s-openapi's `Resource` and `Metadata`, no more: that makes the type one of Windlass' resources (every
+//! typed verb, cache and controller takes it), and one of kube-rs' as well. [`macro@CustomResource`] emits the definition besides, for
+//! which the parts of the object have a [`macro@Schema`].
+//!
+//! ```text
+//! identity           #[resource(…)]: group, version, names          → expand
+//! custom_resource    #[resource(…)]: the rest of the definition
+//! schema             structs and enums, as serde writes them (serde_attributes, case)
+//!  └ markers         #[schema(…)]
+//! rbac               #[rbac(…)]
+//! ```
 
+mod case;
+mod custom_resource;
 mod expand;
 mod identity;
+mod markers;
+mod rbac;
+mod schema;
+mod serde_attributes;
 
 use proc_macro::TokenStream;
 use syn::{DeriveInput, parse_macro_input};
@@ -36,6 +52,7 @@ use syn::{DeriveInput, parse_macro_input};
 /// | `scope = "Cluster"` | `"Namespaced"` | whether objects live in namespaces |
 /// | `short_names("ws", …)` | none | kept as the constant `SHORT_NAMES` of the struct |
 /// | `k8s_openapi = path` | `::windlass::api::k8s_openapi` | where k8s-openapi is to be found |
+/// | `crate = path` | `::windlass::api` | where windlass-api is to be found |
 ///
 /// # What does not compile
 ///
@@ -85,4 +102,96 @@ pub fn derive_resource(input: TokenStream) -> TokenStream {
         Ok(identity) => expand::resource(&input.ident, &identity).into(),
         Err(error) => error.into_compile_error().into(),
     }
+}
+
+/// The definition of a kind, and its identity as [`macro@Resource`] gives it.
+///
+/// It stands on the object itself, whose fields have schemas (but `metadata`, which is the API server's). `#[schema(…)]` on the
+/// struct and its fields says more, as for [`macro@Schema`].
+///
+/// | in `#[resource(…)]`, besides those of [`macro@Resource`] | default | what it says |
+/// |---|---|---|
+/// | `singular = "website"` | the kind in lower case | the name of one |
+/// | `categories("all", …)` | none | groups of kinds that are listed together |
+/// | `storage` | true of the only version | objects are stored in this version |
+/// | `served = false` | true | clients are served this version |
+/// | `deprecated`, `deprecated = "text"` | false | clients are warned, in these words or the server's |
+/// | `status` | false | the status is written apart |
+/// | `scale(spec = "…", status = "…", selector = "…")` | none | where the numbers of replicas are; the selector may be left out |
+/// | `column(name = "…", type = "…", path = "…", format = "…", description = "…", priority = 1)` | none | what `kubectl get` shows; repeatable |
+/// | `selectable(".spec.color", …)` | none | fields that selectors may name |
+/// | `labels("key" = "value", …)`, `annotations(…)` | none | of the definition |
+#[proc_macro_derive(CustomResource, attributes(resource, schema, serde))]
+pub fn derive_custom_resource(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    custom_resource::derive(&input).unwrap_or_else(syn::Error::into_compile_error).into()
+}
+
+/// The structural schema of a type: what serde writes of it, and what `#[schema(…)]` says beyond.
+///
+/// Comments are descriptions. A field is required unless it is an `Option`, or has a default (`#[serde(default)]` or
+/// `#[schema(default = …)]`). An `Option` that serde writes as null is nullable: `skip_serializing_if` prevents it.
+///
+/// serde's `rename`, `rename_all`, `rename_all_fields`, `default`, `skip`, `flatten`, `tag`, `content`, `untagged`, `transparent`,
+/// `from`, `try_from` and `into` are honoured. Enums become: texts, where no variant has data; an object with one field of several;
+/// an object with a field that names the variant (`tag`); one of several objects, or a number or text (`untagged`).
+///
+/// | in `#[schema(…)]` | of | what it says |
+/// |---|---|---|
+/// | `minimum = 0`, `maximum = 10` | numbers | the bounds |
+/// | `exclusive_minimum = 0`, `exclusive_maximum = 10` | numbers | the bounds, which are out themselves |
+/// | `multiple_of = 5` | numbers | |
+/// | `min_length = 1`, `max_length = 63` | texts | in characters |
+/// | `pattern = "^[a-z]+$"` | texts | a regular expression in Go's dialect, found anywhere without `^` and `$` |
+/// | `format = "date-time"` | texts, numbers | one of the formats that API servers know |
+/// | `min_items = 1`, `max_items = 9` | lists | |
+/// | `unique_items` | lists | each item is there once: `list_type = "set"` |
+/// | `list_type = "atomic"`, `"set"` or `"map"` | lists | who owns what, and whether items are told apart |
+/// | `map_keys("name", …)` | lists that are maps | the fields by which items are told apart |
+/// | `map_type = "atomic"` or `"granular"` | maps, structs | who owns what |
+/// | `min_properties = 1`, `max_properties = 9` | maps, structs | how many entries |
+/// | `enum("a", "b")` | anything | the values that there are |
+/// | `nullable` | anything | null is a value |
+/// | `default = 1`, `default = {"a": [1]}` | fields | what the API server fills in: JSON |
+/// | `example = 1` | anything | JSON |
+/// | `title = "…"`, `description = "…"` | anything | in place of the comment |
+/// | `external_docs(url = "…", description = "…")` | anything | |
+/// | `rule(rule = "…", message = "…", message_expression = "…", reason = "…", field_path = "…", optional_old_self)` | anything | a rule in CEL; repeatable |
+/// | `immutable` | anything | a rule: once set, it stays |
+/// | `at_most_one_of("a", …)`, `exactly_one_of(…)`, `at_least_one_of(…)` | structs | a rule about fields, by the names that serde writes; repeatable |
+/// | `preserve_unknown_fields` | objects | what the schema does not know stays |
+/// | `embedded_resource` | objects | a whole object of some kind |
+/// | `int_or_string` | anything | a number or a text, whatever the type |
+/// | `type = "string"` | anything | this, whatever the type |
+/// | `schemaless` | anything | whatever JSON has |
+/// | `as = Type` | anything | the schema of another type |
+/// | `items(…)` | lists | the same, of their items |
+/// | `values(…)` | maps | the same, of their values |
+/// | `optional`, `required` | fields | whether it has to be there, whatever the type |
+/// | `skip` | fields | it is not in the schema |
+/// | `crate = path` | types | where windlass-api is to be found; `::windlass::api` without it |
+#[proc_macro_derive(Schema, attributes(schema, serde))]
+pub fn derive_schema(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    schema::derive(&input).unwrap_or_else(syn::Error::into_compile_error).into()
+}
+
+/// What an API server has to allow, said beside what does it: of a function, a struct, any item. Repeatable.
+///
+/// It becomes a constant `RULES` beside the item, which manifests are made of.
+///
+/// | in `#[rbac(…)]` | what it says |
+/// |---|---|
+/// | `groups = "apps,batch"` | the groups; `""` or `core` for the core group |
+/// | `resources = "deployments,deployments/status"` | the resources, in the plural |
+/// | `resource_names = "a,b"` | these objects only |
+/// | `urls = "/metrics"` | paths, in place of resources |
+/// | `verbs = "get,list,watch"` | what is done with them |
+/// | `namespace = "shop"` | only there: a Role, not a ClusterRole |
+/// | `role_name = "reader"` | part of another role than the program's own |
+/// | `constant = OTHER_RULES` | the name of the constant, where a module has two such items |
+/// | `crate = path` | where windlass-api is to be found; `::windlass::api` without it |
+#[proc_macro_attribute]
+pub fn rbac(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    rbac::expand(arguments.into(), item.into()).unwrap_or_else(syn::Error::into_compile_error).into()
 }

@@ -30,7 +30,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "#[resource(group = \"x.io\", version = \"v1\", colour = \"red\")]\nstruct Site { metadata: () }",
-        "3:44: error: expected group, version, kind, plural, scope, short_names or k8s_openapi",
+        "3:44: error: expected group, version, kind, plural, scope, short_names, k8s_openapi or crate",
     ),
     (
         "#[resource(group = \"x.io\", version = \"v1\")]\nstruct Site { name: () }",
@@ -46,6 +46,165 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
 ];
 
+/// The same of `#[derive(CustomResource)]`, in `#[resource(group = "x.io", version = "v1", …)]`.
+const MISTAKES_OF_DEFINITIONS: &[(&str, &str)] = &[
+    (
+        "colour = \"red\"",
+        "3:44: error: expected group, version, kind, plural, scope, short_names, k8s_openapi, crate, singular, \
+        categories, storage, served, deprecated, status, scale, column, selectable, labels or annotations",
+    ),
+    ("categories(\"All\")", "3:55: error: a category is one lower-case word"),
+    (
+        "scale(spec = \".spec.replicas\")",
+        "3:44: error: scale(spec = \".spec.replicas\", status = \".status.replicas\"), and a selector \
+        if there is one",
+    ),
+    ("scale(specs = \".spec.replicas\")", "3:50: error: expected spec, status, selector"),
+    (
+        "column(name = \"A\", path = \".a\")",
+        "3:44: error: column(name = \"Replicas\", type = \"integer\", path = \".spec.replicas\")",
+    ),
+    (
+        "column(name = \"A\", type = \"text\", path = \".a\")",
+        "3:70: error: a column is one of boolean, date, integer, number, string",
+    ),
+    ("column(name = \"A\", width = 1)", "3:63: error: expected name, type, path, format, description, priority"),
+    ("selectable(\"spec.colour\")", "3:55: error: a path begins with a dot: \".spec.replicas\""),
+];
+
+/// The same of `#[derive(Schema)]`.
+const MISTAKES_OF_SCHEMAS: &[(&str, &str)] = &[
+    ("struct A { #[schema(minimum = \"1\")] a: i32 }", "3:31: error: expected a number"),
+    (
+        "struct A { #[schema(minimum = 2, maximum = 1)] a: i32 }",
+        "3:34: error: maximum is less than minimum: no value has both",
+    ),
+    (
+        "struct A { #[schema(exclusive_minimum = 2, maximum = 1)] a: i32 }",
+        "3:44: error: maximum is less than minimum: no value has both",
+    ),
+    ("struct A { #[schema(min_length = 1.5)] a: String }", "3:34: error: expected a whole number that is not negative"),
+    ("struct A { #[schema(max_items = -1)] a: Vec<i32> }", "3:33: error: expected a whole number that is not negative"),
+    ("struct A { #[schema(nullable, nullable)] a: i32 }", "3:31: error: given twice"),
+    (
+        "struct A { #[schema(type = \"text\")] a: i32 }",
+        "3:28: error: expected one of \"array\", \"boolean\", \"integer\", \
+        \"number\", \"object\", \"string\"",
+    ),
+    (
+        "struct A { #[schema(list_type = \"bag\")] a: Vec<i32> }",
+        "3:33: error: expected one of \"atomic\", \"map\", \"set\"",
+    ),
+    (
+        "struct A { #[schema(list_type = \"map\")] a: Vec<i32> }",
+        "3:33: error: of a map the keys are given: map_keys(\"name\")",
+    ),
+    (
+        "struct A { #[schema(map_keys(\"name\"))] a: Vec<i32> }",
+        "3:21: error: only a list of list_type = \"map\" has keys",
+    ),
+    ("struct A { #[schema(map_keys())] a: Vec<i32> }", "3:21: error: the list is empty"),
+    ("struct A { #[schema(enum())] a: i32 }", "3:21: error: one value at least is allowed"),
+    ("struct A { #[schema(default = )] a: i32 }", "3:31: error: unexpected end of input, expected a value"),
+    ("struct A { #[schema(optional, required)] a: i32 }", "3:31: error: a field is optional or required, not both"),
+    (
+        "struct A { #[schema(at_most_one_of(\"b\"))] a: i32 }",
+        "3:21: error: `at_most_one_of` is said of types: it names their fields",
+    ),
+    ("#[schema(optional)] struct A { a: i32 }", "3:10: error: `optional` is said of fields"),
+    ("#[schema(exactly_one_of(\"a\", \"b\"))] struct A { a: i32 }", "3:30: error: no field is written as \"b\""),
+    (
+        "struct A { #[schema(rule(message = \"no\"))] a: i32 }",
+        "3:21: error: the rule itself is missing: rule(rule = \"…\")",
+    ),
+    ("struct A { #[schema(rule(rule = \" \"))] a: i32 }", "3:33: error: it says nothing"),
+    (
+        "struct A { #[schema(rule(rule = \"true\", reason = \"Bad\"))] a: i32 }",
+        "3:50: error: expected one of \
+        \"FieldValueDuplicate\", \"FieldValueForbidden\", \"FieldValueInvalid\", \"FieldValueRequired\"",
+    ),
+    (
+        "struct A { #[schema(rule(text = \"true\"))] a: i32 }",
+        "3:26: error: expected one of rule, message, message_expression, \
+        reason, field_path, optional_old_self",
+    ),
+    ("struct A { #[schema(external_docs(link = \"x\"))] a: i32 }", "3:35: error: expected url or description"),
+    ("struct A { #[schema(items(skip))] a: Vec<i32> }", "3:27: error: `skip` is said of fields"),
+    (
+        "struct A { #[schema(colour = 1)] a: i32 }",
+        "3:21: error: expected one of as, at_least_one_of, at_most_one_of, crate, default, \
+        description, embedded_resource, enum, exactly_one_of, example, exclusive_maximum, exclusive_minimum, external_docs, format, \
+        immutable, int_or_string, items, list_type, map_keys, map_type, max_items, max_length, max_properties, maximum, min_items, \
+        min_length, min_properties, minimum, multiple_of, nullable, optional, pattern, preserve_unknown_fields, required, rule, \
+        schemaless, skip, title, type, unique_items, values",
+    ),
+    (
+        "struct A { #[serde(with = \"x\")] a: i32 }",
+        "3:20: error: what the function writes is not seen: say it with \
+        #[schema(as = Type)] or #[schema(type = \"…\")]",
+    ),
+    (
+        "#[serde(rename_all = \"odd\")] struct A { a: i32 }",
+        "3:22: error: there are the cases lowercase, UPPERCASE, PascalCase, \
+        camelCase, snake_case, SCREAMING_SNAKE_CASE, kebab-case, SCREAMING-KEBAB-CASE",
+    ),
+    (
+        "struct A { #[serde(rename(serialize = \"a\", deserialize = \"b\"))] a: i32 }",
+        "3:58: error: what is written under one name is \
+        read under another: an API server takes one",
+    ),
+    (
+        "#[serde(transparent)] struct A { a: i32, b: i32 }",
+        "3:32: error: a transparent struct has one field that is written",
+    ),
+    (
+        "struct A(i32, i32);",
+        "3:8: error: several values without names are written as a list of different things, which no \
+        structural schema says: give them names",
+    ),
+    ("struct A;", "3:8: error: a struct without fields is written as null, which has no schema: give it braces"),
+    ("union A { a: i32 }", "3:7: error: only structs and enums have schemas"),
+    ("enum A {}", "3:6: error: an enum without variants has no values"),
+    (
+        "enum A { B(i32, i32) }",
+        "3:11: error: several values without names are written as a list of different things, which no \
+        structural schema says: give them names",
+    ),
+    (
+        "enum A { B, C { c: i32 } }",
+        "3:10: error: it is written as a text and others as objects, which no structural schema says: \
+        give it braces, or the enum #[serde(tag = \"…\")]",
+    ),
+    (
+        "#[serde(untagged)] enum A { B, C { c: i32 } }",
+        "3:29: error: without a tag it is written as null, which has no schema",
+    ),
+    (
+        "#[serde(tag = \"t\")] enum A { B { b: i32 }, #[serde(untagged)] C { c: i32 } }",
+        "3:52: error: a schema has tags for all \
+        variants, or, if the enum is untagged, for none",
+    ),
+];
+
+/// The same of `#[rbac(…)]`.
+const MISTAKES_OF_RULES: &[(&str, &str)] = &[
+    (
+        "groups = \"apps\", resources = \"deployments\"",
+        "2:25: error: the verbs are not given: verbs = \"get,list,watch\"",
+    ),
+    ("verbs = \"get\"", "2:25: error: a rule is about resources or about urls: resources = \"deployments\""),
+    (
+        "resources = \"pods\", verbs = \"get\"",
+        "2:25: error: the groups are not given: groups = \"apps\", or \"\" for the core group",
+    ),
+    ("urls = \"/a\", verbs = \"get\", namespace = \"a\"", "2:25: error: urls are in no namespace"),
+    ("groups = \"\", resources = \"pods,\", verbs = \"get\"", "2:50: error: expected words with commas between them"),
+    (
+        "verb = \"get\"",
+        "2:25: error: expected groups, resources, resource_names, urls, verbs, namespace, role_name, constant or crate",
+    ),
+];
+
 /// The derive as the compiler loads it: beside this test, the newest where there are several.
 fn the_derive() -> PathBuf {
     let folder = env::current_exe().unwrap().parent().unwrap().to_owned();
@@ -58,7 +217,7 @@ fn the_derive() -> PathBuf {
     found.max_by_key(|path| path.metadata().unwrap().modified().unwrap()).expect("the derive has been built")
 }
 
-fn errors(source: &str) -> Vec<String> {
+fn errors(attribute: &str, source: &str) -> Vec<String> {
     let mut compiler = Command::new(env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()))
         .args(["-", "--edition=2024", "--crate-type=lib", "--emit=metadata", "--error-format=short", "--out-dir"])
         .arg(env::temp_dir())
@@ -68,7 +227,7 @@ fn errors(source: &str) -> Vec<String> {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let source = format!("#![allow(dead_code)]\n#[derive(windlass_derive::Resource)]\n{source}\n");
+    let source = format!("#![allow(dead_code)]\n#[{attribute}]\n{source}\n");
     compiler.stdin.take().unwrap().write_all(source.as_bytes()).unwrap();
     let output = compiler.wait_with_output().unwrap();
     let text = String::from_utf8(output.stderr).unwrap();
@@ -77,7 +236,21 @@ fn errors(source: &str) -> Vec<String> {
 
 #[test]
 fn each_mistake_is_named_where_it_stands() {
-    for (source, error) in MISTAKES {
-        assert_eq!(errors(source), [*error], "{source}");
-    }
+    let derive = |name: &str| format!("derive(windlass_derive::{name})");
+    let of_definitions = MISTAKES_OF_DEFINITIONS.iter().map(|(attribute, error)| {
+        let attributes = format!("group = \"x.io\", version = \"v1\", {attribute}");
+        (derive("CustomResource"), format!("#[resource({attributes})]\nstruct Site {{ metadata: () }}"), error)
+    });
+    let of =
+        |name: &'static str| move |(source, error): &'static (&str, &str)| (derive(name), (*source).to_owned(), error);
+    let of_rules = MISTAKES_OF_RULES
+        .iter()
+        .map(|(rule, error)| (format!("windlass_derive::rbac({rule})"), "fn reconcile() {}".to_owned(), error));
+    let all = MISTAKES.iter().map(of("Resource")).chain(of_definitions);
+    let all = all.chain(MISTAKES_OF_SCHEMAS.iter().map(of("Schema"))).chain(of_rules);
+    let wrong = all.filter_map(|(attribute, source, error)| {
+        let told = errors(&attribute, &source);
+        (told != [*error]).then(|| format!("{source}\n  {told:#?}\n  {error}"))
+    });
+    assert_eq!(wrong.collect::<Vec<_>>().join("\n"), "");
 }

@@ -6,7 +6,10 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use windlass_api::{ApiResource, BoxError, DynamicObject, GroupVersionKind, ObjectExt as _, Resource, Scope};
+use windlass_api::{
+    ApiResource, BoxError, DynamicObject, GroupVersionKind, ObjectExt as _, Resource, Scope, crd::CustomResource,
+    k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
 use windlass_client::{read_manifests, wait};
 
 use crate::{Environment, Error, NAME};
@@ -17,8 +20,31 @@ const KIND: &str = "CustomResourceDefinition";
 const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
 
 impl Environment {
-    /// Installs a kind that is known by its type alone: its objects may have any fields, and a status that is written by
-    /// itself. A kind whose fields are to be defaulted and checked is installed by its manifest, [`Self::install_manifests`].
+    /// Installs a kind as its type defines it, and waits until it is served: its objects are defaulted, pruned and checked, as
+    /// they will be in a cluster. One of several versions is installed by its [`Definition`](windlass_api::crd::Definition):
+    /// [`Self::install_definition`].
+    ///
+    /// # Panics
+    /// When the server does not take it, with what it says.
+    pub async fn define<K: CustomResource>(&self) {
+        if let Err(error) = self.install_definition(&K::definition()).await {
+            #[allow(clippy::panic, reason = "documented: a test cannot go on without its kind")]
+            {
+                panic!("{}", windlass_api::ErrorChain(&error));
+            }
+        }
+    }
+
+    /// Installs a definition, and waits until it is served. One that is there already is replaced.
+    pub async fn install_definition(&self, definition: &CustomResourceDefinition) -> Result<(), Error> {
+        let object = serde_json::to_value(definition).and_then(serde_json::from_value);
+        let object = object.map_err(|error| Error::Manifest { origin: None, source: error.into() })?;
+        self.establish(object).await
+    }
+
+    /// Installs a kind that is known by its name alone: its objects may have any fields, and a status that is written by
+    /// itself. A kind whose fields are to be defaulted and checked is installed by its type, [`Self::define`], or by its manifest,
+    /// [`Self::install_manifests`].
     ///
     /// # Panics
     /// When the server does not have it: the type's group, kind or plural name cannot be.

@@ -30,7 +30,7 @@
 //! | a test wants | it has |
 //! |---|---|
 //! | a control plane | [`Environment::start`], or [`Environment::builder`] with choices: a socket, a seed, a real cluster in its place |
-//! | its kinds | [`Environment::install`], or [`install_from`](Environment::install_from) the manifests of a project |
+//! | its kinds | [`Environment::define`], or [`install_from`](Environment::install_from) the manifests of a project |
 //! | to wait | [`Environment::eventually`] and its like, or [`Expectations`] of any client: driven by watches, they fail with the last state seen |
 //! | others than the administrator | [`Environment::client_as`], [`Environment::kubeconfig_of`] |
 //! | its webhooks called | `Environment::serve_webhooks` (feature `webhook`) |

@@ -258,6 +258,18 @@ impl Formatter for GoFormatter {
         }
         writer.write_all(rest.as_bytes())
     }
+
+    fn write_f64<W: ?Sized + io::Write>(&mut self, writer: &mut W, value: f64) -> io::Result<()> {
+        // What still has a fraction of nothing is data of no type that is kept as it came.
+        if value.fract() == 0.0 && value.abs() < 9e18 {
+            return write!(writer, "{value:?}");
+        }
+        if (1e-6..1e21).contains(&value.abs()) {
+            return write!(writer, "{value}");
+        }
+        let text = format!("{value:e}");
+        writer.write_all(if value.abs() < 1.0 { text } else { text.replace('e', "e+") }.as_bytes())
+    }
 }
 
 #[cfg(test)]
@@ -320,6 +332,15 @@ mod tests {
         let encoded = Encoded::new(&object, Style::BuiltIn);
         assert!(text(&encoded, 0).contains(r"\u003ca\u0026b\u003e"), "{encoded:?}");
         assert_eq!(encoded.value(Revision(0)), object);
+    }
+
+    #[test]
+    fn floats_are_written_as_go_writes_them() {
+        let numbers = json!([2.0, 2.5, 1e20, 1e21, 1.5e300, 1e-6, 1e-7, -1e22]);
+        let mut out = Vec::new();
+        push_json(&numbers, &mut out);
+        let expected = "[2.0,2.5,100000000000000000000,1e+21,1.5e+300,0.000001,1e-7,-1e+22]";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 
     #[test]

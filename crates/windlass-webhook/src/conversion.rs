@@ -4,6 +4,7 @@
 //! conversions to write, each both ways. A [`Converter`] does it all by itself, without types.
 
 mod hub;
+mod round_trip;
 mod webhook;
 
 use std::future::Future;
@@ -13,12 +14,13 @@ use serde_json::Value;
 use windlass_api::{BoxError, GroupVersion, Resource};
 
 pub use hub::Hub;
+pub use round_trip::{RoundTripError, hub_round_trips, spoke_round_trips};
 pub(crate) use webhook::Conversions;
 
 /// A version of a kind that converts to its hub, another version of the kind, and back.
 ///
 /// What the hub cannot hold is lost on the way through it. The API server keeps the metadata by itself, apart from labels and
-/// annotations.
+/// annotations. Whether something is lost, a test finds with [`spoke_round_trips`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not convert to `{Hub}`",
     note = "it takes an `impl Convert<{Hub}> for {Self}`"

@@ -61,8 +61,7 @@ impl WebhookPath {
     }
 
     fn generated(what: &str, resource: &ApiResource) -> Self {
-        let ApiResource { group, version, kind, .. } = resource;
-        Self(format!("/{what}-{}-{version}-{}", group.replace('.', "-"), kind.to_lowercase()))
+        Self(resource.webhook_path(what))
     }
 }
 

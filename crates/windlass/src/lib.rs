@@ -42,6 +42,7 @@
 //! | `config` | no | `windlass::config`: what a manager may be told by a file |
 //! | `flags` | no | the same by flags, for `clap` |
 //! | `logging` | no | the log that file and flags ask for, by `tracing-subscriber` |
+//! | `manifests` | no | `windlass::manifests`: definitions, roles and webhooks of a project, checked and written as YAML |
 //! | `server` | no | `windlass::server`, the embedded API server |
 //! | `webhook` | no | `windlass::webhook`: what an API server asks before it writes, converts, or lets somebody in; in `windlass::runtime::webhook` their certificates |
 
@@ -52,6 +53,8 @@ pub use windlass_cache as cache;
 pub use windlass_client as client;
 #[cfg(feature = "envtest")]
 pub use windlass_envtest as envtest;
+#[cfg(feature = "manifests")]
+pub use windlass_manifests as manifests;
 pub use windlass_queue as queue;
 pub use windlass_runtime as runtime;
 #[cfg(feature = "config")]
@@ -97,6 +100,43 @@ pub use windlass_api::{
 /// # }
 /// ```
 pub use windlass_derive::Resource;
+
+/// The definition of a custom kind, `#[derive(CustomResource)]`; the schemas of its parts, `#[derive(Schema)]`.
+///
+/// ```
+/// use windlass::{CustomResource, Schema, api::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta};
+///
+/// /// A page, and as many servers as it takes.
+/// #[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize, CustomResource)]
+/// #[resource(
+///     group = "example.com", version = "v1", short_names("web"),
+///     column(name = "Replicas", type = "integer", path = ".spec.replicas"),
+/// )]
+/// struct Website {
+///     metadata: ObjectMeta,
+///     spec: WebsiteSpec,
+/// }
+///
+/// #[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize, Schema)]
+/// struct WebsiteSpec {
+///     /// The web server.
+///     #[schema(min_length = 1)]
+///     image: String,
+///     #[schema(minimum = 0, default = 1)]
+///     replicas: i32,
+/// }
+///
+/// let definition = Website::definition();
+/// assert_eq!(definition.metadata.name.as_deref(), Some("websites.example.com"));
+/// let schema = serde_json::to_value(&definition.spec.versions[0].schema).unwrap();
+/// let spec = &schema["openAPIV3Schema"]["properties"]["spec"];
+/// assert_eq!(spec["required"], serde_json::json!(["image"]));
+/// assert_eq!(spec["properties"]["image"]["description"], "The web server.");
+/// ```
+pub use windlass_derive::{CustomResource, Schema, rbac};
+
+/// Kinds with definitions, and types with schemas.
+pub use windlass_api::crd::{CustomResource, Definition, Schema};
 
 pub use windlass_client::Client;
 #[cfg(feature = "v1_36")]

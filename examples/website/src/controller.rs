@@ -10,6 +10,7 @@ use windlass::{
     },
     predicate,
     prelude::*,
+    rbac,
     runtime::{
         events::Note,
         finalizers::{Finalized, Finalizers},
@@ -31,6 +32,12 @@ pub fn controller() -> impl Runnable {
         .reconcile(reconcile)
 }
 
+#[rbac(groups = "shop.example.com", resources = "websites", verbs = "get,list,watch,patch")]
+#[rbac(groups = "shop.example.com", resources = "websites/status", verbs = "patch")]
+#[rbac(groups = "shop.example.com", resources = "websites/finalizers", verbs = "update")]
+#[rbac(groups = "", resources = "configmaps,services", verbs = "get,list,watch,create,patch")]
+#[rbac(groups = "apps", resources = "deployments", verbs = "get,list,watch,create,patch")]
+#[rbac(groups = "events.k8s.io", resources = "events", verbs = "create,patch")]
 async fn reconcile(website: Arc<Website>, cx: Context) -> windlass::Result<Action> {
     let finalizers = Finalizers::new().then("shop.example.com/directory", leave_directory);
     let Finalized::Live(website) = finalizers.finalize(website, &cx).await? else {

@@ -1,4 +1,4 @@
-//! Tells a cluster of websites. With a cluster of one's own, `kubectl apply` does this once.
+//! Tells a cluster of websites. With a cluster of one's own, `kubectl apply -f config --recursive` does this once.
 
 use windlass::{
     Client, Error,
@@ -6,7 +6,10 @@ use windlass::{
     client::{CachedDiscovery, DeferredRestMapper, read_manifests},
 };
 
-const MANIFESTS: &str = include_str!("../manifests/install.yaml");
+const MANIFESTS: &str = concat!(
+    include_str!("../config/crd/bases/shop.example.com_websites.yaml"),
+    include_str!("../config/webhook/manifests.yaml")
+);
 
 /// Applies the manifests. The webhooks are on this machine.
 pub async fn install(client: &Client, port: u16) -> windlass::Result<()> {

@@ -16,10 +16,14 @@
 //! | `api.rs` | the types |
 //! | `controller.rs` | what is done about them |
 //! | `webhooks.rs` | what is asked before they are written |
-//! | `install.rs`, `manifests/install.yaml` | what the cluster has to know |
+//! | `manifests.rs`, `config/` | what the cluster has to know: `cargo run --bin manifests -- all` writes it |
+//! | `install.rs` | tells it |
 //! | `main.rs`, `manifests/config.yaml` | flags, configuration, and all of it together |
 
 pub mod api;
 pub mod controller;
 pub mod install;
+mod manifests;
 pub mod webhooks;
+
+pub use manifests::manifests;

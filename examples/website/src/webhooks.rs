@@ -1,8 +1,11 @@
 //! What the API server asks before it writes a website.
 
-use windlass::webhook::{
-    RegisterError, Webhooks,
-    admission::{Denial, Request, Validator, Warnings},
+use windlass::{
+    rbac,
+    webhook::{
+        RegisterError, Webhooks,
+        admission::{Denial, Request, Validator, Warnings},
+    },
 };
 
 use crate::api::Website;
@@ -11,6 +14,13 @@ use crate::api::Website;
 const MANY: i32 = 10;
 
 /// At `/mutate-shop-example-com-v1-website` and `/validate-shop-example-com-v1-website`.
+#[rbac(groups = "", resources = "secrets", verbs = "get,list,watch,create,update,patch")]
+#[rbac(
+    groups = "admissionregistration.k8s.io",
+    resources = "mutatingwebhookconfigurations,validatingwebhookconfigurations",
+    verbs = "get,list,watch,patch,update"
+)]
+#[rbac(groups = "coordination.k8s.io", resources = "leases", verbs = "get,create,update,patch")]
 pub fn webhooks() -> Result<Webhooks, RegisterError> {
     Webhooks::builder().mutator(default).validator(Rules).build()
 }

@@ -18,7 +18,7 @@ use windlass_api::{Status, format_time};
 
 use super::{
     custom,
-    definition::{Definition, FINALIZER, Names},
+    definition::{Approval, Definition, FINALIZER, Names},
 };
 use crate::{
     codec::go_quote,
@@ -194,6 +194,9 @@ impl Controller {
         let mut new = object.clone();
         let now = format_time(registry.clock().now());
         self.accept_names(&definition, &mut new, &now);
+        if let Some((holds, reason, message)) = Approval::condition(&object) {
+            set_condition(&mut new, "KubernetesAPIApprovalPolicyConformant", holds, (reason, &message), &now);
+        }
         if new == object {
             self.publish(&registry, &definition);
             if accepted(&object) && !definition.established {

@@ -220,15 +220,17 @@ impl CustomType {
 
     /// Prunes and orders an object, and gives its metadata the form of the Go type. Returns the paths of unknown fields;
     /// the error is Go's message.
-    fn settle(&self, object: &mut Value, validation: FieldValidation) -> Result<Vec<String>, String> {
+    fn settle(&self, object: &mut Value, validation: FieldValidation, unknown: Unknown) -> Result<Vec<String>, String> {
         let mut warnings = Vec::new();
         if let Some(metadata) = object.get_mut("metadata") {
             let decoded = decode_object_meta(metadata, validation)?;
             warnings.extend(decoded.warnings);
             *metadata = decoded.value;
         }
-        let pruned = prune::prune(object, &self.compiled);
-        warnings.extend(pruned.into_iter().map(|path| format!("unknown field {path:?}")));
+        if unknown == Unknown::Goes {
+            let pruned = prune::prune(object, &self.compiled);
+            warnings.extend(pruned.into_iter().map(|path| format!("unknown field {path:?}")));
+        }
         settle_embedded(object, &self.compiled, "", validation, &mut warnings)?;
         if validation == FieldValidation::Ignore {
             warnings.clear();
@@ -237,6 +239,13 @@ impl CustomType {
         sort_keys(object);
         Ok(warnings)
     }
+}
+
+/// What becomes of the fields that a schema does not know.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unknown {
+    Stays,
+    Goes,
 }
 
 /// Gives the metadata of embedded objects the form of the Go type.
@@ -291,7 +300,7 @@ impl CustomShape for CustomType {
         }
         let content_error = |message: &str| Status::from(self.as_kind().content_error(&kind, message));
         prune::drop_nulls(&mut value, &self.compiled);
-        warnings.extend(self.settle(&mut value, validation).map_err(|message| content_error(&message))?);
+        warnings.extend(self.settle(&mut value, validation, Unknown::Goes).map_err(|message| content_error(&message))?);
         if validation == FieldValidation::Strict && !warnings.is_empty() {
             return Err(content_error(&strict_error(&warnings)));
         }
@@ -302,7 +311,9 @@ impl CustomShape for CustomType {
         let mut settled = value.clone();
         prune::drop_nulls(&mut settled, &self.compiled);
         let shown = || crate::codec::go_json(&value);
-        let warnings = self.settle(&mut settled, validation).map_err(|message| patch::invalid(&shown(), &message))?;
+        let warnings = self
+            .settle(&mut settled, validation, Unknown::Goes)
+            .map_err(|message| patch::invalid(&shown(), &message))?;
         if validation == FieldValidation::Strict && !warnings.is_empty() {
             return Err(patch::invalid(&shown(), &strict_error(&warnings)));
         }
@@ -310,8 +321,13 @@ impl CustomShape for CustomType {
     }
 
     fn arrange(&self, mut value: Value) -> Result<Value, Status> {
-        self.settle(&mut value, FieldValidation::Ignore).map_err(Status::internal)?;
+        self.settle(&mut value, FieldValidation::Ignore, Unknown::Stays).map_err(Status::internal)?;
         Ok(value)
+    }
+
+    fn prune(&self, value: &mut Value) {
+        prune::prune(value, &self.compiled);
+        prune::drop_nulls(value, &self.compiled);
     }
 
     fn storage_version(&self) -> &str {

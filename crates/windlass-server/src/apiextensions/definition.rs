@@ -5,6 +5,7 @@ use windlass_api::Scope;
 
 use super::structural;
 use crate::{
+    codec::go_quote,
     kinds::{validate_client_config, validate_review_versions},
     registry::{
         Errors, Path, Shown, Tree, as_object, default_pointer, default_to, dns_label_1035, dns_subdomain, object_mut,
@@ -504,28 +505,64 @@ fn validate_conversion(conversion: &Value, errors: &mut Errors) {
     }
 }
 
-/// Groups of the project itself need its consent.
-fn validate_approval(object: &Value, errors: &mut Errors) {
+/// What is said of the consent that groups of the project itself need.
+#[derive(Debug)]
+pub(super) enum Approval {
+    Missing,
+    Bypassed,
+    Given,
+    Unreadable,
+}
+
+impl Approval {
     const ANNOTATION: &str = "api-approved.kubernetes.io";
-    let group = object.text(&["spec", "group"]);
-    let protected = ["k8s.io", "kubernetes.io"];
-    let protected =
-        protected.iter().any(|end| group == *end || group.strip_suffix(end).is_some_and(|g| g.ends_with('.')));
-    let value = object.text(&["metadata", "annotations", ANNOTATION]);
-    if !protected || value.starts_with("unapproved") || value.contains("://") {
-        return;
+
+    /// Nothing where the group needs none.
+    fn of(object: &Value) -> Option<Self> {
+        let group = object.text(&["spec", "group"]);
+        let ends_in = |end: &str| group.strip_suffix(end).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
+        if !["k8s.io", "kubernetes.io"].into_iter().any(ends_in) {
+            return None;
+        }
+        Some(match object.text(&["metadata", "annotations", Self::ANNOTATION]) {
+            "" => Self::Missing,
+            value if value.starts_with("unapproved") => Self::Bypassed,
+            value if value.contains("://") => Self::Given,
+            _ => Self::Unreadable,
+        })
     }
+
+    /// The condition that tells of it: whether it holds, why, and in words.
+    pub(super) fn condition(object: &Value) -> Option<(bool, &'static str, String)> {
+        let value = object.text(&["metadata", "annotations", Self::ANNOTATION]);
+        Some(match Self::of(object)? {
+            Self::Missing => (false, "MissingAnnotation", Self::Missing.rule()),
+            Self::Bypassed => (false, "UnapprovedAnnotation", format!("not approved: {}", go_quote(value))),
+            Self::Given => (true, "ApprovedAnnotation", format!("approved in {value}")),
+            Self::Unreadable => (false, "InvalidAnnotation", Self::Unreadable.rule()),
+        })
+    }
+
+    fn rule(&self) -> String {
+        let either = match self {
+            Self::Unreadable => " with either a URL or a reason starting with \"unapproved\"",
+            Self::Missing | Self::Bypassed | Self::Given => "",
+        };
+        let see = "see https://github.com/kubernetes/enhancements/pull/1111";
+        format!("protected groups must have approval annotation \"{}\"{either}, {see}", Self::ANNOTATION)
+    }
+}
+
+fn validate_approval(object: &Value, errors: &mut Errors) {
     let annotations = Path::new("metadata.annotations");
-    let path = annotations.key(ANNOTATION);
-    let see = "see https://github.com/kubernetes/enhancements/pull/1111";
-    if value.is_empty() {
-        errors.required(&path, &format!("protected groups must have approval annotation \"{ANNOTATION}\", {see}"));
-    } else {
-        let why = format!(
-            "protected groups must have approval annotation \"{ANNOTATION}\" with either a URL or a reason starting with \
-             \"unapproved\", {see}"
-        );
-        errors.invalid(&path, value, &why);
+    let path = annotations.key(Approval::ANNOTATION);
+    match Approval::of(object) {
+        Some(missing @ Approval::Missing) => errors.required(&path, &missing.rule()),
+        Some(odd @ Approval::Unreadable) => {
+            let value = object.text(&["metadata", "annotations", Approval::ANNOTATION]);
+            errors.invalid(&path, value, &odd.rule());
+        }
+        Some(Approval::Bypassed | Approval::Given) | None => {}
     }
 }
 

@@ -41,8 +41,17 @@ const FORMATS: &[Format] = &[
 
 /// Whether a text has a format.
 pub(super) fn fits(format: &str, text: &str) -> bool {
+    known(format).is_none_or(|known| (known.fits)(text))
+}
+
+/// Whether a format says anything.
+pub(super) fn is_known(format: &str) -> bool {
+    known(format).is_some()
+}
+
+fn known(format: &str) -> Option<&'static Format> {
     let name = format.replace('-', "");
-    FORMATS.iter().find(|known| known.name == name).is_none_or(|known| (known.fits)(text))
+    FORMATS.iter().find(|known| known.name == name)
 }
 
 /// Only for patterns of this file, which are few and small.

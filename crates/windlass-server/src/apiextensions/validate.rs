@@ -2,9 +2,9 @@
 //!
 //! Of an update only what changed is told, where it can be known: not in lists whose items have no keys.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use serde_json::{Number, Value};
+use serde_json::{Map, Number, Value};
 use windlass_api::Cause;
 
 use super::{
@@ -27,7 +27,13 @@ pub(super) fn validate(
     hidden: &str,
     causes: &mut Vec<Cause>,
 ) {
-    Checker { hidden }.changed(value, old, schema, path, causes);
+    Checker { hidden, weighs: false }.changed(value, old, schema, path, causes);
+    for cause in causes.iter_mut().filter(|cause| cause.field == NOWHERE && !hidden.is_empty()) {
+        hidden.clone_into(&mut cause.field);
+    }
+    // What several alternatives complain about is told once.
+    let mut told = HashSet::new();
+    causes.retain(|cause| told.insert((cause.field.clone(), cause.message.clone())));
     let mut before = Vec::new();
     if let Some(old) = old {
         duplicates(old, schema, path, &mut before);
@@ -76,39 +82,61 @@ pub(super) fn report(causes: Vec<Cause>, errors: &mut Errors) {
 /// The field of complaints that are about none.
 const NOWHERE: &str = "<nil>";
 
+/// How many checks were made, in the real server's counting: of alternatives none of which fits, the one for which most were
+/// made is told about.
+type Score = u64;
+
 struct Checker<'a> {
     hidden: &'a str,
+    /// Whether scores are asked for: what is as it was is looked at too, and not complained about.
+    weighs: bool,
 }
 
 impl Checker<'_> {
     /// Complains about a value, unless it is as it was.
-    fn changed(&self, value: &Value, old: Option<&Value>, schema: &Schema, path: &str, causes: &mut Vec<Cause>) {
-        if old != Some(value) {
-            self.value(value, old, schema, path, causes);
+    fn changed(
+        &self,
+        value: &Value,
+        old: Option<&Value>,
+        schema: &Schema,
+        path: &str,
+        causes: &mut Vec<Cause>,
+    ) -> Score {
+        match old == Some(value) {
+            false => self.value(value, old, schema, path, causes),
+            true if self.weighs => self.value(value, old, schema, path, &mut Vec::new()),
+            true => 0,
         }
     }
 
-    fn value(&self, value: &Value, old: Option<&Value>, schema: &Schema, path: &str, causes: &mut Vec<Cause>) {
-        let right_type = self.right_type(value, schema, path, causes);
-        if !right_type && schema.int_or_string {
-            self.junctions(value, schema, path, causes);
+    /// Makes every check that is for values like this one, whatever else the schema expects.
+    fn value(&self, value: &Value, old: Option<&Value>, schema: &Schema, path: &str, causes: &mut Vec<Cause>) -> Score {
+        let typed = !schema.kind.is_empty() || schema.int_or_string || !schema.limits.format.is_empty();
+        let fits = self.right_type(value, schema, path, causes);
+        if value.is_null() {
+            choices(value, schema, path, causes);
+            return Score::from(fits);
         }
-        choices(value, schema, path, causes);
-        if !right_type {
-            // Whether it is whole or not, a number has its bounds.
-            if let Value::Number(number) = value {
+        // Of all: that it has been looked at, its alternatives, and its choices.
+        let mut score = 3 + if typed { 1 + Score::from(fits) } else { 0 };
+        score += self.junctions(value, old, schema, path, causes);
+        match value {
+            Value::String(text) => {
+                score += 1 + Score::from(formats::is_known(&schema.limits.format));
+                self.string(text, schema, path, causes);
+            }
+            Value::Number(number) => {
+                score += 2;
                 self.number(number, schema, path, causes);
             }
-            return;
+            Value::Array(items) => score += 2 + self.array(items, old, schema, path, causes),
+            Value::Null | Value::Bool(_) | Value::Object(_) => {}
         }
-        match value {
-            Value::Object(_) => self.object(value, old, schema, path, causes),
-            Value::Array(items) => self.array(items, old, schema, path, causes),
-            Value::String(text) => self.string(text, schema, path, causes),
-            Value::Number(number) => self.number(number, schema, path, causes),
-            Value::Null | Value::Bool(_) => {}
+        choices(value, schema, path, causes);
+        if let Value::Object(entries) = value {
+            score += 1 + self.object(entries, old, schema, path, causes);
         }
-        self.junctions(value, schema, path, causes);
+        score
     }
 
     /// How a path is named in messages.
@@ -161,9 +189,15 @@ impl Checker<'_> {
         false
     }
 
-    fn object(&self, value: &Value, old: Option<&Value>, schema: &Schema, path: &str, causes: &mut Vec<Cause>) {
-        let Value::Object(entries) = value else { return };
-        let (count, limits) = (entries.len() as u64, &schema.limits);
+    fn object(
+        &self,
+        entries: &Map<String, Value>,
+        old: Option<&Value>,
+        schema: &Schema,
+        path: &str,
+        causes: &mut Vec<Cause>,
+    ) -> Score {
+        let (count, limits, mut score) = (entries.len() as u64, &schema.limits, 0);
         if let Some(least) = limits.min_properties.filter(|least| count < *least) {
             let detail = format!("{} in body should have at least {least} properties", self.named(path));
             causes.push(invalid(path, &count.to_string(), &detail));
@@ -175,8 +209,8 @@ impl Checker<'_> {
             let below = join(path, name);
             let old = old.and_then(|old| old.get(name));
             match (schema.properties.get(name), &schema.additional) {
-                (Some(schema), _) => self.changed(value, old, schema, &below, causes),
-                (None, Additional::Schema(schema)) => self.changed(value, old, schema, &below, causes),
+                (Some(schema), _) => score += self.changed(value, old, schema, &below, causes),
+                (None, Additional::Schema(schema)) => score += self.changed(value, old, schema, &below, causes),
                 (None, Additional::Forbidden) => {
                     let detail = format!("{} in body is a forbidden property", self.named(&below));
                     causes.push(invalid(path, &go_quote(name), &detail));
@@ -189,10 +223,18 @@ impl Checker<'_> {
                 causes.push(cause(&join(path, name), "FieldValueRequired", "Required value".to_owned()));
             }
         }
+        score
     }
 
-    fn array(&self, items: &[Value], old: Option<&Value>, schema: &Schema, path: &str, causes: &mut Vec<Cause>) {
-        let (count, limits) = (items.len() as u64, &schema.limits);
+    fn array(
+        &self,
+        items: &[Value],
+        old: Option<&Value>,
+        schema: &Schema,
+        path: &str,
+        causes: &mut Vec<Cause>,
+    ) -> Score {
+        let (count, limits, mut score) = (items.len() as u64, &schema.limits, 0);
         if let Some(least) = limits.min_items.filter(|least| count < *least) {
             let detail = format!("{} in body should have at least {least} items", self.named(path));
             causes.push(invalid(path, &count.to_string(), &detail));
@@ -207,16 +249,19 @@ impl Checker<'_> {
                     List::Map(keys) => before.and_then(|before| before.iter().find(|old| same_keys(old, item, keys))),
                     List::Atomic | List::Set => None,
                 };
-                self.changed(item, old, of_items, &format!("{path}[{index}]"), causes);
+                score += self.changed(item, old, of_items, &format!("{path}[{index}]"), causes);
             }
         }
+        score
     }
 
     fn string(&self, text: &str, schema: &Schema, path: &str, causes: &mut Vec<Cause>) {
         let count = text.chars().count() as u64;
         // Only the first of these is told.
         if let Some(most) = schema.limits.max_length.filter(|most| count > *most) {
-            causes.push(cause(path, "FieldValueTooLong", format!("Too long: may not be more than {most} bytes")));
+            let plural = if most == 1 { "" } else { "s" };
+            let message = format!("Too long: may not be more than {most} byte{plural}");
+            causes.push(cause(path, "FieldValueTooLong", message));
         } else if let Some(least) = schema.limits.min_length.filter(|least| count < *least) {
             let detail = format!("{} in body should be at least {least} chars long", self.named(path));
             causes.push(invalid(path, &go_quote(text), &detail));
@@ -270,49 +315,75 @@ impl Checker<'_> {
         }
     }
 
-    fn junctions(&self, value: &Value, schema: &Schema, path: &str, causes: &mut Vec<Cause>) {
-        let name = self.named(path);
-        let complaints = |schema: &Schema| {
+    fn junctions(
+        &self,
+        value: &Value,
+        old: Option<&Value>,
+        schema: &Schema,
+        path: &str,
+        causes: &mut Vec<Cause>,
+    ) -> Score {
+        let (name, checker) = (self.named(path), Checker { weighs: true, ..*self });
+        let tried = |schema: &Schema| {
             let mut causes = Vec::new();
-            self.value(value, None, schema, path, &mut causes);
-            causes
+            (checker.value(value, old, schema, path, &mut causes), causes)
         };
         // What the best alternative lacks is told as well; of equally good ones the first.
-        let fields = |causes: &&Vec<Cause>| causes.iter().filter(|cause| cause.field != NOWHERE).count();
-        let best = |all: &[Vec<Cause>]| all.iter().min_by_key(fields).cloned().unwrap_or_default();
+        let best = |all: Vec<Tried>| all.into_iter().reduce(|best, other| if other.0 > best.0 { other } else { best });
+        let mut score = 1;
+        let mut tell = |told: Option<Tried>, causes: &mut Vec<Cause>| {
+            let (found, complaints) = told.unwrap_or_default();
+            score += found;
+            causes.extend(complaints);
+        };
         if !schema.any_of.is_empty() {
-            let all = schema.any_of.iter().map(complaints).collect::<Vec<_>>();
-            if !all.iter().any(Vec::is_empty) {
+            let mut all = Vec::new();
+            let fitting = schema.any_of.iter().map(tried).find_map(|tried| {
+                let fits = tried.1.is_empty();
+                if fits {
+                    Some(tried)
+                } else {
+                    all.push(tried);
+                    None
+                }
+            });
+            if fitting.is_none() {
                 causes.push(nowhere(&format!("\"{name}\" must validate at least one schema (anyOf)")));
-                causes.extend(best(&all));
             }
+            tell(fitting.or_else(|| best(all)), causes);
         }
         if !schema.one_of.is_empty() {
-            let all = schema.one_of.iter().map(complaints).collect::<Vec<_>>();
+            let all = schema.one_of.iter().map(tried).collect::<Vec<_>>();
             let only_one = format!("\"{name}\" must validate one and only one schema (oneOf)");
-            match all.iter().filter(|causes| causes.is_empty()).count() {
-                1 => {}
+            match all.iter().filter(|(_, causes)| causes.is_empty()).count() {
+                1 => tell(all.into_iter().find(|(_, causes)| causes.is_empty()), causes),
                 0 => {
                     causes.push(nowhere(&format!("{only_one}. Found none valid")));
-                    causes.extend(best(&all));
+                    tell(best(all), causes);
                 }
                 several => causes.push(nowhere(&format!("{only_one}. Found {several} valid alternatives"))),
             }
         }
         if !schema.all_of.is_empty() {
-            let all = schema.all_of.iter().map(complaints).collect::<Vec<_>>();
-            let valid = all.iter().filter(|causes| causes.is_empty()).count();
-            if valid < all.len() {
+            let all = schema.all_of.iter().map(tried).collect::<Vec<_>>();
+            let (valid, asked) = (all.iter().filter(|(_, causes)| causes.is_empty()).count(), all.len());
+            for one in all {
+                tell(Some(one), causes);
+            }
+            if valid < asked {
                 let none = if valid == 0 { ". None validated" } else { "" };
-                causes.extend(all.into_iter().flatten());
                 causes.push(nowhere(&format!("\"{name}\" must validate all the schemas (allOf){none}")));
             }
         }
-        if schema.not.as_deref().is_some_and(|schema| complaints(schema).is_empty()) {
+        if schema.not.as_deref().is_some_and(|schema| tried(schema).1.is_empty()) {
             causes.push(nowhere(&format!("\"{name}\" must not validate the schema (not)")));
         }
+        score
     }
 }
+
+/// What came of an alternative.
+type Tried = (Score, Vec<Cause>);
 
 /// Complains about a value that is none of those that are listed.
 fn choices(value: &Value, schema: &Schema, path: &str, causes: &mut Vec<Cause>) {

@@ -485,9 +485,9 @@ fn join(first: &[u8], second: &[u8]) -> Vec<u8> {
 
 /// A float as Go writes it: without a fraction when it has none.
 pub(super) fn go_float(number: f64) -> Option<Number> {
-    #[allow(clippy::cast_possible_truncation)] // checked: integral and far inside of i64
-    if number.fract() == 0.0 && number.abs() < 9e18 {
-        return Some(Number::from(number as i64));
+    if number.fract() == 0.0 && number.abs() < 1e21 {
+        // As it is once it has been written and read again; nothing has no sign.
+        return (number + 0.0).to_string().parse().ok();
     }
     Number::from_f64(number)
 }

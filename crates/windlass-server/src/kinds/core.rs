@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::quantity::amount;
 use crate::admission::ENFORCE_MOUNTABLE_SECRETS;
-use crate::codec::check_json;
+use crate::codec::{check_json, go_quote};
 use crate::registry::{
     Errors, Path, Tree, as_object, config_key, copy_key, default_to, entry_mut, items_mut, label_value, metadata_mut,
     object_mut, qualified_name, range_problem,
@@ -254,6 +254,7 @@ pub(super) fn node_warnings(new: &Value, _old: Option<&Value>) -> Vec<String> {
 pub(super) fn validate_node(object: &Value, errors: &mut Errors) {
     validate_taints(object, errors);
     validate_node_amounts(object, errors);
+    validate_node_features(object, errors);
     let list = Path::new("spec.podCIDRs");
     let ranges = object.items(&["spec", "podCIDRs"]);
     for (index, range) in ranges.iter().enumerate() {
@@ -285,6 +286,37 @@ fn validate_node_amounts(object: &Value, errors: &mut Errors) {
                 errors.invalid(&place, text, "must be an integer");
             }
         }
+    }
+}
+
+/// What a node declares that it can do: names in order, the first word of each with a capital.
+fn validate_node_features(object: &Value, errors: &mut Errors) {
+    const RULE: &str = "must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature or \
+                        MyFeature/mySubFeature), and contain only alphanumeric characters and slashes";
+    const LONGEST: usize = 253;
+    let list = Path::new("status.declaredFeatures");
+    let names = object.items(&["status", "declaredFeatures"]).iter().filter_map(Value::as_str);
+    let mut last = None;
+    for (index, name) in names.enumerate() {
+        let place = list.index(index);
+        match last {
+            Some(last) if last == name => errors.duplicate(&place, name),
+            Some(last) if last > name => errors.invalid(&place, name, "list must be sorted alphabetically"),
+            _ => {}
+        }
+        last = Some(name);
+        let is_word = |word: &str| {
+            word.starts_with(|letter: char| letter.is_ascii_alphabetic())
+                && word.bytes().all(|byte| byte.is_ascii_alphanumeric())
+        };
+        let rule = if name.len() > LONGEST {
+            format!("must be no more than {LONGEST} characters")
+        } else if !name.starts_with(|letter: char| letter.is_ascii_uppercase()) || !name.split('/').all(is_word) {
+            RULE.to_owned()
+        } else {
+            continue;
+        };
+        errors.invalid(&place, name, &format!("invalid feature name {}: {rule}", go_quote(name)));
     }
 }
 
@@ -331,6 +363,7 @@ pub(super) fn validate_node_update(new: &Value, old: &Value, errors: &mut Errors
     }
     // The real server looks at them twice, and complains twice.
     validate_node_amounts(new, errors);
+    validate_node_features(new, errors);
     validate_taints(new, errors);
     if new.text(&["spec", "externalID"]) != old.text(&["spec", "externalID"]) {
         errors.forbidden(&path.child("externalID"), "may not be updated");

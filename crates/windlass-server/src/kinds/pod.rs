@@ -1,5 +1,7 @@
 //! Pods: what the server writes into them, and what of them may change.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value, json};
 
 use super::pod_defaults::quality_of_service;
@@ -101,6 +103,20 @@ pub(super) fn validate_status(new: &Value, old: &Value, errors: &mut Errors) {
     if let Some(generation) = new.int(&["status", "observedGeneration"]).filter(|generation| *generation < 0) {
         errors.invalid(&path.child("observedGeneration"), &generation, "must be a non-negative integer");
     }
+    let (list, mut names) = (path.child("resourceClaimStatuses"), HashSet::new());
+    for (index, status) in new.items(&["status", "resourceClaimStatuses"]).iter().enumerate() {
+        let (place, name) = (list.index(index), status.text(&["name"]));
+        if !new.items(&["spec", "resourceClaims"]).iter().any(|claim| claim.text(&["name"]) == name) {
+            let text = "must match the name of an entry in `spec.resourceClaims`";
+            errors.invalid(&place.child("name"), name, text);
+        }
+        if !names.insert(name) {
+            errors.duplicate(&place.child("name"), name);
+        }
+        if let Some(claim) = status.at(&["resourceClaimName"]).and_then(Value::as_str) {
+            errors.invalid_each(&place.child("resourceClaimName"), claim, dns_subdomain(claim));
+        }
+    }
     if let Some(extended) = new.at(&["status", "extendedResourceClaimStatus"]) {
         let place = path.child("extendedResourceClaimStatus");
         if extended.items(&["requestMappings"]).is_empty() {
@@ -121,6 +137,11 @@ pub(super) fn validate_status(new: &Value, old: &Value, errors: &mut Errors) {
         }
         for (index, address) in addresses.iter().enumerate().filter(|(_, address)| !known(address)) {
             validate_address(address.text(&["ip"]), &place.index(index), errors);
+        }
+        // An address alone is a list of one.
+        let alone = new.text(&["status", single]);
+        if single == "podIP" && addresses.is_empty() && !alone.is_empty() && alone != old.text(&["status", single]) {
+            validate_address(alone, &place.index(0), errors);
         }
     }
 }

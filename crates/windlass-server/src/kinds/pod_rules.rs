@@ -85,7 +85,7 @@ pub(super) fn validate_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) 
             let place = list_path.index(index);
             validate_container(container, spec, &volumes, &claims, &place, errors);
             if kind == ContainerKind::Init {
-                resources::validate_restart(container, &place, errors);
+                resources::validate_init_restart(container, &place, errors);
             }
             let name = container.text(&["name"]);
             // Two of the containers that run first may lack a name and are not the same.
@@ -150,6 +150,7 @@ pub(super) fn validate_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) 
     one_of(spec, "preemptionPolicy", &["PreemptLowerPriority", "Never"], path, errors);
     resources::validate_overhead(spec, path, errors);
     security::validate_system(spec, path, errors);
+    environment::validate_file_volumes(spec, path, errors);
 }
 
 /// The lists of containers, in the order in which they are looked at.

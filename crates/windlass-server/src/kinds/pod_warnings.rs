@@ -69,6 +69,16 @@ pub(super) fn of_workload(new: &Value, old: Option<&Value>) -> Vec<String> {
     of_part(new, old, &["spec", "template"], &Path::new("spec").child("template"))
 }
 
+/// Of a stateful set, which may remember more than it should.
+pub(super) fn of_stateful_set(new: &Value, old: Option<&Value>) -> Vec<String> {
+    let mut told = of_workload(new, old);
+    if new.int(&["spec", "revisionHistoryLimit"]).is_some_and(|limit| limit < 0) {
+        let why = "a negative value retains all historical revisions; a value >= 0 is recommended";
+        told.push(format!("spec.revisionHistoryLimit: {why}"));
+    }
+    told
+}
+
 /// Of a template of jobs.
 pub(super) fn of_cron_job(new: &Value, old: Option<&Value>) -> Vec<String> {
     let path = Path::new("spec.jobTemplate.spec.template");

@@ -92,8 +92,10 @@ pub(super) fn prepare_update(new: &mut Value, old: &Value) {
     let spec = object_mut(new, "spec");
     let kind = spec.text(&["type"]).to_owned();
     if kind != "ExternalName" && old_kind != "ExternalName" {
-        if spec.text(&["clusterIP"]).is_empty() && spec.items(&["clusterIPs"]).is_empty() {
+        if spec.text(&["clusterIP"]).is_empty() {
             copy_key(spec, old_spec, "clusterIP");
+        }
+        if spec.items(&["clusterIPs"]).is_empty() {
             copy_key(spec, old_spec, "clusterIPs");
         }
         follow_address(spec, old_spec);

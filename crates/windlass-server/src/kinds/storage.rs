@@ -4,7 +4,12 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-use super::{BASE, Kind, quantity::amount, selector::validate_selector, volumes::validate_driver_name};
+use super::{
+    BASE, Kind,
+    quantity::amount,
+    selector::validate_selector,
+    volumes::{validate_driver_name, validate_inline_volume},
+};
 use crate::registry::{
     Errors, MetadataRule, Path, Resets, Rules, Tree, default_pointer, dns_subdomain, metadata_mut, object_mut,
     qualified_name, same,
@@ -219,6 +224,7 @@ fn validate_attachment(attachment: &Value, errors: &mut Errors) {
         (None, Some(name)) if *name == "" => {
             errors.required(&path.child("persistentVolumeName"), "must specify non empty persistentVolumeName");
         }
+        (Some(inline), None) => validate_inline_volume(inline, &path.child("inlineVolumeSpec"), errors),
         _ => {}
     }
     let node = spec.text(&["nodeName"]);

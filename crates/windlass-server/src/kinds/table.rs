@@ -200,6 +200,7 @@ pub(super) const KINDS: &[Kind] = &[
         prepare_status: |new, _| core::drop_node_config(new),
         validate: core::validate_node,
         validate_update: core::validate_node_update,
+        validate_status: core::validate_node_update,
         warnings: core::node_warnings,
         field: core::node_field,
         ..BASE
@@ -298,7 +299,7 @@ pub(super) const KINDS: &[Kind] = &[
         validate_create: workload::validate_new_stateful_set,
         validate_update: workload::validate_stateful_set_update,
         validate_status: workload::validate_stateful_set_status,
-        warnings: pod_warnings::of_workload,
+        warnings: pod_warnings::of_stateful_set,
         ..BASE
     },
     Kind {

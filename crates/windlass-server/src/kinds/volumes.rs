@@ -50,6 +50,8 @@ pub(super) const KINDS: &[Kind] = &[
     },
 ];
 
+const REGISTRY: &str = "must be a host:port pair or multiple pairs separated by commas";
+
 /// The kinds of volumes in the order in which they are looked at, and what each needs. The name of `cephfs` in complaints
 /// is not its own.
 const SOURCES: [(&str, &[&str]); 22] = [
@@ -180,7 +182,7 @@ fn normalise_sources(claim: &mut Value) {
 fn validate_volume_spec(spec: Option<&Value>, errors: &mut Errors) {
     let nothing = json!({});
     let spec = spec.unwrap_or(&nothing);
-    validate_modes(spec, "", errors);
+    validate_modes(spec, "", &SPEC, errors);
     let path = SPEC.child("capacity");
     let capacity = spec.at(&["capacity"]).and_then(Value::as_object);
     if capacity.is_none_or(serde_json::Map::is_empty) {
@@ -200,7 +202,7 @@ fn validate_volume_spec(spec: Option<&Value>, errors: &mut Errors) {
         (Some(_), None) => errors.required(&affinity.child("required"), "must specify required node constraints"),
         (Some(_), Some(required)) => validate_node_selector(required, &affinity.child("required"), errors),
     }
-    validate_source(spec, errors);
+    validate_source(spec, &SPEC, errors);
     let class = spec.text(&["storageClassName"]);
     if !class.is_empty() {
         errors.invalid_each(&SPEC.child("storageClassName"), class, dns_subdomain(class));
@@ -219,13 +221,46 @@ fn validate_volume_spec(spec: Option<&Value>, errors: &mut Errors) {
     }
 }
 
+/// A volume that is described where it is attached: nothing claims it.
+pub(super) fn validate_inline_volume(spec: &Value, whole: &Path<'_>, errors: &mut Errors) {
+    const WHERE: &str = "in the context of inline volumes";
+    let refuse = |field: &str, errors: &mut Errors| {
+        errors.forbidden(&whole.child(field), &format!("may not be specified {WHERE}"));
+    };
+    if spec.at(&["claimRef"]).is_some() {
+        refuse("claimRef", errors);
+    }
+    if spec.entries(&["capacity"]).next().is_some() {
+        refuse("capacity", errors);
+    }
+    if spec.at(&["csi"]).is_none() {
+        errors.required(&whole.child("csi"), &format!("has to be specified {WHERE}"));
+    }
+    validate_modes(spec, "", whole, errors);
+    if !matches!(spec.text(&["persistentVolumeReclaimPolicy"]), "" | "Retain") {
+        let path = whole.child("persistentVolumeReclaimPolicy");
+        errors.forbidden(&path, &format!("may only be Retain {WHERE}"));
+    }
+    if spec.at(&["nodeAffinity"]).is_some() {
+        refuse("nodeAffinity", errors);
+    }
+    validate_source(spec, whole, errors);
+    if !spec.text(&["storageClassName"]).is_empty() {
+        refuse("storageClassName", errors);
+    }
+    if spec.at(&["volumeMode"]).is_some_and(|mode| *mode != "Filesystem") {
+        let path = whole.child("volumeMode");
+        errors.forbidden(&path, &format!("may not specify volumeMode other than Filesystem {WHERE}"));
+    }
+}
+
 /// A volume is of exactly one kind.
-fn validate_source(spec: &Value, errors: &mut Errors) {
+fn validate_source(spec: &Value, whole: &Path<'_>, errors: &mut Errors) {
     let mut found = SOURCES.into_iter().filter_map(|(name, fields)| Some((name, fields, spec.at(&[name])?)));
     let Some((name, fields, source)) = found.next() else {
-        return errors.required(&SPEC, "must specify a volume type");
+        return errors.required(whole, "must specify a volume type");
     };
-    let path = SPEC.child(if name == "gcePersistentDisk" { "persistentDisk" } else { name });
+    let path = whole.child(if name == "gcePersistentDisk" { "persistentDisk" } else { name });
     for field in fields {
         let missing = match source.at(&[field]) {
             None => true,
@@ -234,12 +269,13 @@ fn validate_source(spec: &Value, errors: &mut Errors) {
             Some(_) => false,
         };
         if missing {
-            errors.required(&path.child(field), "");
+            errors.required(&path.child(field), needed(name, field));
         }
     }
     let file = source.text(&["path"]);
     match name {
         "iscsi" => validate_target(source, &path, errors),
+        "quobyte" => validate_registry(source, &path, errors),
         "glusterfs" => {
             let place = path.child("endpointsNamespace");
             match source.at(&["endpointsNamespace"]).and_then(Value::as_str) {
@@ -277,7 +313,7 @@ fn validate_source(spec: &Value, errors: &mut Errors) {
         _ => {}
     }
     if name == "local" && spec.at(&["nodeAffinity"]).is_none() {
-        errors.required(&SPEC.child("nodeAffinity"), "Local volume requires node affinity");
+        errors.required(&whole.child("nodeAffinity"), "Local volume requires node affinity");
     }
     if name == "hostPath" {
         let known =
@@ -286,12 +322,36 @@ fn validate_source(spec: &Value, errors: &mut Errors) {
     }
     for (name, _, _) in found {
         let name = if name == "cephfs" { "cephFS" } else { name };
-        errors.forbidden(&SPEC.child(name), "may not specify more than 1 volume type");
+        errors.forbidden(&whole.child(name), "may not specify more than 1 volume type");
     }
     let root = file.split('/').all(|part| matches!(part, "" | "."));
     if name == "hostPath" && !file.is_empty() && root && spec.text(&["persistentVolumeReclaimPolicy"]) == "Recycle" {
         let text = "may not be 'recycle' for a hostPath mount of '/'";
-        errors.forbidden(&SPEC.child("persistentVolumeReclaimPolicy"), text);
+        errors.forbidden(&whole.child("persistentVolumeReclaimPolicy"), text);
+    }
+}
+
+/// What a complaint about a field that a kind of volume lacks says beyond that.
+pub(super) fn needed(volume: &str, field: &str) -> &'static str {
+    if (volume, field) == ("quobyte", "registry") { REGISTRY } else { "" }
+}
+
+/// The servers that know where a volume is.
+pub(super) fn validate_registry(source: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let registry = source.text(&["registry"]);
+    if registry.is_empty() {
+        return;
+    }
+    if source.text(&["tenant"]).len() > 64 {
+        let text = "must be a UUID and may not exceed a length of 64 characters";
+        return errors.required(&path.child("tenant"), text);
+    }
+    let is_address = |pair: &&str| {
+        let host = pair.rsplit_once(':').map(|(host, _)| host);
+        host.is_some_and(|host| !host.contains([':', '[', ']']) || (host.starts_with('[') && host.ends_with(']')))
+    };
+    for _ in registry.split(',').filter(|pair| !is_address(pair)) {
+        errors.invalid(&path.child("registry"), registry, REGISTRY);
     }
 }
 
@@ -349,8 +409,8 @@ pub(super) fn validate_driver_name(name: &str, path: &Path<'_>, errors: &mut Err
     errors.invalid_each(path, name, dns_subdomain(&name.to_lowercase()));
 }
 
-fn validate_modes(spec: &Value, why: &str, errors: &mut Errors) {
-    let path = SPEC.child("accessModes");
+fn validate_modes(spec: &Value, why: &str, whole: &Path<'_>, errors: &mut Errors) {
+    let path = whole.child("accessModes");
     let modes = spec.items(&["accessModes"]);
     if modes.is_empty() {
         errors.required(&path, why);
@@ -442,16 +502,19 @@ fn volume_warnings(volume: &Value) -> Vec<String> {
 // === rules for claims ===
 
 fn validate_claim(claim: &Value, errors: &mut Errors) {
-    let nothing = json!({});
-    let spec = claim.at(&["spec"]).unwrap_or(&nothing);
+    validate_claim_spec(claim.at(&["spec"]).unwrap_or(&json!({})), &SPEC, errors);
+}
+
+/// The spec of a claim, wherever it stands.
+pub(super) fn validate_claim_spec(spec: &Value, whole: &Path<'_>, errors: &mut Errors) {
     if spec.items(&["accessModes"]).is_empty() {
-        errors.required(&SPEC.child("accessModes"), "at least 1 access mode is required");
+        errors.required(&whole.child("accessModes"), "at least 1 access mode is required");
     }
-    validate_selector(spec.at(&["selector"]), &SPEC.child("selector"), errors);
+    validate_selector(spec.at(&["selector"]), &whole.child("selector"), errors);
     if !spec.items(&["accessModes"]).is_empty() {
-        validate_modes(spec, "", errors);
+        validate_modes(spec, "", whole, errors);
     }
-    let resources = SPEC.child("resources");
+    let resources = whole.child("resources");
     let storage = resources.key("storage");
     match spec.at(&["resources", "requests", "storage"]) {
         None => errors.required(&storage, ""),
@@ -459,24 +522,24 @@ fn validate_claim(claim: &Value, errors: &mut Errors) {
     }
     let class = spec.text(&["storageClassName"]);
     if !class.is_empty() {
-        errors.invalid_each(&SPEC.child("storageClassName"), class, dns_subdomain(class));
+        errors.invalid_each(&whole.child("storageClassName"), class, dns_subdomain(class));
     }
-    one_of(spec, "volumeMode", &["Block", "Filesystem"], &SPEC, errors);
+    one_of(spec, "volumeMode", &["Block", "Filesystem"], whole, errors);
     for field in ["dataSource", "dataSourceRef"] {
-        validate_data_source(spec.at(&[field]), &SPEC.child(field), errors);
+        validate_data_source(spec.at(&[field]), &whole.child(field), errors);
     }
     if let (Some(source), Some(reference)) = (spec.at(&["dataSource"]), spec.at(&["dataSourceRef"])) {
         // The path itself is the value that is shown.
         let shown = json!({});
         if !reference.text(&["namespace"]).is_empty() {
-            errors.invalid(&SPEC, &shown, "may not be specified when dataSourceRef.namespace is specified");
+            errors.invalid(whole, &shown, "may not be specified when dataSourceRef.namespace is specified");
         } else if !["apiGroup", "kind", "name"].iter().all(|field| source.at(&[field]) == reference.at(&[field])) {
-            errors.invalid(&SPEC, &shown, "must match dataSourceRef");
+            errors.invalid(whole, &shown, "must match dataSourceRef");
         }
     }
     let class = spec.text(&["volumeAttributesClassName"]);
     if !class.is_empty() {
-        errors.invalid_each(&SPEC.child("volumeAttributesClassName"), class, dns_subdomain(class));
+        errors.invalid_each(&whole.child("volumeAttributesClassName"), class, dns_subdomain(class));
     }
 }
 

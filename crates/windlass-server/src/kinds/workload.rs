@@ -1,9 +1,14 @@
 //! Workloads: kinds with a pod template whose pods are meant to run for ever.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 use windlass_api::{LabelSelector, Operator, Requirement};
 
-use super::{pod_defaults::default_template, pod_rules::validate_spec, selector, selector::label_selector};
+use super::{
+    pod_defaults::default_template, pod_rules::validate_spec, selector, selector::label_selector,
+    volumes::validate_claim_spec,
+};
 use crate::registry::{
     Errors, Path, Tree, as_object, default_pointer, default_to, dns_label, entry_mut, metadata_mut, object_mut,
     validate_annotations, validate_labels,
@@ -218,6 +223,12 @@ fn validate_stateful_set(object: &Value, old: Option<&Value>, errors: &mut Error
         let policy = spec.at(&["persistentVolumeClaimRetentionPolicy"]).unwrap_or(&nothing);
         super::pod_rules::one_of(policy, field, &["Retain", "Delete"], &path, errors);
     }
+    // Nor can the claims.
+    let claims = SPEC.child("volumeClaimTemplates");
+    for (index, claim) in spec.items(&["volumeClaimTemplates"]).iter().enumerate().filter(|_| old.is_none()) {
+        let place = claims.index(index);
+        validate_claim_spec(claim.at(&["spec"]).unwrap_or(&nothing), &place.child("spec"), errors);
+    }
     errors.not_negative(&SPEC.child("replicas"), spec.int(&["replicas"]));
     errors.not_negative(&SPEC.child("minReadySeconds"), spec.int(&["minReadySeconds"]));
     errors.not_negative(&SPEC.child("ordinals.start"), spec.int(&["ordinals", "start"]));
@@ -227,17 +238,19 @@ fn validate_stateful_set(object: &Value, old: Option<&Value>, errors: &mut Error
         errors.invalid_each(&SPEC.child("serviceName"), service, dns_label(service));
     }
     let selector = validate_selector(spec, "statefulset", errors);
-    // The volumes that it makes claims for can be mounted.
     let mut spec = spec.clone();
-    add_claimed_volumes(&mut spec);
+    complete_pods(&mut spec);
     validate_template(&spec, &selector, "StatefulSet", errors);
 }
 
-/// What the pods of a stateful set get for its claims.
-fn add_claimed_volumes(spec: &mut Value) {
+/// What the pods of a stateful set get from it: names of their own, and volumes for its claims, which can be mounted.
+fn complete_pods(spec: &mut Value) {
     let names = spec.items(&["volumeClaimTemplates"]).iter().map(|claim| claim.text(&["metadata", "name"]).to_owned());
-    let names: Vec<String> = names.collect();
+    let names: Vec<String> = names.collect::<BTreeSet<_>>().into_iter().collect();
     let Some(pod) = entry_mut(spec, "template").and_then(|template| entry_mut(template, "spec")) else { return };
+    for field in ["subdomain", "hostname"] {
+        as_object(pod).shift_remove(field);
+    }
     if names.is_empty() {
         return;
     }

@@ -7,7 +7,7 @@ use std::{
 };
 
 /// One line per schema: name, tab, JSON.
-pub(super) const TEXT: &str = include_str!("../../data/openapi.tsv");
+pub(super) const TEXT: &str = windlass_api::openapi::RECORDED;
 
 pub(super) const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
 pub(super) const REFERENCE: &str = "#/components/schemas/";

@@ -160,8 +160,11 @@ impl ResourceInfo {
         Ok(self.hubs_of(vec![stored]).await?.pop().unwrap_or_default())
     }
 
-    /// An object of the hub as it is stored, without a copy where they do not differ.
-    pub(super) async fn to_stored<'v>(&self, hub: &'v Value) -> Result<Cow<'v, Value>, Status> {
+    /// An object of the hub as it is stored, without a copy where they do not differ. It loses what storage does not keep.
+    pub(super) async fn to_stored<'v>(&self, hub: &'v mut Value) -> Result<Cow<'v, Value>, Status> {
+        if let Shape::Custom(shape) = self.hub_shape() {
+            shape.prune(hub);
+        }
         let Some(conversion) = self.with_hub(Hub::Asked) else { return Ok(Cow::Borrowed(hub)) };
         let object = conversion.translate(vec![hub.clone()], &self.stored_version()).await?.pop().unwrap_or_default();
         Ok(Cow::Owned((conversion.to_stored)(object)))

@@ -127,7 +127,7 @@ impl Registry {
         if params.dry_run == DryRun::No && given.is_some_and(|version| version != 0) {
             return Err(Status::unclassified("resourceVersion should not be set on objects to be created"));
         }
-        let encoded = Encoded::new(&*resource.to_stored(&attributes.object).await?, resource.shape.style());
+        let encoded = Encoded::new(&*resource.to_stored(&mut attributes.object).await?, resource.shape.style());
         let key = target.key(&name);
         if params.dry_run == DryRun::All {
             return match self.stored(&key).await? {
@@ -146,6 +146,8 @@ impl Registry {
                 Ok(item)
             }
             Err(CommitError::Conflict { current: Some(existing) }) => {
+                // What there is to warn of was found before.
+                params.warnings.extend(std::mem::take(warnings));
                 Err(exists(target, &name, &Item::stored(&existing)?))
             }
             Err(error) => Err(commit_failure(&error)),

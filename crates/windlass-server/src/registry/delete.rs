@@ -301,8 +301,8 @@ impl Registry {
         dry_run: DryRun,
     ) -> Result<Result<Item, Option<StoredValue>>, Status> {
         let shape = target.resource.hub_shape();
-        let new = shape.normalise(new, FieldValidation::Ignore)?.value;
-        let encoded = Encoded::new(&*target.resource.to_stored(&new).await?, shape.style());
+        let mut new = shape.normalise(new, FieldValidation::Ignore)?.value;
+        let encoded = Encoded::new(&*target.resource.to_stored(&mut new).await?, shape.style());
         if dry_run == DryRun::All || encoded.storage_bytes() == current.body {
             return Ok(Ok(Item { encoded, revision: current.modified }));
         }

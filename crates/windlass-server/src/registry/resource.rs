@@ -71,9 +71,12 @@ pub(crate) trait CustomShape: fmt::Debug + Send + Sync + 'static {
     /// Brings a tree into the form that decoding would give it.
     fn normalise(&self, value: Value, validation: FieldValidation) -> Result<Decoded, Status>;
 
-    /// As [`Self::normalise`], for a tree that does not come from a body: nulls that must not be there stay, so that
-    /// validation finds them.
+    /// As [`Self::normalise`], for a tree that does not come from a body: what is unknown, and nulls that must not be there,
+    /// stay, so that validation finds them and they count as a change.
     fn arrange(&self, value: Value) -> Result<Value, Status>;
+
+    /// Drops what [`Self::arrange`] has left, which storage does not keep.
+    fn prune(&self, value: &mut Value);
 
     /// The version that storage holds.
     fn storage_version(&self) -> &str;

@@ -204,8 +204,8 @@ impl Registry {
         if aspect != Aspect::Internal {
             self.validate_admission(&mut attributes).await?;
         }
-        let (new, old) = (attributes.object, attributes.old.unwrap_or_default());
-        let encoded = Encoded::new(&*resource.to_stored(&new).await?, resource.shape.style());
+        let (mut new, old) = (attributes.object, attributes.old.unwrap_or_default());
+        let encoded = Encoded::new(&*resource.to_stored(&mut new).await?, resource.shape.style());
         let unchanged = Item { encoded: encoded.clone(), revision: current.modified };
         let expect = Expect::Unchanged(current.modified);
         if ends_deletion(resource, &new, &old) {

@@ -1,5 +1,6 @@
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Value, json};
-use windlass_api::{BoxError, GroupKind, GroupVersion};
+use windlass_api::{BoxError, GroupKind, GroupVersion, crd::CustomResource};
 
 use super::*;
 use crate::{
@@ -29,6 +30,37 @@ impl Convert<V2> for V3 {
     fn from_hub(hub: V2) -> Result<Self, BoxError> {
         Ok(Self { metadata: hub.metadata, picture: hub.container })
     }
+}
+
+/// Of `V3` as a hub, what is large becomes small.
+impl Convert<V3> for V1 {
+    fn to_hub(self) -> Result<V3, BoxError> {
+        Ok(V3 { metadata: self.metadata, picture: self.image.to_ascii_lowercase() })
+    }
+
+    fn from_hub(hub: V3) -> Result<Self, BoxError> {
+        Ok(Self { metadata: hub.metadata, image: hub.picture })
+    }
+}
+
+macro_rules! defined {
+    ($($version:ident $field:literal)*) => {$(
+        impl CustomResource for $version {
+            fn declared() -> CustomResourceDefinition {
+                let schema = json!({"type": "object", "properties": {$field: {"type": "string", "maxLength": 20}}});
+                let version = json!({"name": "v", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}});
+                serde_json::from_value(json!({"metadata": {}, "spec": {
+                    "group": "g", "scope": "Namespaced", "names": {"kind": "W", "plural": "w"}, "versions": [version],
+                }}))
+                .unwrap()
+            }
+        }
+    )*};
+}
+
+defined! {
+    V1 "image"
+    V2 "container"
 }
 
 fn webhooks() -> Webhooks {
@@ -143,4 +175,16 @@ fn a_version_is_a_spoke_once() {
     let twice = Webhooks::builder().conversion(Hub::<V2>::new().spoke::<V1>().spoke::<V1>()).build().unwrap_err();
     let text = "shop.example.com/v1, Kind=Website cannot be one more version of Website.shop.example.com";
     assert_eq!(twice.to_string(), text);
+}
+
+#[test]
+fn what_comes_back_as_it_was_passes_and_what_does_not_is_shown() {
+    spoke_round_trips::<V1, V2>().unwrap();
+    hub_round_trips::<V2, V1>().unwrap();
+    let error = spoke_round_trips::<V1, V3>().unwrap_err();
+    assert_eq!(
+        (error.from.as_str(), error.over.as_str(), error.why.as_str()),
+        ("v1", "v3", ".image is not what it was")
+    );
+    assert!(error.was["image"].as_str().unwrap().contains('Z') && error.is["image"].as_str().unwrap().contains('z'));
 }

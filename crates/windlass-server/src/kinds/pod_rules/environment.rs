@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::{
     kinds::amount,
-    registry::{Errors, Path, Tree, config_key, dns_subdomain, qualified_name},
+    registry::{Errors, Path, Tree, config_key, dns_label, dns_subdomain, qualified_name},
 };
 
 const NAME: &str = "a valid environment variable name must consist only of printable ASCII characters other than '='";
@@ -97,6 +97,9 @@ fn validate_value(variable: &Value, path: &Path<'_>, errors: &mut Errors) {
             key => errors.invalid_each(&place.child("key"), key, config_key(key)),
         }
     }
+    if let Some(selector) = source.at(&["fileKeyRef"]) {
+        validate_file_selector(selector, &path.child("fileKeyRef"), errors);
+    }
     let number = source.entries(&[]).filter(|(_, source)| !source.is_null()).count();
     if number == 0 {
         let text =
@@ -109,6 +112,44 @@ fn validate_value(variable: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// A variable that a file of a volume sets.
+fn validate_file_selector(selector: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let (key, volume, file) = (selector.text(&["key"]), selector.text(&["volumeName"]), selector.text(&["path"]));
+    for (field, text) in [("key", key), ("volumeName", volume), ("path", file)] {
+        let place = path.child(field);
+        match field {
+            _ if text.is_empty() => errors.required(&place, ""),
+            "key" => validate_name(text, &place, errors),
+            "volumeName" => errors.invalid_each(&place, text, dns_label(text)),
+            _ if text.split('/').any(|part| part == "..") => errors.invalid(&place, text, "must not contain '..'"),
+            _ => {}
+        }
+    }
+}
+
+/// The volumes of such files are there, and empty at first.
+pub(super) fn validate_file_volumes(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
+    for list in ["initContainers", "containers", "ephemeralContainers"] {
+        let list_path = path.child(list);
+        for (index, container) in spec.items(&[list]).iter().enumerate() {
+            let place = list_path.index(index);
+            let variables = place.child("env");
+            for (index, variable) in container.items(&["env"]).iter().enumerate() {
+                let Some(selector) = variable.at(&["valueFrom", "fileKeyRef"]) else { continue };
+                let (place, name) = (variables.index(index), selector.text(&["volumeName"]));
+                let place = place.child("valueFrom.fileKeyRef.volumeName");
+                match spec.items(&["volumes"]).iter().rfind(|volume| volume.text(&["name"]) == name) {
+                    None => errors.not_found(&place, name),
+                    Some(volume) if volume.at(&["emptyDir"]).is_none() => {
+                        errors.invalid(&place, name, "referenced volume must be of type emptyDir");
+                    }
+                    Some(_) => {}
+                }
+            }
+        }
+    }
+}
+
 /// A field of the pod.
 pub(super) fn validate_field_selector(selector: &Value, asker: FieldSelector, path: &Path<'_>, errors: &mut Errors) {
     if selector.text(&["apiVersion"]).is_empty() {
@@ -117,6 +158,11 @@ pub(super) fn validate_field_selector(selector: &Value, asker: FieldSelector, pa
     let field = selector.text(&["fieldPath"]);
     if field.is_empty() {
         return errors.required(&path.child("fieldPath"), "");
+    }
+    let version = selector.text(&["apiVersion"]);
+    if version != "v1" && !field.ends_with("']") {
+        let text = format!("error converting fieldPath: unsupported pod version: {version}");
+        return errors.invalid(&path.child("fieldPath"), field, &text);
     }
     let (base, key) = match field.strip_suffix("']").and_then(|rest| rest.split_once("['")) {
         Some((base, key)) => (base, Some(key)),

@@ -246,13 +246,26 @@ pub(super) fn validate_pod_resources(spec: &Value, claims: &[&str], path: &Path<
     }
 }
 
+/// Of a container that runs first: without a policy, rules are not looked at.
+pub(super) fn validate_init_restart(container: &Value, path: &Path<'_>, errors: &mut Errors) {
+    match container.at(&["restartPolicy"]) {
+        None => validate_ruled(container, path, errors),
+        Some(_) => validate_restart(container, path, errors),
+    }
+}
+
+/// Rules need a policy.
+fn validate_ruled(container: &Value, path: &Path<'_>, errors: &mut Errors) {
+    if !container.items(&["restartPolicyRules"]).is_empty() && container.at(&["restartPolicy"]).is_none() {
+        errors.required(&path.child("restartPolicy"), "must specify restartPolicy when restart rules are used");
+    }
+}
+
 /// When a container starts again.
 pub(super) fn validate_restart(container: &Value, path: &Path<'_>, errors: &mut Errors) {
     one_of(container, "restartPolicy", &["Always", "Never", "OnFailure"], path, errors);
     let rules = container.items(&["restartPolicyRules"]);
-    if !rules.is_empty() && container.at(&["restartPolicy"]).is_none() {
-        errors.required(&path.child("restartPolicy"), "must specify restartPolicy when restart rules are used");
-    }
+    validate_ruled(container, path, errors);
     let list = path.child("restartPolicyRules");
     if rules.len() > MAX_RESTART_RULES {
         errors.too_many(&list, rules.len(), MAX_RESTART_RULES);

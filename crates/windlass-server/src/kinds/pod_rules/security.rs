@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::one_of;
 use crate::registry::{Errors, Path, Tree};
@@ -83,7 +83,44 @@ pub(super) fn validate_container_security(container: &Value, spec: &Value, path:
         errors.invalid(&path.child("procMount"), "Unmasked", "`hostUsers` must be false to use `Unmasked`");
     }
     validate_profile(context, "seccompProfile", "seccomp", &path, errors);
+    if context.at(&["allowPrivilegeEscalation"]) == Some(&Value::Bool(false)) {
+        let but = "cannot set `allowPrivilegeEscalation` to false and";
+        let shown = shown(context);
+        if context.flag(&["privileged"]) {
+            errors.invalid(&path, &shown, &format!("{but} `privileged` to true"));
+        }
+        for _ in context.items(&["capabilities", "add"]).iter().filter(|capability| *capability == "CAP_SYS_ADMIN") {
+            errors.invalid(&path, &shown, &format!("{but} `capabilities.Add` CAP_SYS_ADMIN"));
+        }
+    }
     validate_profile(context, "appArmorProfile", "AppArmor", &path, errors);
+}
+
+/// A context by the names of Go's internal struct.
+fn shown(context: &Value) -> Value {
+    const FIELDS: [(&str, &str); 12] = [
+        ("Capabilities", "capabilities"),
+        ("Privileged", "privileged"),
+        ("SELinuxOptions", "seLinuxOptions"),
+        ("WindowsOptions", "windowsOptions"),
+        ("RunAsUser", "runAsUser"),
+        ("RunAsGroup", "runAsGroup"),
+        ("RunAsNonRoot", "runAsNonRoot"),
+        ("ReadOnlyRootFilesystem", "readOnlyRootFilesystem"),
+        ("AllowPrivilegeEscalation", "allowPrivilegeEscalation"),
+        ("ProcMount", "procMount"),
+        ("SeccompProfile", "seccompProfile"),
+        ("AppArmorProfile", "appArmorProfile"),
+    ];
+    let list = |field: &str| context.at(&["capabilities", field]).cloned().unwrap_or_default();
+    let shown = FIELDS.iter().map(|(shown, field)| {
+        let value = match (*field, context.at(&[field])) {
+            ("capabilities", Some(_)) => json!({"Add": list("add"), "Drop": list("drop")}),
+            (_, value) => value.cloned().unwrap_or_default(),
+        };
+        ((*shown).to_owned(), value)
+    });
+    Value::Object(shown.collect())
 }
 
 /// Users and groups are numbers from 0 on.

@@ -9,7 +9,7 @@ use super::{
     one_of,
 };
 use crate::{
-    kinds::volumes::validate_driver_name,
+    kinds::volumes::{needed, validate_driver_name, validate_registry},
     registry::{Errors, Path, Tree, dns_label},
 };
 
@@ -99,7 +99,7 @@ fn validate_source(volume: &Value, path: &Path<'_>, errors: &mut Errors) {
             Some(_) => false,
         };
         if missing {
-            errors.required(&place.child(field), "");
+            errors.required(&place.child(field), needed(name, field));
         }
     }
     validate_details(name, source, &place, errors);
@@ -133,6 +133,7 @@ fn validate_details(name: &str, source: &Value, path: &Path<'_>, errors: &mut Er
             validate_mode(source, "defaultMode", path, errors);
             validate_projections(source, path, errors);
         }
+        "quobyte" => validate_registry(source, path, errors),
         "csi" => validate_driver_name(source.text(&["driver"]), &path.child("driver"), errors),
         _ => {}
     }

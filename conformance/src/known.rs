@@ -1,0 +1,66 @@
+//! The differences that random requests and made objects may show, as `DIFFERENCES.md` lists them with their reasons.
+
+use std::{fs, sync::LazyLock};
+
+use crate::suite::root;
+
+/// The beginning of the kind, empty for all, and the parts of a difference in their order.
+struct Known {
+    kind: String,
+    parts: Vec<String>,
+}
+
+static KNOWN: LazyLock<Vec<Known>> = LazyLock::new(|| {
+    let path = root().join("DIFFERENCES.md");
+    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    text.lines().filter_map(|line| line.strip_prefix("* ")).map(Known::read).collect()
+});
+
+/// Whether a line of the list is about such a difference of the kind, or of all kinds.
+pub(crate) fn is_passed_over(kind: &str, difference: &str) -> bool {
+    KNOWN.iter().any(|known| kind.starts_with(&known.kind) && known.is_in(difference))
+}
+
+/// Whether a line that names this very kind is about such a difference.
+pub(crate) fn is_listed_for(kind: &str, difference: &str) -> bool {
+    KNOWN.iter().any(|known| known.kind == kind && known.is_in(difference))
+}
+
+impl Known {
+    /// Reads what follows the bullet of a line: kind and text, each between backticks, and a reason.
+    fn read(line: &str) -> Self {
+        let parts: Vec<&str> = line.splitn(5, '`').collect();
+        match parts[..] {
+            ["", kind, " ", text, reason] if reason.starts_with(": ") && !text.is_empty() => Self {
+                kind: kind.trim_matches('*').to_owned(),
+                parts: text.split(" … ").map(str::to_owned).collect(),
+            },
+            _ => panic!("DIFFERENCES.md: no kind, text and reason in: {line}"),
+        }
+    }
+
+    fn is_in(&self, difference: &str) -> bool {
+        self.parts.iter().all(|part| difference.contains(part))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_passed_over_has_its_reason() {
+        assert!(KNOWN.len() > 10);
+        for Known { parts, .. } in &*KNOWN {
+            let told: usize = parts.iter().map(String::len).sum();
+            assert!(told > 4, "too little is said to tell anything apart: {parts:?}");
+        }
+    }
+
+    #[test]
+    fn a_line_is_about_a_kind_or_about_all() {
+        let (one, all) = (Known::read("`pods` `a: \\\"b … c`: why"), Known::read("`*` `text`: why"));
+        assert_eq!((one.kind.as_str(), all.kind.as_str()), ("pods", ""));
+        assert!(one.is_in("a: \\\"b and c") && !one.is_in("a: \\\"b"));
+    }
+}

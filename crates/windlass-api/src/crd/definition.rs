@@ -1,0 +1,149 @@
+//! From the versions of a kind to the definition that an API server takes.
+
+use std::mem;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceConversion, CustomResourceDefinition, WebhookClientConfig, WebhookConversion,
+};
+
+use crate::Resource;
+
+/// A kind that is defined by a CustomResourceDefinition: `#[derive(CustomResource)]`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no definition",
+    note = "`#[derive(CustomResource)]` makes it from the struct and its `#[resource(…)]`"
+)]
+pub trait CustomResource: Resource {
+    /// This version alone, as it was declared: whether it is the stored one, only its fellows tell.
+    fn declared() -> CustomResourceDefinition;
+
+    /// The definition of a kind that has this version only. For several see [`Definition`].
+    #[must_use]
+    fn definition() -> CustomResourceDefinition {
+        let mut definition = Self::declared();
+        for version in &mut definition.spec.versions {
+            version.storage = true;
+        }
+        definition
+    }
+}
+
+/// The versions of one kind, on the way to become its definition.
+///
+/// ```no_run
+/// # use windlass_api::crd::{CustomResource, Definition, DefinitionError};
+/// # fn example<V1: CustomResource, V1Beta1: CustomResource>() -> Result<(), DefinitionError> {
+/// let definition = Definition::of::<V1>().and::<V1Beta1>().build()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Definition {
+    /// One version each; never empty.
+    declared: Vec<CustomResourceDefinition>,
+    converter: Option<WebhookClientConfig>,
+}
+
+/// Why versions do not make a definition.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DefinitionError {
+    /// They are not versions of one kind, or do not agree on what all versions share.
+    #[error("{name}: version {version} has another {what} than {first}: what all versions share is said alike in each")]
+    Differ {
+        /// The definition.
+        name: String,
+        /// `group`, `scope`, `names`.
+        what: &'static str,
+        /// The version that was named first.
+        first: String,
+        /// The version that differs.
+        version: String,
+    },
+    /// A version is there twice.
+    #[error("{name}: version {version} is declared twice")]
+    Twice {
+        /// The definition.
+        name: String,
+        /// The version.
+        version: String,
+    },
+    /// Of several versions not exactly one is stored.
+    #[error("{name}: {count} of its versions ({versions}) say `storage`, and exactly one is stored")]
+    Storage {
+        /// The definition.
+        name: String,
+        /// How many say so.
+        count: usize,
+        /// All versions.
+        versions: String,
+    },
+}
+
+impl Definition {
+    /// A kind, by one of its versions.
+    pub fn of<K: CustomResource>() -> Self {
+        Self { declared: vec![K::declared()], converter: None }
+    }
+
+    /// Another version of the kind.
+    pub fn and<K: CustomResource>(mut self) -> Self {
+        self.declared.push(K::declared());
+        self
+    }
+
+    /// Whom the API server asks to convert between the versions. Without it only `apiVersion` changes.
+    pub fn converted_by(mut self, webhook: WebhookClientConfig) -> Self {
+        self.converter = Some(webhook);
+        self
+    }
+
+    /// The definition, its versions in the order of their names.
+    pub fn build(self) -> Result<CustomResourceDefinition, DefinitionError> {
+        let mut declared = self.declared.into_iter();
+        let mut definition = declared.next().unwrap_or_default();
+        let name = definition.metadata.name.clone().unwrap_or_default();
+        let first = definition.spec.versions.first().map(|version| version.name.clone()).unwrap_or_default();
+        for mut other in declared {
+            let version = other.spec.versions.first().map(|version| version.name.clone()).unwrap_or_default();
+            let shared = [
+                ("group", definition.spec.group == other.spec.group),
+                ("scope", definition.spec.scope == other.spec.scope),
+                ("names", definition.spec.names == other.spec.names),
+            ];
+            if let Some((what, _)) = shared.into_iter().find(|(_, same)| !same) {
+                return Err(DefinitionError::Differ { name, what, first, version });
+            }
+            if definition.spec.versions.iter().any(|known| known.name == version) {
+                return Err(DefinitionError::Twice { name, version });
+            }
+            definition.spec.versions.append(&mut other.spec.versions);
+            for (into, from) in [
+                (&mut definition.metadata.labels, mem::take(&mut other.metadata.labels)),
+                (&mut definition.metadata.annotations, mem::take(&mut other.metadata.annotations)),
+            ] {
+                if let Some(from) = from {
+                    into.get_or_insert_default().extend(from);
+                }
+            }
+        }
+        let versions = &mut definition.spec.versions;
+        versions.sort_by(|a, b| a.name.cmp(&b.name));
+        if let [only] = versions.as_mut_slice() {
+            only.storage = true;
+        }
+        let count = versions.iter().filter(|version| version.storage).count();
+        if count != 1 {
+            let versions = versions.iter().map(|version| version.name.as_str()).collect::<Vec<_>>().join(", ");
+            return Err(DefinitionError::Storage { name, count, versions });
+        }
+        if let Some(config) = self.converter {
+            let webhook =
+                WebhookConversion { client_config: Some(config), conversion_review_versions: vec!["v1".to_owned()] };
+            definition.spec.conversion =
+                Some(CustomResourceConversion { strategy: "Webhook".to_owned(), webhook: Some(webhook) });
+        }
+        Ok(definition)
+    }
+}

@@ -1,0 +1,76 @@
+//! What a value of a type looks like, to the API server.
+
+use std::{any::type_name, cell::RefCell};
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
+
+/// A type whose values have a structural schema: `#[derive(Schema)]` gives it one.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no schema",
+    note = "for a type of your own, `#[derive(Schema)]`; for another's, say what is written: `#[schema(as = Type)]`, or \
+            `#[schema(schemaless)]` for anything"
+)]
+pub trait Schema {
+    /// Whether a field of this type need not be there: true of `Option`.
+    const OPTIONAL: bool = false;
+
+    /// The schema. Use [`schema_of`] for the parts of a type, which notices a type that contains itself.
+    fn schema() -> JSONSchemaProps;
+}
+
+thread_local! {
+    /// The types whose schemas are being made, outermost first.
+    static OPEN: RefCell<Vec<&'static str>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The schema of a type. A type that contains itself has none: it is [`unfit`].
+///
+/// ```
+/// use windlass_api::crd::schema_of;
+///
+/// let list = schema_of::<Vec<i32>>();
+/// assert_eq!(serde_json::to_value(&list)?, serde_json::json!({
+///     "type": "array", "items": {"type": "integer", "format": "int32"},
+/// }));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[must_use]
+pub fn schema_of<T: Schema + ?Sized>() -> JSONSchemaProps {
+    let name = type_name::<T>();
+    if OPEN.with_borrow(|open| open.contains(&name)) {
+        return unfit(format!(
+            "{name} contains itself, and a structural schema ends: #[schema(schemaless)] leaves a field open"
+        ));
+    }
+    OPEN.with_borrow_mut(|open| open.push(name));
+    let schema = T::schema();
+    OPEN.with_borrow_mut(Vec::pop);
+    schema
+}
+
+/// In place of a schema that cannot be, and why: no server takes it.
+#[must_use]
+pub fn unfit(why: impl Into<String>) -> JSONSchemaProps {
+    JSONSchemaProps { ref_path: Some(why.into()), ..JSONSchemaProps::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Tree;
+
+    impl Schema for Tree {
+        fn schema() -> JSONSchemaProps {
+            schema_of::<Vec<Self>>()
+        }
+    }
+
+    #[test]
+    fn a_type_that_contains_itself_is_told_and_ends() {
+        let schema = serde_json::to_value(schema_of::<Tree>()).unwrap();
+        assert!(schema["items"]["$ref"].as_str().unwrap().contains("Tree contains itself"), "{schema}");
+        // The next one begins anew.
+        assert_eq!(serde_json::to_value(schema_of::<Tree>()).unwrap(), schema);
+    }
+}

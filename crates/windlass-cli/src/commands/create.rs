@@ -1,0 +1,94 @@
+//! `windlass create`: additions to a project.
+
+use std::{error::Error, path::Path};
+
+use clap::{ArgAction, Args, Subcommand};
+use windlass_scaffold::{CreateApi, CreateWebhook};
+
+use super::scaffolding;
+
+/// What to create.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Add a kind: its type, definition and sample, its controller and a test
+    #[command(disable_version_flag = true)]
+    Api(Api),
+    /// Add webhooks of a kind: what is filled in, and refused, before its objects are written
+    #[command(disable_version_flag = true)]
+    Webhook(Webhook),
+}
+
+/// Which kind.
+#[derive(Args, Debug)]
+pub(crate) struct Named {
+    /// The group, without the project's domain
+    #[arg(long)]
+    group: String,
+    /// The version, such as v1 or v1beta1
+    #[arg(long, value_name = "VERSION")]
+    version: String,
+    /// The kind, such as Website
+    #[arg(long)]
+    kind: String,
+}
+
+/// The flags of `windlass create api`.
+#[derive(Args, Debug)]
+pub(crate) struct Api {
+    #[command(flatten)]
+    named: Named,
+    /// Whether its objects are in namespaces
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true", action = ArgAction::Set)]
+    namespaced: bool,
+    /// Whether to make the type, its definition and a sample
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true", action = ArgAction::Set)]
+    resource: bool,
+    /// Whether to make a controller, and its test
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true", action = ArgAction::Set)]
+    controller: bool,
+    #[command(flatten)]
+    mode: scaffolding::Mode,
+}
+
+/// The flags of `windlass create webhook`.
+#[derive(Args, Debug)]
+pub(crate) struct Webhook {
+    #[command(flatten)]
+    named: Named,
+    /// Fill in what is missing
+    #[arg(long)]
+    defaulting: bool,
+    /// Refuse what is wrong
+    #[arg(long)]
+    programmatic_validation: bool,
+    #[command(flatten)]
+    mode: scaffolding::Mode,
+}
+
+pub(crate) fn run(command: &Command) -> Result<(), Box<dyn Error>> {
+    match command {
+        Command::Api(flags) => api(flags),
+        Command::Webhook(flags) => webhook(flags),
+    }
+}
+
+fn webhook(flags: &Webhook) -> Result<(), Box<dyn Error>> {
+    let Named { group, version, kind } = &flags.named;
+    let changes = CreateWebhook::new(group, version, kind)?
+        .defaulting(flags.defaulting)
+        .validation(flags.programmatic_validation)
+        .overwrite(flags.mode.overwrite())
+        .plan(Path::new("."))?;
+    flags.mode.carry_out(&changes, "next: cargo test")
+}
+
+fn api(api: &Api) -> Result<(), Box<dyn Error>> {
+    let Named { group, version, kind } = &api.named;
+    let changes = CreateApi::new(group, version, kind)?
+        .namespaced(api.namespaced)
+        .resource(api.resource)
+        .controller(api.controller)
+        .overwrite(api.mode.overwrite())
+        .plan(Path::new("."))?;
+    api.mode.carry_out(&changes, "next: cargo test")
+}

@@ -1,0 +1,82 @@
+//! `windlass generate`: the manifests of a project, by the program in it that knows its types.
+
+use std::{error::Error, io, path::PathBuf};
+
+use clap::{Args, ValueEnum};
+use tokio::process::Command;
+
+/// The flags of `windlass generate`.
+#[derive(Args, Debug)]
+pub(crate) struct Options {
+    /// What to write
+    #[arg(value_enum)]
+    part: Part,
+    /// The folder that the files are written below; `config` of the project without it
+    #[arg(long, value_name = "DIR")]
+    output_dir: Option<PathBuf>,
+    /// Write nothing, and fail if a file is not as it would be
+    #[arg(long)]
+    check: bool,
+}
+
+/// What a project has manifests of.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Part {
+    /// The definitions of its kinds
+    Crds,
+    /// The roles that its controllers need
+    Rbac,
+    /// Its webhooks
+    Webhooks,
+    /// All of them
+    All,
+}
+
+/// The program of a project that calls `windlass::manifests::main`.
+const PROGRAM: &str = "manifests";
+
+impl Options {
+    /// What cargo is told.
+    fn arguments(&self) -> Vec<String> {
+        let part = match self.part {
+            Part::Crds => "crds",
+            Part::Rbac => "rbac",
+            Part::Webhooks => "webhooks",
+            Part::All => "all",
+        };
+        let mut arguments = ["run", "--quiet", "--bin", PROGRAM, "--", part].map(str::to_owned).to_vec();
+        if let Some(folder) = &self.output_dir {
+            arguments.extend(["--output-dir".to_owned(), folder.display().to_string()]);
+        }
+        if self.check {
+            arguments.push("--check".to_owned());
+        }
+        arguments
+    }
+}
+
+/// The program says itself what it wrote, or what is wrong.
+pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
+    let status =
+        Command::new("cargo").args(options.arguments()).status().await.map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => "cargo is not there: manifests are made of types, which it compiles".to_owned(),
+            _ => format!("starting cargo: {error}"),
+        })?;
+    if status.success() {
+        return Ok(());
+    }
+    Err(format!("the manifests were not written: `cargo run --bin {PROGRAM}` failed in this folder").into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_program_is_told_what_the_command_was() {
+        let options = Options { part: Part::Crds, output_dir: Some("out".into()), check: true };
+        assert_eq!(options.arguments().join(" "), "run --quiet --bin manifests -- crds --output-dir out --check");
+        let options = Options { part: Part::All, output_dir: None, check: false };
+        assert_eq!(options.arguments().join(" "), "run --quiet --bin manifests -- all");
+    }
+}

@@ -1,0 +1,46 @@
+//! `windlass init`: a project for an operator.
+
+use std::{
+    error::Error,
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+use windlass_scaffold::{Init, Overwrite, Windlass};
+
+use super::scaffolding;
+
+/// The flags of `windlass init`.
+#[derive(Args, Debug)]
+pub(crate) struct Options {
+    /// The end of the groups of the project's APIs
+    #[arg(long, value_name = "DOMAIN", default_value = "my.domain")]
+    domain: String,
+    /// The project's name; that of the folder unless given
+    #[arg(long, value_name = "NAME")]
+    project_name: Option<String>,
+    /// Windlass' repository in a folder, in place of the released version
+    #[arg(long, value_name = "DIR")]
+    windlass_path: Option<PathBuf>,
+    #[command(flatten)]
+    mode: scaffolding::Mode,
+}
+
+pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
+    let folder = Path::new(".");
+    let name = match &options.project_name {
+        Some(name) => name.clone(),
+        None => folder.canonicalize()?.file_name().unwrap_or_default().to_string_lossy().to_lowercase(),
+    };
+    let windlass = match &options.windlass_path {
+        Some(path) => Windlass::At(path.canonicalize().map_err(|error| format!("{}: {error}", path.display()))?),
+        None => Windlass::default(),
+    };
+    let overwrite = options.mode.overwrite();
+    // A project of its own is what is wanted; what else is in the folder may have been forgotten there.
+    if overwrite == Overwrite::Never && folder.read_dir()?.flatten().any(|entry| entry.file_name() != ".git") {
+        tracing::warn!("the folder is not empty");
+    }
+    let changes = Init::new(&options.domain, &name)?.windlass(windlass).overwrite(overwrite).plan(folder)?;
+    options.mode.carry_out(&changes, "next: windlass create api --group … --version v1 --kind …")
+}

@@ -1,0 +1,189 @@
+//! The program of a project that writes its manifests.
+
+use std::{
+    env, fs, io,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use crate::{File, Manifests, Part, files::DEFINITIONS};
+
+const USAGE: &str = "usage: manifests crds|rbac|webhooks|all [--output-dir DIR] [--check]
+
+Writes what a cluster is told of this project below DIR (config): definitions, roles, webhooks.
+With --check nothing is written, and it fails if a file is not as it would be.";
+
+/// What is done with the files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Write,
+    Check,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Arguments {
+    part: Part,
+    folder: PathBuf,
+    mode: Mode,
+}
+
+/// What `main` of the program is: `crds|rbac|webhooks|all [--output-dir DIR] [--check]`.
+///
+/// It fails with 1 where the manifests are wrong, or are not what was written; with 2 where it is not understood.
+#[must_use]
+#[allow(clippy::print_stdout, clippy::print_stderr, reason = "it is a program")]
+pub fn main(manifests: Manifests) -> ExitCode {
+    let arguments = match Arguments::read(env::args().skip(1)) {
+        Ok(arguments) => arguments,
+        Err(why) => {
+            eprintln!("{why}\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match run(&manifests, &arguments) {
+        Ok(said) => {
+            for line in said {
+                println!("{line}");
+            }
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+impl Arguments {
+    fn read(arguments: impl Iterator<Item = String>) -> Result<Self, String> {
+        let (mut part, mut folder, mut mode) = (None, PathBuf::from("config"), Mode::Write);
+        let mut arguments = arguments;
+        while let Some(argument) = arguments.next() {
+            match argument.as_str() {
+                "--check" => mode = Mode::Check,
+                "--output-dir" => folder = arguments.next().ok_or("--output-dir takes a folder")?.into(),
+                word => {
+                    let named = match word {
+                        "crds" => Part::Crds,
+                        "rbac" => Part::Rbac,
+                        "webhooks" => Part::Webhooks,
+                        "all" => Part::All,
+                        _ => match word.strip_prefix("--output-dir=") {
+                            Some(path) => {
+                                folder = path.into();
+                                continue;
+                            }
+                            None => return Err(format!("{word:?} is not understood")),
+                        },
+                    };
+                    if part.replace(named).is_some() {
+                        return Err("one part, or all".to_owned());
+                    }
+                }
+            }
+        }
+        Ok(Self { part: part.ok_or("which part?")?, folder, mode })
+    }
+}
+
+/// What was done, a line per file.
+fn run(manifests: &Manifests, arguments: &Arguments) -> Result<Vec<String>, String> {
+    let Arguments { part, folder, mode } = arguments;
+    let files = manifests.files(*part).map_err(|problems| problems.to_string())?;
+    let outdated = files.iter().filter(|file| !file.is_written(folder)).collect::<Vec<_>>();
+    let left_over = if matches!(part, Part::Crds | Part::All) { left_over(folder, &files)? } else { Vec::new() };
+    match mode {
+        Mode::Check if outdated.is_empty() && left_over.is_empty() => Ok(Vec::new()),
+        Mode::Check => {
+            let outdated =
+                outdated.iter().map(|file| format!("{}: not as the types say", folder.join(&file.path).display()));
+            let left_over = left_over.iter().map(|path| format!("{}: of a kind that is gone", path.display()));
+            let lines = outdated.chain(left_over).collect::<Vec<_>>();
+            Err(format!("{}\nwrite them anew: windlass generate all", lines.join("\n")))
+        }
+        Mode::Write => {
+            let mut said = Vec::new();
+            for file in outdated {
+                let path = folder.join(&file.path);
+                write(&path, &file.text).map_err(|error| format!("writing {}: {error}", path.display()))?;
+                said.push(format!("wrote {}", path.display()));
+            }
+            for path in left_over {
+                fs::remove_file(&path).map_err(|error| format!("removing {}: {error}", path.display()))?;
+                said.push(format!("removed {}", path.display()));
+            }
+            Ok(said)
+        }
+    }
+}
+
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    fs::write(path, text)
+}
+
+/// Definitions that were written for kinds that are no more.
+fn left_over(folder: &Path, files: &[File]) -> Result<Vec<PathBuf>, String> {
+    let folder = folder.join(DEFINITIONS);
+    let entries = match fs::read_dir(&folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(format!("reading {}: {error}", folder.display())),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(|error| format!("reading {}: {error}", folder.display()))?.path();
+        let is_kept = files.iter().any(|file| path.ends_with(&file.path));
+        if !is_kept && fs::read_to_string(&path).is_ok_and(|text| File::is_ours(&text)) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(arguments: &[&str]) -> Result<Arguments, String> {
+        Arguments::read(arguments.iter().map(|&argument| argument.to_owned()))
+    }
+
+    #[test]
+    fn arguments_are_understood_or_told() {
+        let arguments = read(&["--check", "all", "--output-dir", "x"]).unwrap();
+        assert_eq!(arguments, Arguments { part: Part::All, folder: "x".into(), mode: Mode::Check });
+        assert_eq!(read(&["crds", "--output-dir=y"]).unwrap().folder, Path::new("y"));
+        for (wrong, why) in [
+            (&[][..], "which part?"),
+            (&["crds", "rbac"], "one part, or all"),
+            (&["--force"], "\"--force\" is not understood"),
+            (&["all", "--output-dir"], "--output-dir takes a folder"),
+        ] {
+            assert_eq!(read(wrong).unwrap_err(), why);
+        }
+    }
+
+    #[test]
+    fn files_are_written_checked_and_removed() {
+        use windlass_api::rbac::Rule;
+        let folder = env::temp_dir().join(format!("windlass-manifests-{}", std::process::id()));
+        let rule = Rule { groups: &[""], resources: &["pods"], verbs: &["get"], ..Rule::NONE };
+        let manifests = Manifests::new("shop").rules(&[rule]);
+        let with = |mode| run(&manifests, &Arguments { part: Part::All, folder: folder.clone(), mode });
+        assert!(with(Mode::Check).unwrap_err().contains("rbac/role.yaml: not as the types say"));
+        assert_eq!(with(Mode::Write).unwrap().len(), 1);
+        assert_eq!((with(Mode::Check), with(Mode::Write)), (Ok(vec![]), Ok(vec![])));
+        let gone = folder.join("crd/bases/x_gone.yaml");
+        write(&gone, &manifests.files(Part::Rbac).unwrap()[0].text).unwrap();
+        let by_hand = folder.join("crd/bases/by_hand.yaml");
+        write(&by_hand, "kind: CustomResourceDefinition\n").unwrap();
+        assert!(with(Mode::Check).unwrap_err().contains("x_gone.yaml: of a kind that is gone"));
+        assert_eq!(with(Mode::Write).unwrap(), [format!("removed {}", gone.display())]);
+        assert!(by_hand.exists() && !gone.exists());
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

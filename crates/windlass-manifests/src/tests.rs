@@ -1,0 +1,244 @@
+//! Golden files, and what is told of mistakes.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::{
+    apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta},
+    serde::{Deserialize, Serialize},
+};
+use windlass_api::{crd::Definition, rbac::Rule};
+use windlass_derive::{CustomResource, Schema};
+
+use super::*;
+
+/// A page.
+#[derive(Clone, Debug, Serialize, Deserialize, CustomResource)]
+#[serde(crate = "k8s_openapi::serde")]
+#[resource(
+    group = "shop.example.com", version = "v1", crate = windlass_api, storage, status, short_names("web"),
+    scale(spec = ".spec.replicas", status = ".status.replicas"),
+    column(name = "Replicas", type = "integer", path = ".spec.replicas"), selectable(".spec.greeting")
+)]
+struct Website {
+    metadata: ObjectMeta,
+    /// As it should be.
+    spec: Spec,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<Status>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, Schema)]
+#[serde(crate = "k8s_openapi::serde")]
+#[schema(crate = windlass_api, rule(rule = "self.greeting != 'no' || self.replicas == 0", message = "no one, no servers"))]
+struct Spec {
+    /// What the page says. In any language: "yes", it's so.
+    #[schema(min_length = 1, pattern = "^[a-z]+$", max_length = 100)]
+    greeting: String,
+    #[schema(minimum = 0, maximum = 10, default = 1)]
+    replicas: i32,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, Schema)]
+#[serde(crate = "k8s_openapi::serde")]
+#[schema(crate = windlass_api)]
+struct Status {
+    replicas: i32,
+    #[schema(list_type = "map", map_keys("type"))]
+    conditions: Vec<Condition>,
+}
+
+mod v1beta1 {
+    use super::*;
+
+    #[derive(Clone, Debug, Serialize, Deserialize, CustomResource)]
+    #[serde(crate = "k8s_openapi::serde")]
+    #[resource(
+        group = "shop.example.com", version = "v1beta1", crate = windlass_api, short_names("web"), deprecated
+    )]
+    pub(super) struct Website {
+        metadata: ObjectMeta,
+    }
+}
+
+const RULES: &[Rule] = &[
+    Rule { groups: &["apps"], resources: &["deployments"], verbs: &["list", "get"], ..Rule::NONE },
+    Rule { groups: &["apps"], resources: &["deployments"], verbs: &["watch"], ..Rule::NONE },
+    Rule { groups: &[""], resources: &["events"], verbs: &["create"], namespace: Some("system"), ..Rule::NONE },
+    Rule { urls: &["/metrics"], verbs: &["get"], role_name: Some("metrics-reader"), ..Rule::NONE },
+];
+
+fn manifests() -> Manifests {
+    Manifests::new("website-operator")
+        .definition(Definition::of::<Website>().and::<v1beta1::Website>())
+        .rules(RULES)
+        .webhook(Webhook::validating::<Website>().timeout_seconds(5))
+        .webhook(Webhook::defaulting::<Website>().again_if_needed())
+}
+
+/// The file as it was agreed on; `WINDLASS_GOLDEN=write` writes it anew.
+fn golden(file: &File) {
+    let name = file.path.replace('/', "_");
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests").join(name);
+    if std::env::var_os("WINDLASS_GOLDEN").is_some_and(|value| value == "write") {
+        std::fs::write(&path, &file.text).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), file.text, "{}", file.path);
+}
+
+#[test]
+fn files_are_where_kubebuilder_has_them_and_say_what_the_types_say() {
+    let files = manifests().files(Part::All).unwrap();
+    let paths = files.iter().map(|file| file.path.as_str()).collect::<Vec<_>>();
+    assert_eq!(paths, ["crd/bases/shop.example.com_websites.yaml", "rbac/role.yaml", "webhook/manifests.yaml"]);
+    files.iter().for_each(golden);
+}
+
+#[test]
+fn what_is_not_there_has_no_file() {
+    assert_eq!(Manifests::new("empty").files(Part::All).unwrap(), []);
+}
+
+#[test]
+fn descriptions_are_cut_or_left_out() {
+    let text = |longest| manifests().longest_description(longest).files(Part::Crds).unwrap()[0].text.clone();
+    assert!(!text(0).contains("description"));
+    assert!(text(20).contains("description: What the page says.\n"), "{}", text(20));
+}
+
+// === mistakes ===
+
+macro_rules! kind {
+    ($name:ident, { $($resource:tt)* }, $spec:ty) => {
+        #[derive(Clone, Debug, Serialize, Deserialize, CustomResource)]
+        #[serde(crate = "k8s_openapi::serde")]
+        #[resource(group = "x.io", version = "v1", crate = windlass_api, $($resource)*)]
+        struct $name {
+            metadata: ObjectMeta,
+            spec: $spec,
+        }
+    };
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, Schema)]
+#[serde(crate = "k8s_openapi::serde")]
+#[schema(crate = windlass_api)]
+struct Wrong {
+    #[schema(min_length = 1)]
+    number: i32,
+    #[schema(pattern = "(")]
+    pattern: String,
+    #[schema(default = "many")]
+    replicas: i32,
+    #[schema(enum("a", 1))]
+    one_of: String,
+    #[schema(list_type = "map", map_keys("name", "type"))]
+    list: Vec<BTreeMap<String, String>>,
+    #[schema(minimum = 5, default = 1)]
+    few: i32,
+    nested: Vec<Tree>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, Schema)]
+#[serde(crate = "k8s_openapi::serde")]
+#[schema(crate = windlass_api)]
+struct Tree {
+    children: Vec<Self>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, Schema)]
+#[serde(crate = "k8s_openapi::serde")]
+#[schema(crate = windlass_api)]
+struct WrongRules {
+    #[schema(rule(rule = "self > 'a'"))]
+    number: i32,
+    #[schema(items(rule(rule = "self.size( > 1")))]
+    list: Vec<String>,
+    #[schema(rule(rule = "self.all(a, self.all(b, a != b))"))]
+    costly: Vec<String>,
+}
+
+kind!(Schemas, {}, Wrong);
+kind!(Rules, {}, WrongRules);
+kind!(
+    Paths,
+    {
+        column(name = "A", type = "string", path = ".a["), selectable(".spec.none", ".spec.conditions"),
+        scale(spec = ".spec.replicas", status = ".metadata.name")
+    },
+    Status
+);
+
+fn problems(manifests: &Manifests) -> Vec<String> {
+    manifests.check().unwrap_err().0.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn what_is_wrong_with_a_schema_is_told_with_type_field_and_reason() {
+    let problems = problems(&Manifests::new("x").kind::<Schemas>());
+    for (problem, expected) in problems.iter().zip([
+        "Schemas v1: spec.few: default 1: it is less than the minimum",
+        "Schemas v1: spec.list: map key \"name\" is no field of its items",
+        "Schemas v1: spec.list: map key \"type\" is no field of its items",
+        "Schemas v1: spec.nested[].children: alloc::vec::Vec<",
+        "Schemas v1: spec.number: `minLength` says nothing of type integer, but of string",
+        "Schemas v1: spec.one_of: enum value 1: it is not of type string",
+        "Schemas v1: spec.pattern: pattern \"(\": ",
+        "Schemas v1: spec.replicas: default \"many\": it is not of type integer",
+    ]) {
+        assert!(problem.starts_with(expected), "{problem}");
+    }
+    assert_eq!(problems.len(), 8, "{problems:#?}");
+}
+
+#[test]
+fn what_is_wrong_with_a_rule_is_told_with_type_field_and_rule() {
+    let problems = problems(&Manifests::new("x").kind::<Rules>());
+    for (problem, expected) in problems.iter().zip([
+        ("Rules v1: spec.costly: rule \"self.all(a, self.all(b, a != b))\": ", "exceeds budget by factor of"),
+        ("Rules v1: spec.list[]: rule \"self.size( > 1\": ", "compilation failed: ERROR: <input>:1:"),
+        ("Rules v1: spec.number: rule \"self > 'a'\": ", "found no matching overload for '_>_'"),
+    ]) {
+        assert!(problem.starts_with(expected.0) && problem.contains(expected.1), "{problem}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_paths_is_told() {
+    let problems = problems(&Manifests::new("x").kind::<Paths>());
+    for (problem, expected) in problems.iter().zip([
+        "Paths v1: column A: path \".a[\": ",
+        "Paths v1: selectable field .spec.none: the schema has no such field",
+        "Paths v1: selectable field .spec.conditions: it is of type array, not string, integer or boolean",
+        "Paths v1: scale .metadata.name: it has to be below .status",
+    ]) {
+        assert!(problem.starts_with(expected), "{problem}");
+    }
+    assert_eq!(problems.len(), 4, "{problems:#?}");
+}
+
+#[test]
+fn what_is_wrong_with_versions_and_webhooks_is_told() {
+    let twice = Manifests::new("x").kind::<Website>().kind::<Website>();
+    assert_eq!(
+        problems(&twice),
+        ["websites.shop.example.com: it is defined twice: versions of one kind make one definition"]
+    );
+    let storage = Manifests::new("shop").definition(Definition::of::<v1beta1::Website>().and::<v1beta1::Website>());
+    assert_eq!(problems(&storage), ["shop: websites.shop.example.com: version v1beta1 is declared twice"]);
+    let webhooks = Manifests::new("x")
+        .webhook(Webhook::validating::<Website>().named("a.b").timeout_seconds(31).again_if_needed().when("", " "))
+        .webhook(Webhook::validating::<Website>().named("a.b.c").at("http://x"))
+        .webhook(Webhook::validating::<Website>().named("a.b.c"));
+    assert_eq!(
+        problems(&webhooks),
+        [
+            "webhook a.b: its name has two dots at least",
+            "webhook a.b: an API server waits for 1 to 30 s",
+            "webhook a.b: what only judges is not asked again",
+            "webhook a.b: a condition has a name and an expression",
+            "webhook a.b.c: it is called over https",
+            "webhook a.b.c: there are two of this name",
+        ]
+    );
+    assert!(webhooks.files(Part::All).is_err(), "nothing is written");
+}

@@ -1,0 +1,184 @@
+//! Who is asked before objects are written.
+
+use k8s_openapi::{
+    api::admissionregistration::v1::{
+        MatchCondition, MutatingWebhook, MutatingWebhookConfiguration, RuleWithOperations, ServiceReference,
+        ValidatingWebhook, ValidatingWebhookConfiguration, WebhookClientConfig,
+    },
+    apimachinery::pkg::apis::meta::v1::LabelSelector,
+};
+use windlass_api::{ApiResource, Resource};
+
+/// Whether a webhook may change what it is asked about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Defaulting,
+    Validating,
+}
+
+/// A webhook of the program, as an API server is told of it: called where [`ApiResource::webhook_path`] says, at the Service
+/// `webhook-service` in the namespace `system`, which kustomize renames; asked before objects are created and updated.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Webhook {
+    pub(crate) purpose: Purpose,
+    pub(crate) webhook: MutatingWebhook,
+}
+
+impl Webhook {
+    /// Fills in what objects of a kind do not say.
+    pub fn defaulting<K: Resource>() -> Self {
+        Self::of(Purpose::Defaulting, &K::api_resource())
+    }
+
+    /// Judges objects of a kind.
+    pub fn validating<K: Resource>() -> Self {
+        Self::of(Purpose::Validating, &K::api_resource())
+    }
+
+    fn of(purpose: Purpose, resource: &ApiResource) -> Self {
+        let (verb, path) = match purpose {
+            Purpose::Defaulting => ("default", resource.webhook_path("mutate")),
+            Purpose::Validating => ("validate", resource.webhook_path("validate")),
+        };
+        let ApiResource { group, version, kind, plural, .. } = resource;
+        let kind = kind.to_lowercase();
+        let name = if group.is_empty() {
+            format!("{verb}.{kind}.{version}.core")
+        } else {
+            format!("{verb}.{kind}.{version}.{group}")
+        };
+        let service = ServiceReference {
+            name: "webhook-service".to_owned(),
+            namespace: "system".to_owned(),
+            path: Some(path),
+            port: None,
+        };
+        let rule = RuleWithOperations {
+            api_groups: Some(vec![group.to_string()]),
+            api_versions: Some(vec![version.to_string()]),
+            operations: Some(vec!["CREATE".to_owned(), "UPDATE".to_owned()]),
+            resources: Some(vec![plural.to_string()]),
+            scope: None,
+        };
+        let webhook = MutatingWebhook {
+            admission_review_versions: vec!["v1".to_owned()],
+            client_config: WebhookClientConfig { service: Some(service), ..WebhookClientConfig::default() },
+            failure_policy: Some("Fail".to_owned()),
+            name,
+            rules: Some(vec![rule]),
+            side_effects: "None".to_owned(),
+            ..MutatingWebhook::default()
+        };
+        Self { purpose, webhook }
+    }
+
+    /// Its name, with two dots at least.
+    pub fn named(mut self, name: impl Into<String>) -> Self {
+        self.webhook.name = name.into();
+        self
+    }
+
+    /// What it is asked before: `CREATE`, `UPDATE`, `DELETE`, `CONNECT`, or `*`.
+    pub fn operations(mut self, operations: &[&str]) -> Self {
+        for rule in self.webhook.rules.iter_mut().flatten() {
+            rule.operations = Some(operations.iter().map(|operation| (*operation).to_owned()).collect());
+        }
+        self
+    }
+
+    /// What is written goes on where it cannot be asked; without this it is refused.
+    pub fn may_fail(mut self) -> Self {
+        self.webhook.failure_policy = Some("Ignore".to_owned());
+        self
+    }
+
+    /// Asked outside of a cluster, at this URL, in place of the Service.
+    pub fn at(mut self, url: impl Into<String>) -> Self {
+        self.webhook.client_config = WebhookClientConfig { url: Some(url.into()), ..WebhookClientConfig::default() };
+        self
+    }
+
+    /// How long an API server waits for it: 1 to 30 s.
+    pub fn timeout_seconds(mut self, seconds: i32) -> Self {
+        self.webhook.timeout_seconds = Some(seconds);
+        self
+    }
+
+    /// It does something elsewhere, but not for what is only tried.
+    pub fn side_effects_but_not_on_dry_run(mut self) -> Self {
+        "NoneOnDryRun".clone_into(&mut self.webhook.side_effects);
+        self
+    }
+
+    /// Asked only about objects of which this CEL expression is true.
+    pub fn when(mut self, name: impl Into<String>, expression: impl Into<String>) -> Self {
+        let condition = MatchCondition { name: name.into(), expression: expression.into() };
+        self.webhook.match_conditions.get_or_insert_default().push(condition);
+        self
+    }
+
+    /// Asked only about objects with these labels.
+    pub fn for_objects(mut self, labels: LabelSelector) -> Self {
+        self.webhook.object_selector = Some(labels);
+        self
+    }
+
+    /// Asked only in namespaces with these labels.
+    pub fn in_namespaces(mut self, labels: LabelSelector) -> Self {
+        self.webhook.namespace_selector = Some(labels);
+        self
+    }
+
+    /// Asked once more where a later webhook has changed the object. Only those that change objects are.
+    pub fn again_if_needed(mut self) -> Self {
+        self.webhook.reinvocation_policy = Some("IfNeeded".to_owned());
+        self
+    }
+}
+
+/// The webhooks in the order of their names.
+pub(crate) fn configurations(
+    webhooks: &[Webhook],
+) -> (Option<MutatingWebhookConfiguration>, Option<ValidatingWebhookConfiguration>) {
+    let of = |purpose: Purpose| {
+        let mut found = webhooks
+            .iter()
+            .filter(|webhook| webhook.purpose == purpose)
+            .map(|webhook| webhook.webhook.clone())
+            .collect::<Vec<_>>();
+        found.sort_by(|a, b| a.name.cmp(&b.name));
+        (!found.is_empty()).then_some(found)
+    };
+    let mutating = of(Purpose::Defaulting).map(|webhooks| {
+        let mut configuration =
+            MutatingWebhookConfiguration { webhooks: Some(webhooks), ..MutatingWebhookConfiguration::default() };
+        configuration.metadata.name = Some("mutating-webhook-configuration".to_owned());
+        configuration
+    });
+    let validating = of(Purpose::Validating).map(|webhooks| {
+        let webhooks = webhooks.into_iter().map(without_order).collect();
+        let mut configuration =
+            ValidatingWebhookConfiguration { webhooks: Some(webhooks), ..ValidatingWebhookConfiguration::default() };
+        configuration.metadata.name = Some("validating-webhook-configuration".to_owned());
+        configuration
+    });
+    (mutating, validating)
+}
+
+/// Those that only judge are asked all at once: no order, nobody comes again.
+fn without_order(webhook: MutatingWebhook) -> ValidatingWebhook {
+    ValidatingWebhook {
+        admission_review_versions: webhook.admission_review_versions,
+        client_config: webhook.client_config,
+        failure_policy: webhook.failure_policy,
+        match_conditions: webhook.match_conditions,
+        match_policy: webhook.match_policy,
+        name: webhook.name,
+        namespace_selector: webhook.namespace_selector,
+        object_selector: webhook.object_selector,
+        rules: webhook.rules,
+        side_effects: webhook.side_effects,
+        timeout_seconds: webhook.timeout_seconds,
+    }
+}

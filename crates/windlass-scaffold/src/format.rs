@@ -1,0 +1,21 @@
+//! What is written is formatted as `cargo fmt` would: how lines break depends on the names that are filled in.
+
+use std::{
+    io::Write as _,
+    process::{Command, Stdio},
+};
+
+/// The source as rustfmt writes it; as it is where there is no rustfmt.
+pub(crate) fn formatted(source: String) -> String {
+    run(&source).unwrap_or(source)
+}
+
+fn run(source: &str) -> Option<String> {
+    let mut rustfmt = Command::new("rustfmt");
+    rustfmt.args(["--edition", "2024", "--quiet", "--config", "max_width=120,use_small_heuristics=Max"]);
+    let mut child = rustfmt.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
+    child.stdin.take()?.write_all(source.as_bytes()).ok()?;
+    let output = child.wait_with_output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    (output.status.success() && !text.is_empty()).then_some(text)
+}

@@ -1,0 +1,50 @@
+//! Operators of Windlass, begun: what `windlass init` and `windlass create` write.
+//!
+//! A command is a value, [`Init`], [`CreateApi`] or [`CreateWebhook`]; what it would do to a folder is another, [`Changes`], which can be shown
+//! as a diff or written.
+//!
+//! ```
+//! use windlass_scaffold::{CreateApi, Init, Windlass};
+//!
+//! # fn main() -> Result<(), windlass_scaffold::Error> {
+//! let folder = tempfile::tempdir().unwrap();
+//! Init::new("example.com", "website-operator")?.windlass(Windlass::At("../windlass".into())).plan(folder.path())?.write()?;
+//! let api = CreateApi::new("shop", "v1", "Website")?;
+//! let changes = api.plan(folder.path())?;
+//! assert!(changes.diff().contains("+pub struct WebsiteSpec {"));
+//! changes.write()?;
+//! assert!(api.plan(folder.path()).unwrap_err().to_string().contains("--force"));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What is guaranteed
+//!
+//! - A command is computed whole before anything is written: an error leaves the folder as it was.
+//! - A file that is there is never overwritten, unless the command is told to (`force`).
+//! - What is added to a file that is there, a module or a statement, is put at its place by the file's syntax tree; the text
+//!   around stays as it is. What is there already is not added again.
+//!
+//! # What is not
+//!
+//! - Nothing is built, and no tool but Git and cargo is needed by what is written.
+//! - A file whose place for an addition was taken away is not guessed at: the error names what is missing.
+
+mod api;
+mod changes;
+mod error;
+mod format;
+mod init;
+mod kustomization;
+mod names;
+mod project;
+mod source;
+mod templates;
+mod webhook;
+
+pub use api::CreateApi;
+pub use changes::{Changes, Overwrite};
+pub use error::Error;
+pub use init::{Init, Windlass};
+pub use names::{Domain, Group, Kind, ProjectName, Version};
+pub use webhook::CreateWebhook;

@@ -1,0 +1,157 @@
+//! Names that Kubernetes and cargo take.
+
+use std::fmt;
+
+use crate::Error;
+
+/// Declares a name: what it is called, what is expected of it, and how that is seen.
+macro_rules! name {
+    ($(#[$doc:meta])* $name:ident, $what:literal, $expected:literal, $is_valid:expr) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub struct $name(String);
+
+        impl $name {
+            /// The name, if it is one.
+            pub fn new(name: impl Into<String>) -> Result<Self, Error> {
+                let name = name.into();
+                let is_valid: fn(&str) -> bool = $is_valid;
+                if is_valid(&name) { Ok(Self(name)) } else { Err(Error::Name { what: $what, name, expected: $expected }) }
+            }
+
+            /// As it is written.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str(&self.0)
+            }
+        }
+    };
+}
+
+name!(
+    /// The end of the groups of a project: `example.com`.
+    Domain, "the domain", "lower-case labels with dots between, such as example.com", |name| {
+        name.len() <= 200 && name.split('.').all(is_label)
+    }
+);
+name!(
+    /// The beginning of a group: `shop` of `shop.example.com`.
+    Group, "the group", "a lower-case label, such as shop", |name| is_label(name) && !name.starts_with(|first: char| first.is_ascii_digit())
+);
+name!(
+    /// A version of an API: `v1`, `v1beta1`, `v2alpha3`.
+    Version, "the version", "v and a number, and alpha or beta with a number: v1, v1beta1, v2alpha3", is_version
+);
+name!(
+    /// A kind: `Website`.
+    Kind, "the kind", "letters and digits, the first a capital, such as Website", |name| {
+        name.len() <= 63 && name.starts_with(|first: char| first.is_ascii_uppercase()) && name.chars().all(|c| c.is_ascii_alphanumeric())
+    }
+);
+name!(
+    /// The name of a project, its crate and its image: `website-operator`.
+    ProjectName, "the name of the project", "a lower-case label that is a crate's name too, such as website-operator; --project-name gives one", |name| {
+        name.len() <= 40 && is_label(name) && syn::parse_str::<syn::Ident>(&name.replace('-', "_")).is_ok()
+    }
+);
+
+impl ProjectName {
+    /// As code calls it: `website_operator`.
+    pub fn krate(&self) -> String {
+        self.0.replace('-', "_")
+    }
+}
+
+impl Kind {
+    /// The file and module of the kind: `http_route` of `HTTPRoute`.
+    pub fn module(&self) -> String {
+        let letters: Vec<char> = self.0.chars().collect();
+        let mut module = String::new();
+        for (place, letter) in letters.iter().enumerate() {
+            let after_lower = place > 0 && !letters[place - 1].is_ascii_uppercase();
+            let before_lower = place > 0 && letters.get(place + 1).is_some_and(char::is_ascii_lowercase);
+            if letter.is_ascii_uppercase() && (after_lower || before_lower) {
+                module.push('_');
+            }
+            module.push(letter.to_ascii_lowercase());
+        }
+        if syn::parse_str::<syn::Ident>(&module).is_err() {
+            module.push('_');
+        }
+        module
+    }
+
+    /// What the API calls one of them: `httproute`.
+    pub fn singular(&self) -> String {
+        self.0.to_ascii_lowercase()
+    }
+
+    /// What the API calls them, as Kubernetes guesses it, and `#[derive(Resource)]`.
+    pub fn plural(&self) -> String {
+        let singular = self.singular();
+        match singular.as_bytes().last() {
+            _ if singular.ends_with("endpoints") => singular,
+            Some(b's') => format!("{singular}es"),
+            Some(b'y') => format!("{}ies", &singular[..singular.len() - 1]),
+            _ => format!("{singular}s"),
+        }
+    }
+}
+
+fn is_label(name: &str) -> bool {
+    (1..=63).contains(&name.len())
+        && name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'))
+        && !name.starts_with('-')
+        && !name.ends_with('-')
+}
+
+fn is_version(name: &str) -> bool {
+    let is_number = |text: &str| !text.starts_with('0') && !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let Some(rest) = name.strip_prefix('v') else { return false };
+    match rest.split_once("alpha").or_else(|| rest.split_once("beta")) {
+        Some((major, minor)) => is_number(major) && is_number(minor),
+        None => is_number(rest),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_taken_as_kubernetes_and_cargo_take_them() {
+        for name in ["v1", "v12", "v1alpha1", "v2beta10"] {
+            assert!(Version::new(name).is_ok(), "{name}");
+        }
+        for name in ["1", "v", "v0", "v1alpha", "v1gamma1", "V1", "v1beta0"] {
+            assert!(Version::new(name).is_err(), "{name}");
+        }
+        assert!(
+            Domain::new("example.com").is_ok() && Domain::new("Example.com").is_err() && Domain::new("a..b").is_err()
+        );
+        assert!(Group::new("shop").is_ok() && Group::new("shop.example").is_err() && Group::new("1st").is_err());
+        assert!(Kind::new("Website").is_ok() && Kind::new("website").is_err() && Kind::new("Web-site").is_err());
+        let refused = ProjectName::new("loop").unwrap_err().to_string();
+        assert!(refused.contains("--project-name"), "{refused}");
+    }
+
+    #[test]
+    fn a_kind_has_a_module_and_a_plural() {
+        for (kind, module, plural) in [
+            ("Website", "website", "websites"),
+            ("HTTPRoute", "http_route", "httproutes"),
+            ("Type", "type_", "types"),
+            ("NetworkPolicy", "network_policy", "networkpolicies"),
+            ("Ingress", "ingress", "ingresses"),
+            ("S3Bucket", "s3_bucket", "s3buckets"),
+        ] {
+            let kind = Kind::new(kind).unwrap();
+            assert_eq!((kind.module().as_str(), kind.plural().as_str()), (module, plural));
+        }
+    }
+}

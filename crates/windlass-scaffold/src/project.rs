@@ -1,0 +1,156 @@
+//! The PROJECT file: what a project holds.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Changes, Error, Group, Kind, Version};
+
+/// Where it is.
+pub(crate) const FILE: &str = "PROJECT";
+
+/// How the files are laid out; kubebuilder says `go.kubebuilder.io/v4` here.
+const LAYOUT: &str = "windlass.dev/v1";
+
+/// The comment at its top.
+const HEAD: &str = "# What `windlass init` and `windlass create` have made here. They read it, and write it anew.\n";
+
+/// What a project holds, in the form of kubebuilder's third version.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Project {
+    /// The end of its groups.
+    pub(crate) domain: String,
+    layout: Vec<String>,
+    pub(crate) project_name: String,
+    /// By group, version and kind.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) resources: Vec<Resource>,
+    version: String,
+}
+
+/// A kind in a version.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Resource {
+    /// There is a type of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) api: Option<Api>,
+    /// There is a controller of it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) controller: bool,
+    pub(crate) domain: String,
+    pub(crate) group: String,
+    pub(crate) kind: String,
+    /// The module of its type.
+    pub(crate) path: String,
+    pub(crate) plural: String,
+    pub(crate) version: String,
+    /// There are webhooks of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) webhooks: Option<Webhooks>,
+}
+
+/// How the API server serves it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Api {
+    crd_version: String,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) namespaced: bool,
+}
+
+impl Api {
+    pub(crate) fn new(namespaced: bool) -> Self {
+        Self { crd_version: "v1".into(), namespaced }
+    }
+}
+
+/// What the API server asks about its objects.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Webhooks {
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    defaulting: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    validation: bool,
+    webhook_version: String,
+}
+
+impl Webhooks {
+    pub(crate) fn new(defaulting: bool, validation: bool) -> Self {
+        Self { defaulting, validation, webhook_version: "v1".into() }
+    }
+}
+
+impl Project {
+    pub(crate) fn new(domain: impl Into<String>, project_name: impl Into<String>) -> Self {
+        Self {
+            domain: domain.into(),
+            layout: vec![LAYOUT.into()],
+            project_name: project_name.into(),
+            resources: Vec::new(),
+            version: "3".into(),
+        }
+    }
+
+    /// The project of a folder; none if it has no PROJECT file.
+    pub(crate) fn find(folder: &Path) -> Result<Option<Self>, Error> {
+        let path = folder.join(FILE);
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(source) => return Err(Error::File { doing: "reading", path, source }),
+        };
+        let project: Self = serde_saphyr::from_str(&text)
+            .map_err(|error| Error::Project { path: path.clone(), source: error.into() })?;
+        if !project.layout.iter().any(|layout| layout == LAYOUT) {
+            let source = format!("its layout is {}, not {LAYOUT}", project.layout.join(", ")).into();
+            return Err(Error::Project { path, source });
+        }
+        Ok(Some(project))
+    }
+
+    /// The project of a folder.
+    pub(crate) fn of(folder: &Path) -> Result<Self, Error> {
+        Self::find(folder)?.ok_or_else(|| Error::NoProject(folder.join(FILE)))
+    }
+
+    /// The name of its library.
+    pub(crate) fn krate(&self) -> String {
+        self.project_name.replace('-', "_")
+    }
+
+    /// A group's whole name.
+    pub(crate) fn qualified(&self, group: &Group) -> String {
+        format!("{group}.{}", self.domain)
+    }
+
+    pub(crate) fn resource(&self, group: &Group, version: &Version, kind: &Kind) -> Option<&Resource> {
+        let wanted = (group.as_str(), version.as_str(), kind.as_str());
+        self.resources
+            .iter()
+            .find(|there| (there.group.as_str(), there.version.as_str(), there.kind.as_str()) == wanted)
+    }
+
+    /// The versions of a kind that have types.
+    pub(crate) fn versions(&self, group: &Group, kind: &Kind) -> impl Iterator<Item = &Resource> {
+        let (group, kind) = (group.as_str().to_owned(), kind.as_str().to_owned());
+        self.resources.iter().filter(move |there| there.api.is_some() && there.group == group && there.kind == kind)
+    }
+
+    /// Puts a resource in its place, or in that of its predecessor.
+    pub(crate) fn put(&mut self, resource: Resource) {
+        let key = |of: &Resource| (of.group.clone(), of.version.clone(), of.kind.clone());
+        self.resources.retain(|there| key(there) != key(&resource));
+        self.resources.push(resource);
+        self.resources.sort_by_key(key);
+    }
+
+    /// Among what a command changes.
+    pub(crate) fn write(&self, changes: &mut Changes) -> Result<(), Error> {
+        let text = serde_saphyr::to_string(self)
+            .map_err(|error| Error::Project { path: PathBuf::from(FILE), source: error.into() })?;
+        changes.set(FILE, format!("{HEAD}{}\n", text.trim_end()))
+    }
+}

@@ -1,0 +1,225 @@
+//! What the commands write, compared with `tests/golden`; `WINDLASS_GOLDEN=write` writes it there.
+
+#![allow(clippy::unwrap_used, reason = "clippy.toml exempts test functions, but not their helpers")]
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use tempfile::TempDir;
+use windlass_scaffold::{Changes, CreateApi, CreateWebhook, Error, Init, Overwrite};
+
+/// A folder with the project website-operator.
+fn project() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    init().plan(folder.path()).unwrap().write().unwrap();
+    folder
+}
+
+fn init() -> Init {
+    Init::new("example.com", "website-operator").unwrap()
+}
+
+fn website() -> CreateApi {
+    CreateApi::new("shop", "v1", "Website").unwrap()
+}
+
+/// Every file of a folder, by its path.
+fn tree(folder: &Path) -> BTreeMap<String, String> {
+    let mut files = BTreeMap::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let name = path.strip_prefix(folder).unwrap().display().to_string();
+                files.insert(name, fs::read_to_string(path).unwrap());
+            }
+        }
+    }
+    files
+}
+
+/// Compares changes, as a diff, with a file of tests/golden.
+#[track_caller]
+fn assert_golden(name: &str, changes: &Changes) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    let diff = changes.diff();
+    if std::env::var_os("WINDLASS_GOLDEN").is_some_and(|mode| mode == "write") {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, diff).unwrap();
+        return;
+    }
+    let golden = fs::read_to_string(&path).unwrap();
+    let differs = diff.lines().zip(golden.lines()).position(|(made, golden)| made != golden);
+    let line = differs.unwrap_or_else(|| diff.lines().count().min(golden.lines().count()));
+    assert!(
+        diff == golden,
+        "{name} differs at line {}: {:?}, golden {:?}",
+        line + 1,
+        diff.lines().nth(line),
+        golden.lines().nth(line)
+    );
+}
+
+#[test]
+fn init_writes_a_project() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_golden("init.diff", &init().plan(folder.path()).unwrap());
+    assert!(tree(folder.path()).is_empty(), "a plan writes nothing");
+}
+
+#[test]
+fn create_api_writes_a_type_and_its_controller() {
+    let folder = project();
+    assert_golden("create-api.diff", &website().plan(folder.path()).unwrap());
+}
+
+#[test]
+fn a_kind_of_the_cluster_and_a_second_kind_fit_in() {
+    let folder = project();
+    website().plan(folder.path()).unwrap().write().unwrap();
+    let second = CreateApi::new("shop", "v1alpha1", "HTTPGate").unwrap().namespaced(false);
+    assert_golden("create-second-api.diff", &second.plan(folder.path()).unwrap());
+}
+
+fn webhooks() -> CreateWebhook {
+    CreateWebhook::new("shop", "v1", "Website").unwrap().defaulting(true).validation(true)
+}
+
+#[test]
+fn create_webhook_writes_webhooks_and_serves_them() {
+    let folder = project();
+    website().plan(folder.path()).unwrap().write().unwrap();
+    assert_golden("create-webhook.diff", &webhooks().plan(folder.path()).unwrap());
+}
+
+#[test]
+fn the_second_webhooks_and_one_without_rules_fit_in() {
+    let folder = project();
+    website().plan(folder.path()).unwrap().write().unwrap();
+    webhooks().plan(folder.path()).unwrap().write().unwrap();
+    CreateApi::new("shop", "v1", "Shelf").unwrap().plan(folder.path()).unwrap().write().unwrap();
+    let second = CreateWebhook::new("shop", "v1", "Shelf").unwrap().defaulting(true);
+    assert_golden("create-second-webhook.diff", &second.plan(folder.path()).unwrap());
+}
+
+#[test]
+fn what_is_written_is_what_was_shown_and_nothing_is_left_beside() {
+    let folder = project();
+    let before = tree(folder.path());
+    let changes = website().plan(folder.path()).unwrap();
+    let shown: Vec<_> = changes.paths().map(|path| path.display().to_string()).collect();
+    changes.write().unwrap();
+    let after = tree(folder.path());
+    let mut changed: Vec<_> = after.keys().filter(|path| before.get(*path) != after.get(*path)).cloned().collect();
+    changed.sort_by(|a, b| Path::new(a).cmp(Path::new(b)));
+    assert_eq!(changed, shown);
+    assert!(before.keys().all(|path| after.contains_key(path)));
+}
+
+#[test]
+fn doing_it_again_changes_nothing() {
+    let folder = project();
+    website().plan(folder.path()).unwrap().write().unwrap();
+    let again = website().overwrite(Overwrite::Force).plan(folder.path()).unwrap();
+    assert_eq!(again.diff(), "");
+    webhooks().plan(folder.path()).unwrap().write().unwrap();
+    let again = webhooks().overwrite(Overwrite::Force).plan(folder.path()).unwrap();
+    assert_eq!(again.diff(), "");
+    let again = website().overwrite(Overwrite::Force).plan(folder.path()).unwrap();
+    assert_eq!(again.diff(), "", "a kind keeps its webhooks");
+    let again = init().overwrite(Overwrite::Force).plan(folder.path()).unwrap();
+    assert_eq!(again.diff(), "");
+}
+
+#[test]
+fn what_people_edit_survives() {
+    let folder = project();
+    let main = folder.path().join("src/main.rs");
+    let edited = fs::read_to_string(&main).unwrap().replace("let mut manager", "// Mine.\n    let mut manager");
+    fs::write(&main, &edited).unwrap();
+    website().plan(folder.path()).unwrap().write().unwrap();
+    let with_controller = fs::read_to_string(&main).unwrap();
+    let added = "    manager.add(website_operator::controller::website::controller());\n";
+    assert_eq!(with_controller.replace(added, ""), edited);
+    assert!(with_controller.contains(added));
+
+    init().overwrite(Overwrite::Force).plan(folder.path()).unwrap().write().unwrap();
+    assert_eq!(fs::read_to_string(&main).unwrap(), with_controller, "also when init is forced");
+}
+
+/// The words of an error, when nothing was written.
+#[track_caller]
+fn refused(folder: &Path, plan: impl FnOnce(&Path) -> Result<Changes, Error>) -> String {
+    let before = tree(folder);
+    let error = plan(folder).unwrap_err();
+    assert_eq!(tree(folder), before);
+    error.to_string()
+}
+
+#[test]
+fn what_is_there_is_not_made_again() {
+    let folder = project();
+    let words = refused(folder.path(), |folder| init().plan(folder));
+    let expected = "PROJECT: the project website-operator is initialised already; --force writes its files anew";
+    assert!(words.ends_with(expected), "{words}");
+    website().plan(folder.path()).unwrap().write().unwrap();
+    let words = refused(folder.path(), |folder| website().plan(folder));
+    assert_eq!(words, "the API shop/v1, Website: there already; --force writes its files anew");
+    let words = refused(folder.path(), |folder| website().resource(false).plan(folder));
+    assert_eq!(words, "the controller of shop/v1, Website: there already; --force writes its files anew");
+    webhooks().plan(folder.path()).unwrap().write().unwrap();
+    let words = refused(folder.path(), |folder| webhooks().plan(folder));
+    assert_eq!(words, "webhooks of shop/v1, Website: there already; --force writes its files anew");
+}
+
+#[test]
+fn a_file_of_somebody_else_is_not_overwritten_unless_forced() {
+    let folder = project();
+    fs::create_dir_all(folder.path().join("tests")).unwrap();
+    fs::write(folder.path().join("tests/website.rs"), "// Mine.\n").unwrap();
+    let words = refused(folder.path(), |folder| website().plan(folder));
+    assert!(words.ends_with("would be overwritten (--force does it): tests/website.rs"), "{words}");
+    website().overwrite(Overwrite::Force).plan(folder.path()).unwrap().write().unwrap();
+    assert!(fs::read_to_string(folder.path().join("tests/website.rs")).unwrap().contains("Environment"));
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    let empty = tempfile::tempdir().unwrap();
+    let words = refused(empty.path(), |folder| website().plan(folder));
+    assert!(words.contains("PROJECT: there is no such file; `windlass init"), "{words}");
+
+    let folder = project();
+    let words = refused(folder.path(), |folder| website().resource(false).plan(folder));
+    assert_eq!(words, "shop/v1, Website: there is no type to control; --resource makes it");
+    let words = refused(folder.path(), |folder| website().resource(false).controller(false).plan(folder));
+    assert!(words.contains("nothing is asked for"), "{words}");
+    let words = refused(folder.path(), |folder| webhooks().plan(folder));
+    assert_eq!(words, "webhooks of shop/v1, Website: there is no such API; windlass create api makes it");
+    website().plan(folder.path()).unwrap().write().unwrap();
+    let words = refused(folder.path(), |folder| webhooks().defaulting(false).validation(false).plan(folder));
+    assert!(words.contains("nothing is asked for: --defaulting"), "{words}");
+    let words = refused(folder.path(), |folder| CreateApi::new("other", "v1", "Shelf").unwrap().plan(folder));
+    assert!(words.contains("the project's group is shop"), "{words}");
+    let words = refused(folder.path(), |folder| CreateApi::new("shop", "v2", "Website").unwrap().plan(folder));
+    assert!(words.contains("the kind is there in version v1"), "{words}");
+
+    fs::write(folder.path().join("src/main.rs"), "fn main() {}\n").unwrap();
+    let words = refused(folder.path(), |folder| CreateApi::new("shop", "v1", "Shelf").unwrap().plan(folder));
+    assert!(words.starts_with("src/main.rs: there is no statement that calls .run() of a variable"), "{words}");
+    fs::remove_file(folder.path().join("src/api.rs")).unwrap();
+    let words = refused(folder.path(), |folder| CreateApi::new("shop", "v1", "Shelf").unwrap().plan(folder));
+    assert_eq!(words, "adding to src/api.rs");
+}
+
+#[test]
+fn a_project_file_of_another_tool_is_not_taken_for_ours() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "domain: example.com\nlayout:\n- go.kubebuilder.io/v4\nprojectName: website-operator\nversion: \"3\"\n";
+    fs::write(folder.path().join("PROJECT"), text).unwrap();
+    let error = website().plan(folder.path()).unwrap_err();
+    let source = std::error::Error::source(&error).unwrap().to_string();
+    assert_eq!(source, "its layout is go.kubebuilder.io/v4, not windlass.dev/v1");
+}

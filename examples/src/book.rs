@@ -1,0 +1,28 @@
+//! The pages of `docs/`, so that their code is compiled and run with the documentation tests.
+
+macro_rules! pages {
+    ($($page:ident: $file:literal,)*) => {$(
+        #[doc = include_str!(concat!("../../docs/", $file))]
+        mod $page {}
+    )*};
+}
+
+pages! {
+    contents: "README.md",
+    caches: "concepts/caches.md",
+    custom_resources: "concepts/custom-resources.md",
+    managers: "concepts/managers.md",
+    queues: "concepts/queues.md",
+    test_environments: "concepts/test-environments.md",
+    the_way_of_a_change: "concepts/the-way-of-a-change.md",
+    keep_memory_small: "how-to/keep-memory-small.md",
+    run_several_replicas: "how-to/run-several-replicas.md",
+    scaffold_a_project: "how-to/scaffold-a-project.md",
+    talk_to_a_cluster: "how-to/talk-to-a-cluster.md",
+    test_a_controller: "how-to/test-a-controller.md",
+    test_from_go: "how-to/test-from-go.md",
+    webhooks: "how-to/webhooks.md",
+    write_a_controller: "how-to/write-a-controller.md",
+    from_kube_rs: "from-kube-rs.md",
+    from_kubebuilder: "from-kubebuilder.md",
+}

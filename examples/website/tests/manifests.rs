@@ -1,0 +1,22 @@
+//! What the cluster is told is what the types say.
+
+use std::{fs, path::Path};
+
+use website_operator::manifests;
+use windlass::manifests::Part;
+
+#[test]
+fn a_cluster_would_take_the_manifests() {
+    manifests().check().unwrap();
+}
+
+#[test]
+fn the_files_are_what_the_types_say() {
+    let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("config");
+    let files = manifests().files(Part::All).unwrap();
+    assert_eq!(files.len(), 3);
+    for file in files {
+        let written = fs::read_to_string(config.join(&file.path)).unwrap();
+        assert_eq!(written, file.text, "{}: cargo run --bin manifests -- all", file.path);
+    }
+}
