@@ -17,6 +17,7 @@ pages! {
     the_way_of_a_change: "concepts/the-way-of-a-change.md",
     keep_memory_small: "how-to/keep-memory-small.md",
     run_several_replicas: "how-to/run-several-replicas.md",
+    run_a_project: "how-to/run-a-project.md",
     scaffold_a_project: "how-to/scaffold-a-project.md",
     talk_to_a_cluster: "how-to/talk-to-a-cluster.md",
     test_a_controller: "how-to/test-a-controller.md",

@@ -9,6 +9,7 @@ pub(crate) mod generate;
 pub(crate) mod get;
 pub(crate) mod init;
 pub(crate) mod proxy;
+pub(crate) mod run;
 pub(crate) mod scaffolding;
 pub(crate) mod up;
 

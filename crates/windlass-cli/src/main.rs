@@ -2,6 +2,7 @@
 
 mod commands;
 mod connection;
+mod control_plane;
 mod recorder;
 mod serving;
 mod stand_in;
@@ -19,7 +20,7 @@ use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 use windlass_api::ErrorChain;
 
-use commands::{api_resources, api_versions, create, demo, envtest_assets, generate, get, init, proxy, up};
+use commands::{api_resources, api_versions, create, demo, envtest_assets, generate, get, init, proxy, run, up};
 use stand_in::StandIn;
 
 /// A control plane for Kubernetes, and the tools to write controllers for it
@@ -46,6 +47,8 @@ enum Command {
     Create(create::Command),
     /// Write what a cluster is told of the project in this folder: definitions, roles, webhooks
     Generate(generate::Options),
+    /// Run the operator in this folder on a control plane of its own, and again whenever its files change
+    Run(run::Options),
     /// Show objects, as kubectl get does
     Get(get::Options),
     /// Show which resources a server serves
@@ -72,6 +75,7 @@ async fn main() -> ExitCode {
         Command::Init(options) => init::run(&options),
         Command::Create(command) => create::run(&command),
         Command::Generate(options) => generate::run(options).await,
+        Command::Run(options) => run::run(options).await,
         Command::Get(options) => get::run(options).await,
         Command::ApiResources(options) => api_resources::run(options).await,
         Command::ApiVersions(options) => api_versions::run(options).await,

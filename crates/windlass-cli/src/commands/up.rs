@@ -2,30 +2,16 @@
 
 use std::{
     error::Error,
-    fs,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    path::{Path, PathBuf},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::PathBuf,
 };
 
 use clap::Args;
-use tokio::{net::TcpListener, sync::watch};
-use windlass_api::Entropy;
-use windlass_client::{
-    Client,
-    config::{
-        KubeconfigFiles,
-        kubeconfig::{Cluster, Context, User},
-    },
-    warnings::IgnoreWarnings,
-};
 use windlass_controllers::{BuiltIn, Controllers};
-use windlass_runtime::{Manager, shutdown};
-use windlass_server::{PodAccounts, Server, TlsIdentity};
+use windlass_runtime::shutdown;
 
 use super::announce;
-
-/// The name of cluster, user and context in the kubeconfig.
-const NAME: &str = "windlass";
+use crate::control_plane::{Bound, Settings};
 
 /// The flags of `windlass up`.
 #[derive(Args, Debug)]
@@ -77,120 +63,22 @@ fn controllers() -> String {
 }
 
 pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
-    let listener =
-        TcpListener::bind(options.bind).await.map_err(|error| format!("listening on {}: {error}", options.bind))?;
-    let address = listener.local_addr()?;
-    let console = match options.console {
-        Some(wanted) => {
-            Some(TcpListener::bind(wanted).await.map_err(|error| format!("listening on {wanted}: {error}"))?)
-        }
-        None => None,
-    };
-    let shown = console.as_ref().map(TcpListener::local_addr).transpose()?;
-    let tls = TlsIdentity::generate(names(address.ip()))?;
-    let token = token();
-    // A pod's account must be there, so somebody must be there who makes it.
-    let furnished = options.controllers.contains(BuiltIn::ServiceAccount);
-    let accounts = if furnished { PodAccounts::Required } else { PodAccounts::Optional };
-    let server = Server::builder().token(token.clone()).address(address).pod_accounts(accounts).build();
-
+    let Options { bind, kubeconfig, nodes, controllers, console } = options;
+    let bound = Bound::bind(Settings { bind, nodes, controllers, console }).await?;
     // The listener takes connections already. What cannot be written ends this before anything has begun.
-    let kubeconfig = write_kubeconfig(&options.kubeconfig, address, tls.ca_pem(), &token)?;
-
-    let (stop, stopped) = watch::channel(false);
-    let serving = {
-        let (server, tls, stopped) = (server.clone(), tls.clone(), wait(stopped.clone()));
-        tokio::spawn(async move { server.serve(listener, tls, stopped).await })
-    };
-    let managing = tokio::spawn(manage(&server, &options, console, tls.ca_pem().to_owned(), wait(stopped)));
-
-    let shown = shown.map(|address| format!("CONSOLE=http://{}/\n", reachable(address))).unwrap_or_default();
+    let kubeconfig = bound.write_kubeconfig(&kubeconfig)?;
+    let shown = bound.console().map(|url| format!("CONSOLE={url}\n")).unwrap_or_default();
+    let mut plane = bound.start();
     announce(&format!("ready\nKUBECONFIG={}\n{shown}", kubeconfig.display()));
-
-    // Server and manager stop together: what the controllers still write is in process, and needs no socket.
-    let mut managing = managing;
-    let ended = tokio::select! {
-        () = shutdown::signal() => None,
-        ended = &mut managing => Some(ended),
-    };
-    stop.send_replace(true);
-    let managed = match ended {
-        Some(ended) => ended,
-        None => managing.await,
-    };
-    server.stop();
-    serving.await??;
-    Ok(managed??)
-}
-
-/// Runs the chosen controllers on the server, in this process.
-fn manage(
-    server: &Server,
-    options: &Options,
-    console: Option<TcpListener>,
-    ca: String,
-    stopped: impl Future<Output = ()> + Send + 'static,
-) -> impl Future<Output = windlass_runtime::Result<()>> + Send + 'static {
-    // What the server warns of, Endpoints, the controllers do on purpose.
-    let client = Client::from_service(server.service(), "default").with_warnings(IgnoreWarnings);
-    let controllers = options.controllers.clone().nodes(options.nodes).root_ca(ca);
-    async move {
-        let mut manager = match console {
-            Some(listener) => Manager::builder(client).console(listener).build(),
-            None => Manager::new(client),
-        };
-        controllers.add_to(&mut manager);
-        manager.run(stopped).await
+    tokio::select! {
+        () = shutdown::signal() => {}
+        () = plane.ended() => {}
     }
-}
-
-async fn wait(mut stopped: watch::Receiver<bool>) {
-    // A sender that is gone means the same as one that says so.
-    let _ = stopped.wait_for(|stopped| *stopped).await;
-}
-
-/// What the certificate is for: whatever a client on this machine or in the cluster may call the server.
-fn names(bound: IpAddr) -> Vec<String> {
-    let mut names = vec!["localhost".to_owned(), Ipv4Addr::LOCALHOST.to_string(), Ipv6Addr::LOCALHOST.to_string()];
-    names.extend(["kubernetes", "kubernetes.default", "kubernetes.default.svc"].map(str::to_owned));
-    if !bound.is_unspecified() && !bound.is_loopback() {
-        names.push(bound.to_string());
-    }
-    names
-}
-
-fn token() -> String {
-    let entropy = Entropy::os();
-    format!("{:016x}{:016x}", entropy.next_u64(), entropy.next_u64())
-}
-
-/// An address of this machine by which what listens here can be reached from it.
-fn reachable(address: SocketAddr) -> SocketAddr {
-    let ip = match address.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-        ip => ip,
-    };
-    SocketAddr::new(ip, address.port())
-}
-
-/// Puts the cluster into a kubeconfig, which may be there already and hold others, and makes it the current one.
-fn write_kubeconfig(path: &Path, address: SocketAddr, ca: &str, token: &str) -> Result<PathBuf, Box<dyn Error>> {
-    let server = format!("https://{}", reachable(address));
-    KubeconfigFiles::new([path]).edit(|kubeconfig| {
-        *kubeconfig.cluster_mut(NAME) = Cluster::new(server).trusting(ca);
-        *kubeconfig.user_mut(NAME) = User::with_token(token);
-        let named = || Some(NAME.to_owned());
-        *kubeconfig.context_mut(NAME) = Context { cluster: named(), user: named(), ..Context::default() };
-        kubeconfig.use_context(NAME)
-    })?;
-    Ok(fs::canonicalize(path)?)
+    plane.stop().await
 }
 
 #[cfg(test)]
 mod tests {
-    use windlass_client::Kubeconfig;
-
     use super::*;
 
     #[derive(clap::Parser)]
@@ -231,23 +119,5 @@ mod tests {
     fn a_console_at_a_port_alone_is_for_this_machine() {
         let at = |text: &str| console(text).unwrap().to_string();
         assert_eq!([at("9090"), at(":9090"), at("0.0.0.0:80")], ["127.0.0.1:9090", "127.0.0.1:9090", "0.0.0.0:80"]);
-    }
-
-    #[test]
-    fn other_clusters_in_the_kubeconfig_survive() {
-        let directory = std::env::temp_dir().join(format!("windlass-up-{}", Entropy::os().uuid()));
-        fs::create_dir_all(&directory).unwrap();
-        let path = directory.join("config");
-        Kubeconfig::single("prod", Cluster::new("https://prod"), User::with_token("x")).write(&path).unwrap();
-        write_kubeconfig(&path, "0.0.0.0:7000".parse().unwrap(), "CA", "new").unwrap();
-        write_kubeconfig(&path, "0.0.0.0:7001".parse().unwrap(), "CA", "newer").unwrap();
-        let text = fs::read_to_string(&path).unwrap();
-        assert!(text.contains("https://prod") && text.contains("current-context: windlass"), "{text}");
-        assert!(text.contains("https://127.0.0.1:7001") && !text.contains("7000"), "{text}");
-        fs::write(&path, "not: [a kubeconfig").unwrap();
-        let error = write_kubeconfig(&path, "127.0.0.1:1".parse().unwrap(), "CA", "x").unwrap_err().to_string();
-        assert!(error.contains("config"), "{error}");
-        assert_eq!(fs::read_to_string(&path).unwrap(), "not: [a kubeconfig", "what cannot be read is not overwritten");
-        fs::remove_dir_all(directory).unwrap();
     }
 }

@@ -1,0 +1,92 @@
+//! `windlass run`: a project's manager on a control plane of its own, built and started anew when files change.
+//!
+//! What is guaranteed: a build that fails leaves the manager of before running; one that is replaced is asked to stop first; webhooks are called at
+//! the manager on this machine; at the end nothing is left, neither processes nor the kubeconfig that is written by default.
+//!
+//! What is not: nothing is kept of the cluster from one run to the next, and the manager has all rights, not those of its roles.
+
+mod cargo;
+mod flags;
+mod manifests;
+mod probe;
+mod process;
+mod session;
+mod snapshot;
+mod watcher;
+
+use std::{
+    env,
+    error::Error,
+    fs,
+    net::Ipv4Addr,
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+use windlass_controllers::Controllers;
+use windlass_runtime::shutdown;
+use windlass_scaffold::Place;
+
+use self::session::Session;
+use super::announce;
+use crate::control_plane::{Bound, Settings};
+
+/// The kubeconfig, in the project, that is written unless told otherwise.
+const KUBECONFIG: &str = "target/windlass/kubeconfig";
+
+/// How many nodes are simulated.
+const NODES: usize = 3;
+
+/// The flags of `windlass run`.
+#[derive(Args, Debug)]
+pub(crate) struct Options {
+    /// Where the API server listens, on loopback; a free port unless given
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    port: u16,
+    /// The kubeconfig to write; target/windlass/kubeconfig of the project unless given, which goes at the end
+    #[arg(long, value_name = "PATH")]
+    kubeconfig: Option<PathBuf>,
+    /// What the manager is told, after --
+    #[arg(last = true, value_name = "MANAGER ARGS")]
+    arguments: Vec<String>,
+}
+
+pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
+    let here = env::current_dir()?;
+    let place = Place::above(&here)?;
+    let bind = (Ipv4Addr::LOCALHOST, options.port).into();
+    let controllers: Controllers = "*".parse()?;
+    let bound = Bound::bind(Settings { bind, nodes: NODES, controllers, console: None }).await?;
+    let (path, is_ours) = match &options.kubeconfig {
+        Some(path) => (here.join(path), false),
+        None => (place.folder.join(KUBECONFIG), true),
+    };
+    let kubeconfig = write_kubeconfig(&bound, &path, is_ours)?;
+    announce(&format!("API server: {}\nexport KUBECONFIG={}\n", bound.url(), kubeconfig.display()));
+    let mut plane = bound.start();
+    let mut session = Session::new(place, plane.client(), kubeconfig.clone(), &options.arguments)?;
+    let outcome = tokio::select! {
+        () = shutdown::signal() => Ok(()),
+        outcome = session.work() => outcome.map_err(Into::into),
+        // What went wrong, stopping tells.
+        () = plane.ended() => Ok(()),
+    };
+    session.stop().await;
+    let stopped = plane.stop().await;
+    if is_ours {
+        fs::remove_file(&kubeconfig).map_err(|error| format!("removing {}: {error}", kubeconfig.display()))?;
+    }
+    outcome.and(stopped)
+}
+
+fn write_kubeconfig(bound: &Bound, path: &Path, is_ours: bool) -> Result<PathBuf, Box<dyn Error>> {
+    let failed = |error| format!("writing {}: {error}", path.display());
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).map_err(failed)?;
+    }
+    // One that a run has left which was killed holds nothing that is still true.
+    if is_ours && path.exists() {
+        fs::remove_file(path).map_err(failed)?;
+    }
+    bound.write_kubeconfig(path)
+}

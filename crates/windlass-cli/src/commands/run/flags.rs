@@ -1,0 +1,89 @@
+//! What the manager is told by flags: where to listen, so that it can be asked.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+
+const WEBHOOKS: &str = "--webhook-port";
+const PROBES: &str = "--health-probe-bind-address";
+
+/// The flags of a manager. What the user says of them holds; else free ports of loopback are taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Flags {
+    pub(super) arguments: Vec<String>,
+    /// Where the API server finds webhooks.
+    pub(super) webhooks: SocketAddr,
+    /// Where to ask whether it is ready; nowhere, if the user wants no probes.
+    pub(super) probes: Option<SocketAddr>,
+}
+
+impl Flags {
+    pub(super) fn of(given: &[String]) -> Result<Self, String> {
+        let mut arguments = given.to_vec();
+        let webhooks = if let Some(port) = value(given, WEBHOOKS) {
+            local(port).ok_or_else(|| format!("{WEBHOOKS} {port}: expected a port"))?
+        } else {
+            let address = free()?;
+            arguments.push(format!("{WEBHOOKS}={}", address.port()));
+            address
+        };
+        let probes = match value(given, PROBES) {
+            Some("0" | "") => None,
+            Some(wanted) => {
+                let address = wanted.rsplit_once(':').and_then(|(_, port)| local(port));
+                Some(address.ok_or_else(|| format!("{PROBES} {wanted}: expected an address and a port, or 0"))?)
+            }
+            None => {
+                let address = free()?;
+                arguments.push(format!("{PROBES}={address}"));
+                Some(address)
+            }
+        };
+        Ok(Self { arguments, webhooks, probes })
+    }
+}
+
+/// What a flag is given: `--flag=value` or `--flag value`.
+fn value<'a>(arguments: &'a [String], flag: &str) -> Option<&'a str> {
+    let place = arguments.iter().position(|argument| argument.split('=').next() == Some(flag))?;
+    match arguments[place].split_once('=') {
+        Some((_, value)) => Some(value),
+        None => arguments.get(place + 1).map(String::as_str),
+    }
+}
+
+fn local(port: &str) -> Option<SocketAddr> {
+    port.parse::<u16>().ok().filter(|port| *port != 0).map(|port| (Ipv4Addr::LOCALHOST, port).into())
+}
+
+/// A port that nobody has at this moment.
+fn free() -> Result<SocketAddr, String> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
+    listener.map_err(|error| format!("taking a free port of loopback: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flags(given: &[&str]) -> Result<Flags, String> {
+        Flags::of(&given.iter().map(|&argument| argument.to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn what_the_user_says_holds_and_the_rest_is_added() {
+        let said = flags(&["--webhook-port", "9443", "--health-probe-bind-address=:8081"]).unwrap();
+        assert_eq!(said.arguments, ["--webhook-port", "9443", "--health-probe-bind-address=:8081"]);
+        assert_eq!(said.webhooks.to_string(), "127.0.0.1:9443");
+        assert_eq!(said.probes.unwrap().to_string(), "127.0.0.1:8081");
+        let added = flags(&["--leader-elect"]).unwrap();
+        let (webhooks, probes) = (added.webhooks.port(), added.probes.unwrap());
+        let expected = [
+            "--leader-elect".to_owned(),
+            format!("--webhook-port={webhooks}"),
+            format!("--health-probe-bind-address={probes}"),
+        ];
+        assert_eq!(added.arguments, expected);
+        assert_eq!(flags(&["--health-probe-bind-address", "0"]).unwrap().probes, None);
+        assert!(flags(&["--webhook-port=many"]).unwrap_err().contains("expected a port"));
+        assert!(flags(&["--health-probe-bind-address=here"]).unwrap_err().contains("expected an address and a port"));
+    }
+}

@@ -1,0 +1,128 @@
+//! A program that is started here, and leaves nothing behind.
+
+use std::{
+    io,
+    process::{ExitStatus, Stdio},
+    time::Duration,
+};
+
+use tokio::process::{Child, ChildStdout, Command};
+
+/// A program in a process group of its own: what is typed at the terminal ends `windlass`, which ends it in its order. Killed with its own
+/// children when dropped.
+#[derive(Debug)]
+pub(super) struct Process(Child);
+
+/// How one came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stopped {
+    /// It was asked to, and did.
+    Gracefully(ExitStatus),
+    /// It did not, for as long as it was given.
+    Killed,
+}
+
+impl Process {
+    pub(super) fn start(mut command: Command) -> io::Result<Self> {
+        #[cfg(unix)]
+        command.process_group(0);
+        command.stdin(Stdio::null()).kill_on_drop(true).spawn().map(Self)
+    }
+
+    /// What it writes, if that is piped.
+    pub(super) fn output(&mut self) -> Option<ChildStdout> {
+        self.0.stdout.take()
+    }
+
+    /// Resolves when it ends. Cancel-safe.
+    pub(super) async fn ended(&mut self) -> io::Result<ExitStatus> {
+        self.0.wait().await
+    }
+
+    /// Asks it to end (SIGTERM), and kills it after the grace.
+    pub(super) async fn stop(mut self, grace: Duration) -> io::Result<Stopped> {
+        self.ask();
+        if let Ok(status) = tokio::time::timeout(grace, self.ended()).await {
+            return Ok(Stopped::Gracefully(status?));
+        }
+        self.kill();
+        self.ended().await?;
+        Ok(Stopped::Killed)
+    }
+}
+
+#[cfg(unix)]
+impl Process {
+    /// Its id; none once it has been waited for, when the number may be another's.
+    fn id(&self) -> Option<rustix::process::Pid> {
+        self.0.id().and_then(|id| rustix::process::Pid::from_raw(i32::try_from(id).ok()?))
+    }
+
+    fn ask(&self) {
+        if let Some(id) = self.id() {
+            // One that has just ended is asked in vain.
+            let _ = rustix::process::kill_process(id, rustix::process::Signal::TERM);
+        }
+    }
+
+    /// With all that it has started.
+    fn kill(&mut self) {
+        if let Some(id) = self.id() {
+            let _ = rustix::process::kill_process_group(id, rustix::process::Signal::KILL);
+        }
+    }
+}
+
+#[cfg(not(unix))]
+impl Process {
+    /// There is no way to ask.
+    fn ask(&mut self) {
+        self.kill();
+    }
+
+    fn kill(&mut self) {
+        let _ = self.0.start_kill();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
+
+    use super::*;
+
+    /// A shell that has begun.
+    #[allow(clippy::unwrap_used, reason = "clippy.toml exempts test functions, but not their helpers")]
+    async fn shell(script: &str) -> (Process, Lines<BufReader<ChildStdout>>) {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).stdout(Stdio::piped());
+        let mut process = Process::start(command).unwrap();
+        let mut lines = BufReader::new(process.output().unwrap()).lines();
+        assert_eq!(lines.next_line().await.unwrap().as_deref(), Some("up"));
+        (process, lines)
+    }
+
+    #[tokio::test]
+    async fn one_that_listens_ends_by_itself_and_one_that_does_not_is_killed() {
+        let (polite, _output) = shell("trap 'exit 3' TERM; echo up; while :; do sleep 0.02; done").await;
+        let Stopped::Gracefully(status) = polite.stop(Duration::from_mins(1)).await.unwrap() else { panic!("killed") };
+        assert_eq!(status.code(), Some(3));
+        let (deaf, _output) = shell("trap '' TERM; echo up; while :; do sleep 0.02; done").await;
+        assert_eq!(deaf.stop(Duration::from_millis(50)).await.unwrap(), Stopped::Killed);
+    }
+
+    #[tokio::test]
+    async fn one_that_is_dropped_is_gone_with_its_children() {
+        let (process, mut output) = shell("echo up; sleep 1000 & wait").await;
+        drop(process);
+        // The pipe ends when nobody holds its other end.
+        let ended = tokio::time::timeout(Duration::from_mins(1), output.next_line()).await;
+        assert_eq!(ended.expect("its child is gone too").unwrap(), None);
+    }
+}

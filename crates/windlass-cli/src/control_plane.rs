@@ -1,0 +1,237 @@
+//! A control plane in this process: API server, controllers and simulated nodes, for the commands that run one.
+//!
+//! What is guaranteed: who is told of it, by a kubeconfig, can connect from then on; server and controllers stop together, and what the controllers
+//! still write is written. What is not: nothing is kept, the cluster goes with the process.
+
+use std::{
+    error::Error,
+    fs, io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::{Path, PathBuf},
+};
+
+use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
+use windlass_api::Entropy;
+use windlass_client::{
+    Client,
+    config::{
+        KubeconfigFiles,
+        kubeconfig::{Cluster, Context, User},
+    },
+    warnings::IgnoreWarnings,
+};
+use windlass_controllers::{BuiltIn, Controllers};
+use windlass_runtime::Manager;
+use windlass_server::{PodAccounts, Server, TlsIdentity};
+
+/// The name of cluster, user and context in the kubeconfig.
+const NAME: &str = "windlass";
+
+/// What runs, and where.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    /// Where to listen; port 0 takes a free one.
+    pub(crate) bind: SocketAddr,
+    pub(crate) nodes: usize,
+    pub(crate) controllers: Controllers,
+    /// Where to show what the controllers do.
+    pub(crate) console: Option<SocketAddr>,
+}
+
+/// A control plane that takes connections, and answers none yet.
+#[derive(Debug)]
+pub(crate) struct Bound {
+    settings: Settings,
+    listener: TcpListener,
+    address: SocketAddr,
+    console: Option<(TcpListener, SocketAddr)>,
+    tls: TlsIdentity,
+    token: String,
+}
+
+/// One that runs.
+#[derive(Debug)]
+pub(crate) struct ControlPlane {
+    server: Server,
+    stop: watch::Sender<bool>,
+    serving: JoinHandle<io::Result<()>>,
+    managing: JoinHandle<windlass_runtime::Result<()>>,
+    /// How the controllers ended, where they did by themselves.
+    managed: Option<Result<windlass_runtime::Result<()>, tokio::task::JoinError>>,
+}
+
+impl Bound {
+    pub(crate) async fn bind(settings: Settings) -> Result<Self, Box<dyn Error>> {
+        let listener = listen(settings.bind).await?;
+        let address = listener.local_addr()?;
+        let console = match settings.console {
+            Some(wanted) => {
+                let listener = listen(wanted).await?;
+                let address = listener.local_addr()?;
+                Some((listener, address))
+            }
+            None => None,
+        };
+        let tls = TlsIdentity::generate(names(address.ip()))?;
+        Ok(Self { settings, listener, address, console, tls, token: token() })
+    }
+
+    /// Puts the cluster into a kubeconfig, which may be there already and hold others, and makes it the current one.
+    pub(crate) fn write_kubeconfig(&self, path: &Path) -> Result<PathBuf, Box<dyn Error>> {
+        write_kubeconfig(path, &self.url(), self.tls.ca_pem(), &self.token)
+    }
+
+    /// How it is reached from this machine.
+    pub(crate) fn url(&self) -> String {
+        format!("https://{}", reachable(self.address))
+    }
+
+    /// Where the controllers are shown, as a browser on this machine reaches it.
+    pub(crate) fn console(&self) -> Option<String> {
+        self.console.as_ref().map(|(_, address)| format!("http://{}/", reachable(*address)))
+    }
+
+    pub(crate) fn start(self) -> ControlPlane {
+        let Self { settings, listener, address, console, tls, token } = self;
+        // A pod's account must be there, so somebody must be there who makes it.
+        let furnished = settings.controllers.contains(BuiltIn::ServiceAccount);
+        let accounts = if furnished { PodAccounts::Required } else { PodAccounts::Optional };
+        let server = Server::builder().token(token).address(address).pod_accounts(accounts).build();
+        let (stop, stopped) = watch::channel(false);
+        let ca = tls.ca_pem().to_owned();
+        let serving = {
+            let (server, stopped) = (server.clone(), wait(stopped.clone()));
+            tokio::spawn(async move { server.serve(listener, tls, stopped).await })
+        };
+        let controllers = settings.controllers.nodes(settings.nodes).root_ca(ca);
+        let managing =
+            tokio::spawn(manage(client(&server), controllers, console.map(|(socket, _)| socket), wait(stopped)));
+        ControlPlane { server, stop, serving, managing, managed: None }
+    }
+}
+
+impl ControlPlane {
+    /// An administrator's client, without a socket.
+    pub(crate) fn client(&self) -> Client {
+        client(&self.server)
+    }
+
+    /// Resolves when the controllers end, which they should not. Cancel-safe.
+    pub(crate) async fn ended(&mut self) {
+        if self.managed.is_none() {
+            self.managed = Some((&mut self.managing).await);
+        }
+    }
+
+    /// Stops server and controllers, and says what went wrong with them, if anything did.
+    pub(crate) async fn stop(mut self) -> Result<(), Box<dyn Error>> {
+        // Together: what the controllers still write is in process, and needs no socket.
+        self.stop.send_replace(true);
+        self.ended().await;
+        self.server.stop();
+        self.serving.await??;
+        match self.managed {
+            Some(managed) => Ok(managed??),
+            None => Ok(()),
+        }
+    }
+}
+
+async fn listen(address: SocketAddr) -> Result<TcpListener, String> {
+    TcpListener::bind(address).await.map_err(|error| format!("listening on {address}: {error}"))
+}
+
+fn client(server: &Server) -> Client {
+    // What the server warns of, Endpoints, the controllers do on purpose.
+    Client::from_service(server.service(), "default").with_warnings(IgnoreWarnings)
+}
+
+/// Runs the chosen controllers on the server, in this process.
+async fn manage(
+    client: Client,
+    controllers: Controllers,
+    console: Option<TcpListener>,
+    stopped: impl Future<Output = ()> + Send + 'static,
+) -> windlass_runtime::Result<()> {
+    let mut manager = match console {
+        Some(listener) => Manager::builder(client).console(listener).build(),
+        None => Manager::new(client),
+    };
+    controllers.add_to(&mut manager);
+    manager.run(stopped).await
+}
+
+async fn wait(mut stopped: watch::Receiver<bool>) {
+    // A sender that is gone means the same as one that says so.
+    let _ = stopped.wait_for(|stopped| *stopped).await;
+}
+
+/// What the certificate is for: whatever a client on this machine or in the cluster may call the server.
+fn names(bound: IpAddr) -> Vec<String> {
+    let mut names = vec!["localhost".to_owned(), Ipv4Addr::LOCALHOST.to_string(), Ipv6Addr::LOCALHOST.to_string()];
+    names.extend(["kubernetes", "kubernetes.default", "kubernetes.default.svc"].map(str::to_owned));
+    if !bound.is_unspecified() && !bound.is_loopback() {
+        names.push(bound.to_string());
+    }
+    names
+}
+
+fn token() -> String {
+    let entropy = Entropy::os();
+    format!("{:016x}{:016x}", entropy.next_u64(), entropy.next_u64())
+}
+
+/// An address of this machine by which what listens here can be reached from it.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}
+
+fn write_kubeconfig(path: &Path, url: &str, ca: &str, token: &str) -> Result<PathBuf, Box<dyn Error>> {
+    KubeconfigFiles::new([path]).edit(|kubeconfig| {
+        *kubeconfig.cluster_mut(NAME) = Cluster::new(url).trusting(ca);
+        *kubeconfig.user_mut(NAME) = User::with_token(token);
+        let named = || Some(NAME.to_owned());
+        *kubeconfig.context_mut(NAME) = Context { cluster: named(), user: named(), ..Context::default() };
+        kubeconfig.use_context(NAME)
+    })?;
+    Ok(fs::canonicalize(path)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass_client::Kubeconfig;
+
+    use super::*;
+
+    #[test]
+    fn what_listens_everywhere_is_reached_at_this_machine() {
+        let reached = |address: &str| reachable(address.parse().unwrap()).to_string();
+        assert_eq!(
+            [reached("0.0.0.0:7000"), reached("[::]:7000"), reached("10.1.2.3:7000")],
+            ["127.0.0.1:7000", "[::1]:7000", "10.1.2.3:7000"]
+        );
+    }
+
+    #[test]
+    fn other_clusters_in_the_kubeconfig_survive() {
+        let directory = std::env::temp_dir().join(format!("windlass-up-{}", Entropy::os().uuid()));
+        fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("config");
+        Kubeconfig::single("prod", Cluster::new("https://prod"), User::with_token("x")).write(&path).unwrap();
+        write_kubeconfig(&path, "https://127.0.0.1:7000", "CA", "new").unwrap();
+        write_kubeconfig(&path, "https://127.0.0.1:7001", "CA", "newer").unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains("https://prod") && text.contains("current-context: windlass"), "{text}");
+        assert!(text.contains("https://127.0.0.1:7001") && !text.contains("7000"), "{text}");
+        fs::write(&path, "not: [a kubeconfig").unwrap();
+        let error = write_kubeconfig(&path, "https://127.0.0.1:1", "CA", "x").unwrap_err().to_string();
+        assert!(error.contains("config"), "{error}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "not: [a kubeconfig", "what cannot be read is not overwritten");
+        fs::remove_dir_all(directory).unwrap();
+    }
+}

@@ -1,0 +1,215 @@
+//! `windlass run`, of a project whose cargo, manager and manifests are scripts.
+
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, reason = "clippy.toml exempts test functions, but not their helpers")]
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::mpsc::{Receiver, channel},
+    thread,
+    time::Duration,
+};
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use windlass_api::Entropy;
+use windlass_client::{Client, Config, Kubeconfig, config::kubeconfig::Selection};
+
+/// How long something may take: far more than it needs.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+const PROJECT: &str = "domain: example.com\nlayout:\n- windlass.dev/v1\nprojectName: shop-operator\nversion: \"3\"\n";
+
+/// Builds what is not broken: the manager is a copy of `src/main.sh`.
+const CARGO: &str = r#"#!/bin/sh
+[ -f src/broken ] && exit 101
+mkdir -p target
+cmp -s src/main.sh target/shop-operator || { cp src/main.sh target/new && chmod +x target/new && mv target/new target/shop-operator; }
+for program in shop-operator manifests; do
+  echo "{\"reason\":\"compiler-artifact\",\"target\":{\"kind\":[\"bin\"],\"name\":\"$program\"},\"executable\":\"$PWD/target/$program\"}"
+done
+"#;
+
+const MANIFESTS: &str = "#!/bin/sh\nmkdir -p config/crd/bases && cp src/definition.yaml config/crd/bases/sites.yaml\n";
+
+const DEFINITION: &str = r"
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: sites.shop.example.com}
+spec:
+  group: shop.example.com
+  names: {kind: Site, plural: sites}
+  scope: Namespaced
+  versions:
+  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}
+";
+
+/// A manager that says who it is, and stops when it is asked to.
+fn manager(generation: u8) -> String {
+    format!(
+        "#!/bin/sh\ntrap 'exit 0' TERM\necho {generation} $$ $KUBECONFIG $* >target/told\nwhile :; do sleep 0.02; done\n"
+    )
+}
+
+/// A project in a folder, which goes with it.
+struct Project(PathBuf);
+
+impl Project {
+    fn new() -> Self {
+        let folder = std::env::temp_dir().join(format!("windlass-run-{}", Entropy::os().uuid()));
+        fs::create_dir_all(folder.join("src/inner")).unwrap();
+        let project = Self(fs::canonicalize(folder).unwrap());
+        project.write("PROJECT", PROJECT);
+        project.write("Cargo.toml", "");
+        project.write("src/definition.yaml", DEFINITION);
+        project.program("bin/cargo", CARGO);
+        project.program("target/manifests", MANIFESTS);
+        project
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        let path = self.0.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn program(&self, path: &str, text: &str) {
+        self.write(path, text);
+        fs::set_permissions(self.0.join(path), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    /// The manager's number, its process and the rest of what it was told.
+    fn told(&self) -> (String, String, String) {
+        let told = fs::read_to_string(self.0.join("target/told")).unwrap();
+        let mut words = told.trim().splitn(3, ' ').map(str::to_owned);
+        (words.next().unwrap(), words.next().unwrap(), words.next().unwrap())
+    }
+}
+
+impl Drop for Project {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The command as it runs, and what it says.
+struct Running {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+impl Running {
+    /// In a folder inside of the project.
+    fn start(folder: &Path) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
+        command.args(["run", "--", "--health-probe-bind-address=0", "--webhook-port=1", "--own"]);
+        command.env("CARGO", folder.join("bin/cargo")).env_remove("WINDLASS_LOG").env_remove("KUBECONFIG");
+        let child = command.current_dir(folder.join("src/inner")).stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+        let mut child = child.unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let (told, lines) = channel();
+        thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| told.send(line)));
+        Self { child, lines }
+    }
+
+    /// The next thing that it says, which begins so; the rest of it.
+    #[track_caller]
+    fn says(&self, beginning: &str) -> String {
+        let line = self.lines.recv_timeout(PATIENCE).unwrap();
+        line.strip_prefix(beginning).unwrap_or_else(|| panic!("{line:?} does not begin with {beginning:?}")).to_owned()
+    }
+
+    fn stop(mut self) {
+        assert!(Command::new("kill").arg(self.child.id().to_string()).status().unwrap().success());
+        while self.lines.recv_timeout(PATIENCE).is_ok() {}
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn lives(process: &str) -> bool {
+    Command::new("kill").args(["-0", process]).stderr(Stdio::null()).status().unwrap().success()
+}
+
+#[tokio::test]
+async fn a_manager_runs_again_when_files_change_and_nothing_is_left_in_the_end() {
+    let project = Project::new();
+    project.write("src/main.sh", &manager(1));
+    let running = Running::start(&project.0);
+    running.says("API server: https://127.0.0.1:");
+    let kubeconfig = running.says("export KUBECONFIG=");
+    running.says("building");
+    running.says("ready in ");
+    let (generation, first, arguments) = project.told();
+    assert_eq!(generation, "1");
+    assert_eq!(arguments, format!("{kubeconfig} --health-probe-bind-address=0 --webhook-port=1 --own"));
+
+    // The definition is where the manager looks.
+    let config = Kubeconfig::read(Path::new(&kubeconfig)).unwrap();
+    let client = Client::new(Config::from_kubeconfig(&config, &Selection::default()).unwrap()).unwrap();
+    client.get::<CustomResourceDefinition>("sites.shop.example.com").await.unwrap();
+
+    project.write("src/main.sh", &manager(2));
+    assert_eq!(running.says("changed: "), "src/main.sh");
+    running.says("restarted in ");
+    let (generation, second, _) = project.told();
+    assert_eq!((generation.as_str(), lives(&first), lives(&second)), ("2", false, true));
+
+    project.write("src/broken", "");
+    assert_eq!(running.says("changed: "), "src/broken");
+    running.says("the build failed; the manager of before runs on");
+    assert!(lives(&second));
+
+    // Only what the cluster is told changes.
+    fs::remove_file(project.0.join("src/broken")).unwrap();
+    assert_eq!(running.says("changed: "), "src/broken");
+    running.says("applied: 1 manifests; the manager runs on");
+    assert!(lives(&second));
+
+    running.stop();
+    assert!(!lives(&second), "it stops with the command");
+    assert!(!Path::new(&kubeconfig).exists());
+}
+
+#[tokio::test]
+async fn a_manager_that_ends_is_told_and_starts_again_after_a_change() {
+    let project = Project::new();
+    project.write("src/broken", "");
+    project.write("src/main.sh", "#!/bin/sh\nexit 7\n");
+    let running = Running::start(&project.0);
+    for line in ["API server: ", "export KUBECONFIG=", "building", "the build failed; waiting for a change"] {
+        running.says(line);
+    }
+    fs::remove_file(project.0.join("src/broken")).unwrap();
+    running.says("changed: src/broken");
+    let mut told = running.says("");
+    if told.starts_with("restarted in ") {
+        // It had not ended yet, and nobody asks it whether it is ready.
+        told = running.says("");
+    }
+    assert_eq!(told, "the manager has ended (exit status: 7); it starts again after a change");
+    project.write("src/main.sh", &manager(1));
+    running.says("changed: src/main.sh");
+    running.says("restarted in ");
+    let (_, process, _) = project.told();
+    assert!(lives(&process));
+    running.stop();
+    assert!(!lives(&process));
+}
+
+#[test]
+fn outside_of_a_project_it_says_so() {
+    let output = Command::new(env!("CARGO_BIN_EXE_windlass")).arg("run").current_dir("/").output().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(error.contains("/PROJECT: there is no such file; `windlass init --domain …` makes a project"), "{error}");
+}
