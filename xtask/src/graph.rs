@@ -13,7 +13,9 @@ use crate::{Result, cargo::cargo};
 const ALLOWED: &[(&str, &[&str])] = &[
     ("windlass-api", &[]),
     ("windlass-queue", &[]),
-    ("windlass-derive", &[]),
+    ("windlass-derive-model", &[]),
+    ("windlass-derive", &["windlass-derive-model"]),
+    ("windlass-import", &["windlass-api", "windlass-derive-model"]),
     ("windlass-cel", &["windlass-api"]),
     ("windlass-manifests", &["windlass-api", "windlass-cel", "windlass-derive"]),
     ("windlass-client", &["windlass-api"]),

@@ -7,6 +7,7 @@ pub(crate) mod demo;
 pub(crate) mod envtest_assets;
 pub(crate) mod generate;
 pub(crate) mod get;
+pub(crate) mod import;
 pub(crate) mod init;
 pub(crate) mod proxy;
 pub(crate) mod run;

@@ -20,7 +20,7 @@ use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 use windlass_api::ErrorChain;
 
-use commands::{api_resources, api_versions, create, demo, envtest_assets, generate, get, init, proxy, run, up};
+use commands::{api_resources, api_versions, create, demo, envtest_assets, generate, get, import, init, proxy, run, up};
 use stand_in::StandIn;
 
 /// A control plane for Kubernetes, and the tools to write controllers for it
@@ -49,6 +49,8 @@ enum Command {
     Generate(generate::Options),
     /// Run the operator in this folder on a control plane of its own, and again whenever its files change
     Run(run::Options),
+    /// Make types of CustomResourceDefinitions that are there as YAML
+    Import(import::Options),
     /// Show objects, as kubectl get does
     Get(get::Options),
     /// Show which resources a server serves
@@ -76,6 +78,7 @@ async fn main() -> ExitCode {
         Command::Create(command) => create::run(&command),
         Command::Generate(options) => generate::run(options).await,
         Command::Run(options) => run::run(options).await,
+        Command::Import(options) => import::run(&options),
         Command::Get(options) => get::run(options).await,
         Command::ApiResources(options) => api_resources::run(options).await,
         Command::ApiVersions(options) => api_versions::run(options).await,

@@ -5,25 +5,11 @@
 //! typed verb, cache and controller takes it), and one of kube-rs' as well. [`macro@CustomResource`] emits the definition besides, for
 //! which the parts of the object have a [`macro@Schema`].
 //!
-//! ```text
-//! identity           #[resource(…)]: group, version, names          → expand
-//! custom_resource    #[resource(…)]: the rest of the definition
-//! schema             structs and enums, as serde writes them (serde_attributes, case)
-//!  └ markers         #[schema(…)]
-//! rbac               #[rbac(…)]
-//! ```
-
-mod case;
-mod custom_resource;
-mod expand;
-mod identity;
-mod markers;
-mod rbac;
-mod schema;
-mod serde_attributes;
+//! What they make of a type is in `windlass-derive-model`: a library, which others than the compiler can ask.
 
 use proc_macro::TokenStream;
 use syn::{DeriveInput, parse_macro_input};
+use windlass_derive_model as model;
 
 /// Gives a struct with a field `metadata: ObjectMeta` the identity of a kind.
 ///
@@ -98,10 +84,7 @@ use syn::{DeriveInput, parse_macro_input};
 #[proc_macro_derive(Resource, attributes(resource))]
 pub fn derive_resource(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
-    match identity::Identity::read(&input) {
-        Ok(identity) => expand::resource(&input.ident, &identity).into(),
-        Err(error) => error.into_compile_error().into(),
-    }
+    model::resource(&input).unwrap_or_else(syn::Error::into_compile_error).into()
 }
 
 /// The definition of a kind, and its identity as [`macro@Resource`] gives it.
@@ -112,6 +95,7 @@ pub fn derive_resource(input: TokenStream) -> TokenStream {
 /// | in `#[resource(…)]`, besides those of [`macro@Resource`] | default | what it says |
 /// |---|---|---|
 /// | `singular = "website"` | the kind in lower case | the name of one |
+/// | `list_kind = "WebsiteList"` | the kind and `List` | the kind of lists |
 /// | `categories("all", …)` | none | groups of kinds that are listed together |
 /// | `storage` | true of the only version | objects are stored in this version |
 /// | `served = false` | true | clients are served this version |
@@ -124,7 +108,7 @@ pub fn derive_resource(input: TokenStream) -> TokenStream {
 #[proc_macro_derive(CustomResource, attributes(resource, schema, serde))]
 pub fn derive_custom_resource(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
-    custom_resource::derive(&input).unwrap_or_else(syn::Error::into_compile_error).into()
+    model::custom_resource(&input).unwrap_or_else(syn::Error::into_compile_error).into()
 }
 
 /// The structural schema of a type: what serde writes of it, and what `#[schema(…)]` says beyond.
@@ -164,6 +148,9 @@ pub fn derive_custom_resource(input: TokenStream) -> TokenStream {
 /// | `int_or_string` | anything | a number or a text, whatever the type |
 /// | `type = "string"` | anything | this, whatever the type |
 /// | `schemaless` | anything | whatever JSON has |
+/// | `all_of(…)`, `any_of(…)`, `one_of(…)` | anything | schemas as JSON, of which all, some or one must hold besides |
+/// | `not = {"required": ["a"]}` | anything | a schema as JSON that must not hold |
+/// | `raw = "…"` | anything | a whole schema as JSON, whatever the type |
 /// | `as = Type` | anything | the schema of another type |
 /// | `items(…)` | lists | the same, of their items |
 /// | `values(…)` | maps | the same, of their values |
@@ -173,7 +160,7 @@ pub fn derive_custom_resource(input: TokenStream) -> TokenStream {
 #[proc_macro_derive(Schema, attributes(schema, serde))]
 pub fn derive_schema(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
-    schema::derive(&input).unwrap_or_else(syn::Error::into_compile_error).into()
+    model::schema(&input).unwrap_or_else(syn::Error::into_compile_error).into()
 }
 
 /// What an API server has to allow, said beside what does it: of a function, a struct, any item. Repeatable.
@@ -193,5 +180,5 @@ pub fn derive_schema(input: TokenStream) -> TokenStream {
 /// | `crate = path` | where windlass-api is to be found; `::windlass::api` without it |
 #[proc_macro_attribute]
 pub fn rbac(arguments: TokenStream, item: TokenStream) -> TokenStream {
-    rbac::expand(arguments.into(), item.into()).unwrap_or_else(syn::Error::into_compile_error).into()
+    model::rbac(arguments.into(), item.into()).unwrap_or_else(syn::Error::into_compile_error).into()
 }

@@ -51,7 +51,7 @@ const MISTAKES_OF_DEFINITIONS: &[(&str, &str)] = &[
     (
         "colour = \"red\"",
         "3:44: error: expected group, version, kind, plural, scope, short_names, k8s_openapi, crate, singular, \
-        categories, storage, served, deprecated, status, scale, column, selectable, labels or annotations",
+        list_kind, categories, storage, served, deprecated, status, scale, column, selectable, labels or annotations",
     ),
     ("categories(\"All\")", "3:55: error: a category is one lower-case word"),
     (
@@ -105,6 +105,7 @@ const MISTAKES_OF_SCHEMAS: &[(&str, &str)] = &[
     ),
     ("struct A { #[schema(map_keys())] a: Vec<i32> }", "3:21: error: the list is empty"),
     ("struct A { #[schema(enum())] a: i32 }", "3:21: error: one value at least is allowed"),
+    ("struct A { #[schema(any_of())] a: i32 }", "3:21: error: one value at least is allowed"),
     ("struct A { #[schema(default = )] a: i32 }", "3:31: error: unexpected end of input, expected a value"),
     ("struct A { #[schema(optional, required)] a: i32 }", "3:31: error: a field is optional or required, not both"),
     (
@@ -132,10 +133,10 @@ const MISTAKES_OF_SCHEMAS: &[(&str, &str)] = &[
     ("struct A { #[schema(items(skip))] a: Vec<i32> }", "3:27: error: `skip` is said of fields"),
     (
         "struct A { #[schema(colour = 1)] a: i32 }",
-        "3:21: error: expected one of as, at_least_one_of, at_most_one_of, crate, default, \
+        "3:21: error: expected one of all_of, any_of, as, at_least_one_of, at_most_one_of, crate, default, \
         description, embedded_resource, enum, exactly_one_of, example, exclusive_maximum, exclusive_minimum, external_docs, format, \
         immutable, int_or_string, items, list_type, map_keys, map_type, max_items, max_length, max_properties, maximum, min_items, \
-        min_length, min_properties, minimum, multiple_of, nullable, optional, pattern, preserve_unknown_fields, required, rule, \
+        min_length, min_properties, minimum, multiple_of, not, nullable, one_of, optional, pattern, preserve_unknown_fields, raw, required, rule, \
         schemaless, skip, title, type, unique_items, values",
     ),
     (

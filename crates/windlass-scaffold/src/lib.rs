@@ -1,6 +1,6 @@
 //! Operators of Windlass, begun: what `windlass init` and `windlass create` write.
 //!
-//! A command is a value, [`Init`], [`CreateApi`] or [`CreateWebhook`]; what it would do to a folder is another, [`Changes`], which can be shown
+//! A command is a value, [`Init`], [`CreateApi`], [`CreateWebhook`] or [`Sources`]; what it would do to a folder is another, [`Changes`], which can be shown
 //! as a diff or written.
 //!
 //! ```
@@ -40,6 +40,7 @@ mod names;
 mod place;
 mod project;
 mod source;
+mod sources;
 mod templates;
 mod webhook;
 
@@ -49,4 +50,5 @@ pub use error::Error;
 pub use init::{Init, Windlass};
 pub use names::{Domain, Group, Kind, ProjectName, Version};
 pub use place::Place;
+pub use sources::Sources;
 pub use webhook::CreateWebhook;

@@ -40,7 +40,7 @@ pub trait CustomResource: Resource {
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Definition {
-    /// One version each; never empty.
+    /// One version each.
     declared: Vec<CustomResourceDefinition>,
     converter: Option<WebhookClientConfig>,
 }
@@ -85,6 +85,11 @@ impl Definition {
     /// A kind, by one of its versions.
     pub fn of<K: CustomResource>() -> Self {
         Self { declared: vec![K::declared()], converter: None }
+    }
+
+    /// Versions that are declared already, each in a definition of its own.
+    pub fn declared(versions: impl IntoIterator<Item = CustomResourceDefinition>) -> Self {
+        Self { declared: versions.into_iter().collect(), converter: None }
     }
 
     /// Another version of the kind.

@@ -20,17 +20,19 @@ pub use crate::Scope;
 
 /// What `#[resource(…)]` says of a kind.
 #[derive(Debug)]
-pub struct Declaration {
+pub struct Declaration<'a> {
     /// In place of the kind in lower case.
-    pub singular: Option<&'static str>,
+    pub singular: Option<&'a str>,
+    /// In place of the kind and `List`.
+    pub list_kind: Option<&'a str>,
     /// Names for those who type.
-    pub short_names: &'static [&'static str],
+    pub short_names: &'a [&'a str],
     /// Groups of kinds that are listed together.
-    pub categories: &'static [&'static str],
+    pub categories: &'a [&'a str],
     /// Of the definition.
-    pub labels: &'static [(&'static str, &'static str)],
+    pub labels: &'a [(&'a str, &'a str)],
     /// Of the definition.
-    pub annotations: &'static [(&'static str, &'static str)],
+    pub annotations: &'a [(&'a str, &'a str)],
     /// Where objects live.
     pub scope: Scope,
     /// Whether clients are served.
@@ -38,7 +40,7 @@ pub struct Declaration {
     /// Whether objects are stored in this version.
     pub storage: bool,
     /// What clients are warned with; empty for the server's own words.
-    pub deprecated: Option<&'static str>,
+    pub deprecated: Option<&'a str>,
     /// Whether the status is written apart.
     pub status: bool,
     /// Where the numbers of replicas are.
@@ -46,15 +48,34 @@ pub struct Declaration {
     /// What `kubectl get` shows.
     pub columns: Vec<Column>,
     /// The fields that selectors may name.
-    pub selectable: &'static [&'static str],
+    pub selectable: &'a [&'a str],
     /// Of its objects.
     pub schema: JSONSchemaProps,
 }
 
-impl Declaration {
+/// What a kind is called, in a version.
+#[derive(Clone, Copy, Debug)]
+pub struct Named<'a> {
+    /// Its group.
+    pub group: &'a str,
+    /// The version.
+    pub version: &'a str,
+    /// The kind.
+    pub kind: &'a str,
+    /// As in URLs.
+    pub plural: &'a str,
+}
+
+impl Declaration<'_> {
     /// The definition of this version.
     #[must_use]
     pub fn of<K: k8s_openapi::Resource>(self) -> CustomResourceDefinition {
+        self.named(Named { group: K::GROUP, version: K::VERSION, kind: K::KIND, plural: K::URL_PATH_SEGMENT })
+    }
+
+    /// The definition of a version that no type stands for.
+    #[must_use]
+    pub fn named(self, Named { group, version, kind, plural }: Named<'_>) -> CustomResourceDefinition {
         let texts = |texts: &[&str]| {
             (!texts.is_empty()).then(|| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>())
         };
@@ -70,7 +91,7 @@ impl Declaration {
             additional_printer_columns: (!self.columns.is_empty()).then_some(self.columns),
             deprecated: self.deprecated.map(|_| true),
             deprecation_warning: self.deprecated.filter(|text| !text.is_empty()).map(str::to_owned),
-            name: K::VERSION.to_owned(),
+            name: version.to_owned(),
             schema: Some(CustomResourceValidation { open_api_v3_schema: Some(self.schema) }),
             selectable_fields: (!self.selectable.is_empty()).then(|| {
                 self.selectable.iter().map(|path| SelectableField { json_path: (*path).to_owned() }).collect()
@@ -81,15 +102,15 @@ impl Declaration {
         };
         let names = CustomResourceDefinitionNames {
             categories: texts(self.categories),
-            kind: K::KIND.to_owned(),
-            list_kind: Some(format!("{}List", K::KIND)),
-            plural: K::URL_PATH_SEGMENT.to_owned(),
+            kind: kind.to_owned(),
+            list_kind: Some(self.list_kind.map_or_else(|| format!("{kind}List"), str::to_owned)),
+            plural: plural.to_owned(),
             short_names: texts(self.short_names),
-            singular: Some(self.singular.map_or_else(|| K::KIND.to_lowercase(), str::to_owned)),
+            singular: Some(self.singular.map_or_else(|| kind.to_lowercase(), str::to_owned)),
         };
         let mut definition = CustomResourceDefinition {
             spec: CustomResourceDefinitionSpec {
-                group: K::GROUP.to_owned(),
+                group: group.to_owned(),
                 names,
                 scope: match self.scope {
                     Scope::Namespaced => "Namespaced",
@@ -101,7 +122,7 @@ impl Declaration {
             },
             ..CustomResourceDefinition::default()
         };
-        definition.metadata.name = Some(format!("{}.{}", K::URL_PATH_SEGMENT, K::GROUP));
+        definition.metadata.name = Some(format!("{plural}.{group}"));
         definition.metadata.labels = pairs(self.labels);
         definition.metadata.annotations = pairs(self.annotations);
         definition
@@ -352,6 +373,22 @@ pub fn int_or_string(schema: &mut JSONSchemaProps) {
 /// Whatever it is.
 pub fn schemaless(schema: &mut JSONSchemaProps) {
     *schema = JSONSchemaProps { description: schema.description.take(), ..values::anything() };
+}
+
+/// A whole schema, as JSON.
+pub fn raw(schema: &mut JSONSchemaProps, text: &str) {
+    let description = schema.description.take();
+    *schema = match serde_json::from_str(text) {
+        Ok(json) => read(json),
+        Err(error) => unfit(format!("raw: {error}")),
+    };
+    schema.description = schema.description.take().or(description);
+}
+
+/// A schema that is given as JSON.
+#[must_use]
+pub fn read(json: Value) -> JSONSchemaProps {
+    serde_json::from_value(json).unwrap_or_else(|error| unfit(format!("this is no schema: {error}")))
 }
 
 /// A whole object of some kind.

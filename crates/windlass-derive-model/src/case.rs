@@ -4,14 +4,22 @@ use syn::{Error, LitStr, Result};
 
 /// How the words of a name are joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Case {
+pub enum Case {
+    /// `minreplicas` of `MinReplicas`; fields stay as they are.
     Lower,
+    /// `MIN_REPLICAS` of a field, `MINREPLICAS` of a variant.
     Upper,
+    /// `MinReplicas`
     Pascal,
+    /// `minReplicas`
     Camel,
+    /// `min_replicas`
     Snake,
+    /// `MIN_REPLICAS`
     ScreamingSnake,
+    /// `min-replicas`
     Kebab,
+    /// `MIN-REPLICAS`
     ScreamingKebab,
 }
 
@@ -36,7 +44,8 @@ impl Case {
     }
 
     /// Of a field, which is in snake case.
-    pub(crate) fn of_field(self, name: &str) -> String {
+    #[must_use]
+    pub fn of_field(self, name: &str) -> String {
         match self {
             Self::Lower | Self::Snake => name.to_owned(),
             Self::Upper | Self::ScreamingSnake => name.to_ascii_uppercase(),
@@ -48,7 +57,8 @@ impl Case {
     }
 
     /// Of a variant, which is in Pascal case.
-    pub(crate) fn of_variant(self, name: &str) -> String {
+    #[must_use]
+    pub fn of_variant(self, name: &str) -> String {
         match self {
             Self::Pascal => name.to_owned(),
             Self::Lower => name.to_ascii_lowercase(),

@@ -162,7 +162,8 @@ pub(crate) fn is_label(text: &str) -> bool {
 }
 
 /// The plural that Kubernetes guesses: `Policy` → `policies`, `Class` → `classes`.
-fn plural_of(kind: &str) -> String {
+#[must_use]
+pub fn plural_of(kind: &str) -> String {
     let singular = kind.to_lowercase();
     match singular.as_bytes().last() {
         _ if singular.ends_with("endpoints") => singular,

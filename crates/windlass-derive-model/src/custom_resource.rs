@@ -14,6 +14,7 @@ use crate::{
 /// What `#[resource(…)]` says beyond the identity.
 struct Declaration {
     singular: Option<LitStr>,
+    list_kind: Option<LitStr>,
     categories: Vec<LitStr>,
     labels: Vec<(LitStr, LitStr)>,
     annotations: Vec<(LitStr, LitStr)>,
@@ -27,7 +28,7 @@ struct Declaration {
     selectable: Vec<LitStr>,
 }
 
-const EXPECTED: &str = "expected group, version, kind, plural, scope, short_names, k8s_openapi, crate, singular, categories, storage, \
+const EXPECTED: &str = "expected group, version, kind, plural, scope, short_names, k8s_openapi, crate, singular, list_kind, categories, storage, \
                         served, deprecated, status, scale, column, selectable, labels or annotations";
 
 /// The impls of `Resource`, `Metadata` and `CustomResource`.
@@ -62,6 +63,7 @@ impl Declaration {
     fn new() -> Self {
         Self {
             singular: None,
+            list_kind: None,
             categories: Vec::new(),
             labels: Vec::new(),
             annotations: Vec::new(),
@@ -78,6 +80,7 @@ impl Declaration {
     fn take(&mut self, name: &str, meta: &ParseNestedMeta<'_>) -> Result<()> {
         match name {
             "singular" => self.singular = Some(meta.value()?.parse()?),
+            "list_kind" => self.list_kind = Some(meta.value()?.parse()?),
             "categories" => {
                 for category in texts(meta)? {
                     if !is_label(&category.value()) {
@@ -111,6 +114,7 @@ impl Declaration {
     fn expand(&self, identity: &Identity) -> TokenStream {
         let Self { categories, is_served, is_stored, has_status, columns, selectable, .. } = self;
         let singular = some_or_none(self.singular.as_ref().map(|text| quote!(#text)));
+        let list_kind = some_or_none(self.list_kind.as_ref().map(|text| quote!(#text)));
         let deprecated = some_or_none(self.deprecated.as_ref().map(|text| quote!(#text)));
         let scale = some_or_none(self.scale.clone());
         let pairs = |pairs: &[(LitStr, LitStr)]| {
@@ -126,6 +130,7 @@ impl Declaration {
         quote! {
             __derived::Declaration {
                 singular: #singular,
+                list_kind: #list_kind,
                 short_names: &[#(#short_names),*],
                 categories: &[#(#categories),*],
                 labels: #labels,

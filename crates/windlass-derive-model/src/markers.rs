@@ -25,6 +25,10 @@ enum Form {
     Texts,
     /// `= json`
     Json,
+    /// `= json`, a schema.
+    Schema,
+    /// `(json, …)`, schemas.
+    Schemas,
     /// Nothing: to name it is to say it.
     Flag,
 }
@@ -50,6 +54,10 @@ const KEYWORDS: &[(&str, &str, Form)] = &[
     ("list_type", "x_kubernetes_list_type", Form::Choice(&["atomic", "map", "set"])),
     ("map_type", "x_kubernetes_map_type", Form::Choice(&["atomic", "granular"])),
     ("map_keys", "x_kubernetes_list_map_keys", Form::Texts),
+    ("all_of", "all_of", Form::Schemas),
+    ("any_of", "any_of", Form::Schemas),
+    ("one_of", "one_of", Form::Schemas),
+    ("not", "not", Form::Schema),
     ("default", "default", Form::Json),
     ("example", "example", Form::Json),
     ("nullable", "nullable", Form::Flag),
@@ -65,6 +73,7 @@ const OTHERS: &[&str] = &[
     "schemaless",
     "immutable",
     "external_docs",
+    "raw",
     "rule",
     "items",
     "values",
@@ -212,6 +221,15 @@ impl Markers {
                 let json = until_comma(meta.value()?)?;
                 quote!(__derived::JSON(__derived::json!(#json)))
             }
+            Form::Schema => {
+                let json = until_comma(meta.value()?)?;
+                quote!(::std::boxed::Box::new(__derived::read(__derived::json!(#json))))
+            }
+            Form::Schemas => {
+                let schemas = values(meta)?;
+                let schemas = schemas.iter().map(|Json(json)| quote!(__derived::read(__derived::json!(#json))));
+                quote!(::std::vec![#(#schemas),*])
+            }
             Form::Flag => quote!(true),
         };
         self.has_default |= name == "default";
@@ -231,12 +249,7 @@ impl Markers {
         };
         match name {
             "enum" => {
-                let list;
-                parenthesized!(list in meta.input);
-                let values = Punctuated::<Json, Token![,]>::parse_terminated(&list)?;
-                if values.is_empty() {
-                    return Err(meta.error("one value at least is allowed"));
-                }
+                let values = values(meta)?;
                 let values = values.iter().map(|Json(json)| quote!(__derived::JSON(__derived::json!(#json))));
                 self.changes.push(quote!(schema.enum_ = ::std::option::Option::Some(::std::vec![#(#values),*]);));
             }
@@ -275,13 +288,19 @@ impl Markers {
                     });
                 });
             }
+            "raw" => {
+                let text: LitStr = meta.value()?.parse()?;
+                self.is_whole = true;
+                self.changes.push(quote!(__derived::raw(schema, #text);));
+            }
             "rule" => self.changes.push(rule(meta)?),
             "items" | "values" => {
                 let mut inner = Self::default();
                 meta.parse_nested_meta(|meta| inner.take(&meta, Place::Part))?;
-                let changes = inner.checked()?.changes;
+                let Self { changes, is_whole, .. } = inner.checked()?;
+                let anew = is_whole.then(|| quote!(*schema = ::std::default::Default::default();));
                 let function = proc_macro2::Ident::new(name, Span::call_site());
-                self.changes.push(quote!(__derived::#function(schema, |schema| { #(#changes)* });));
+                self.changes.push(quote!(__derived::#function(schema, |schema| { #anew #(#changes)* });));
             }
             "at_most_one_of" | "exactly_one_of" | "at_least_one_of" => {
                 only(Place::Type, "types: it names their fields")?;
@@ -368,6 +387,17 @@ impl syn::parse::Parse for Json {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
         until_comma(input).map(Self)
     }
+}
+
+/// `(1, {"a": 2})`
+fn values(meta: &ParseNestedMeta<'_>) -> Result<Vec<Json>> {
+    let list;
+    parenthesized!(list in meta.input);
+    let values = Punctuated::<Json, Token![,]>::parse_terminated(&list)?;
+    if values.is_empty() {
+        return Err(meta.error("one value at least is allowed"));
+    }
+    Ok(values.into_iter().collect())
 }
 
 fn number(input: ParseStream<'_>) -> Result<f64> {

@@ -96,7 +96,7 @@ fn changed(value: &TokenStream, attributes: &[Attribute], markers: &Markers) -> 
 }
 
 /// What the comment above something says.
-fn documentation(attributes: &[Attribute]) -> Option<String> {
+pub(crate) fn documentation(attributes: &[Attribute]) -> Option<String> {
     let line = |attribute: &Attribute| {
         let Meta::NameValue(pair) = &attribute.meta else { return None };
         let Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) = &pair.value else { return None };
@@ -179,8 +179,9 @@ fn named(
         let Some(ident) = &field.ident else { continue };
         let name = ident.unraw().to_string();
         let serde = Part::read(&field.attrs)?;
-        if without.contains(&name.as_str()) || serde.is_skipped || Markers::read(&field.attrs, Place::Field)?.is_skipped
-        {
+        let markers = Markers::read(&field.attrs, Place::Field)?;
+        // What is not asked for may be said.
+        if (without.contains(&name.as_str()) && !markers.is_whole) || serde.is_skipped || markers.is_skipped {
             continue;
         }
         let name = serde.rename.unwrap_or_else(|| case.map_or_else(|| name.clone(), |case| case.of_field(&name)));

@@ -1,0 +1,255 @@
+//! Definitions in one form, and where two of them differ.
+
+use std::fmt;
+
+use serde_json::{Map, Value, json};
+
+/// A place where types define something else than a definition.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Difference {
+    /// `spec.versions[v1].schema.spec.replicas`
+    pub place: String,
+    /// What the definition has there.
+    pub wanted: Option<Value>,
+    /// What the types have there.
+    pub found: Option<Value>,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = |value: &Option<Value>| {
+            let text = value.as_ref().map_or_else(|| "nothing".to_owned(), Value::to_string);
+            if text.chars().count() > 120 { format!("{}…", text.chars().take(120).collect::<String>()) } else { text }
+        };
+        write!(formatter, "{}: {}, and in the types {}", self.place, shown(&self.wanted), shown(&self.found))
+    }
+}
+
+/// Keywords whose value true is the only one that says something.
+const FLAGS: [&str; 8] = [
+    "exclusiveMaximum",
+    "exclusiveMinimum",
+    "nullable",
+    "optionalOldSelf",
+    "uniqueItems",
+    "x-kubernetes-embedded-resource",
+    "x-kubernetes-int-or-string",
+    "x-kubernetes-preserve-unknown-fields",
+];
+
+/// Which program wrote a definition.
+const WRITER: &str = "controller-gen.kubebuilder.io/version";
+
+/// The labels or annotations that say something of a definition.
+pub(crate) fn own_pairs(pairs: &Value) -> Vec<(String, String)> {
+    let pairs = pairs.as_object().into_iter().flatten().filter(|(key, _)| *key != WRITER);
+    pairs.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
+}
+
+/// A definition with one of its versions only, which then is stored.
+pub(crate) fn only(definition: &Value, version: Option<&str>) -> Value {
+    let mut definition = definition.clone();
+    if let (Some(only), Some(versions)) = (version, definition["spec"]["versions"].as_array_mut()) {
+        versions.retain(|version| version["name"] == only);
+        versions.iter_mut().for_each(|version| version["storage"] = json!(true));
+    }
+    definition
+}
+
+/// Where a definition that was read differs from one that types have, in meaning.
+pub fn differences(wanted: &Value, found: &Value) -> Vec<Difference> {
+    let mut all = Vec::new();
+    compare(&normal(wanted), &normal(found), "", &mut all);
+    all
+}
+
+fn compare(wanted: &Value, found: &Value, place: &str, all: &mut Vec<Difference>) {
+    match (wanted, found) {
+        (Value::Object(one), Value::Object(other)) => {
+            let mut keys = one.keys().chain(other.keys()).collect::<Vec<_>>();
+            keys.sort_unstable();
+            keys.dedup();
+            for key in keys {
+                let place = if place.is_empty() { key.clone() } else { format!("{place}.{key}") };
+                match (one.get(key), other.get(key)) {
+                    (Some(wanted), Some(found)) => compare(wanted, found, &place, all),
+                    (wanted, found) => all.push(Difference { place, wanted: wanted.cloned(), found: found.cloned() }),
+                }
+            }
+        }
+        (wanted, found) if wanted == found => {}
+        (wanted, found) => {
+            all.push(Difference { place: place.to_owned(), wanted: Some(wanted.clone()), found: Some(found.clone()) });
+        }
+    }
+}
+
+/// A definition without what says nothing, and with what an API server fills in.
+fn normal(definition: &Value) -> Value {
+    let spec = &definition["spec"];
+    let given = &spec["names"];
+    let kind = given["kind"].as_str().unwrap_or_default();
+    let or = |value: &Value, usual: String| match value.as_str() {
+        Some(text) if !text.is_empty() => Value::from(text),
+        _ => Value::from(usual),
+    };
+    let pairs = |key: &str| Value::from_iter(own_pairs(&definition["metadata"][key]));
+    let versions = spec["versions"].as_array().into_iter().flatten().map(|version| {
+        let name = version["name"].as_str().unwrap_or_default().to_owned();
+        (name, normal_version(version))
+    });
+    let mut whole = json!({
+        "name": definition["metadata"]["name"],
+        "labels": pairs("labels"),
+        "annotations": pairs("annotations"),
+        "group": spec["group"],
+        "scope": spec["scope"],
+        "kind": kind,
+        "plural": given["plural"],
+        "singular": or(&given["singular"], kind.to_lowercase()),
+        "listKind": or(&given["listKind"], format!("{kind}List")),
+        "shortNames": given["shortNames"],
+        "categories": given["categories"],
+        "versions": Value::from_iter(versions),
+        "conversion": if spec["conversion"]["strategy"] == "None" { &Value::Null } else { &spec["conversion"] },
+        "preserveUnknownFields": if spec["preserveUnknownFields"] == true { json!(true) } else { Value::Null },
+    });
+    drop_empty(&mut whole);
+    whole
+}
+
+fn normal_version(version: &Value) -> Value {
+    let mut schema = version["schema"]["openAPIV3Schema"].clone();
+    if let Some(fields) = schema.as_object_mut() {
+        own_parts(fields);
+        normal_schema(fields);
+    }
+    let mut columns = version["additionalPrinterColumns"].clone();
+    for column in columns.as_array_mut().into_iter().flatten() {
+        if let Some(column) = column.as_object_mut() {
+            column.retain(|key, value| !(value.is_null() || value == "" || (key == "priority" && *value == 0)));
+        }
+    }
+    let subresources = &version["subresources"];
+    let mut scale = subresources["scale"].clone();
+    if let Some(scale) = scale.as_object_mut() {
+        scale.retain(|_, value| !value.is_null() && value != "");
+    }
+    let is_deprecated = version["deprecated"] == true;
+    let mut version = json!({
+        "served": version["served"],
+        "storage": version["storage"],
+        "deprecated": is_deprecated.then_some(true),
+        "deprecationWarning": if is_deprecated { version["deprecationWarning"].clone() } else { Value::Null },
+        "status": (!subresources["status"].is_null()).then_some(true),
+        "scale": scale,
+        "columns": columns,
+        "selectable": version["selectableFields"],
+    });
+    drop_empty(&mut version);
+    version["schema"] = schema;
+    version
+}
+
+/// The outer level without nulls, and lists and objects that are empty.
+fn drop_empty(value: &mut Value) {
+    if let Some(fields) = value.as_object_mut() {
+        fields.retain(|_, value| match value {
+            Value::Null => false,
+            Value::Array(items) => !items.is_empty(),
+            Value::Object(fields) => !fields.is_empty(),
+            Value::String(text) => !text.is_empty(),
+            _ => true,
+        });
+    }
+}
+
+/// What every object has is not said: the server has its own schema for it.
+fn own_parts(schema: &mut Map<String, Value>) {
+    if let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut) {
+        required.retain(|name| !["apiVersion", "kind", "metadata"].iter().any(|own| name == own));
+    }
+    let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else { return };
+    for key in ["apiVersion", "kind"] {
+        properties.shift_remove(key);
+    }
+    let says_nothing = |metadata: &Value| {
+        metadata
+            .as_object()
+            .is_some_and(|fields| fields.keys().all(|key| matches!(key.as_str(), "type" | "description")))
+    };
+    if properties.get("metadata").is_some_and(says_nothing) {
+        properties.shift_remove("metadata");
+    }
+    if let Some(metadata) = properties.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.shift_remove("description");
+    }
+}
+
+/// A schema, all the way down.
+fn normal_schema(schema: &mut Map<String, Value>) {
+    schema.retain(|key, value| match value {
+        Value::Null => key == "default",
+        Value::Bool(false) => !FLAGS.contains(&key.as_str()),
+        Value::Array(items) => !items.is_empty() || matches!(key.as_str(), "default" | "example" | "enum"),
+        Value::Object(fields) => !fields.is_empty() || key != "properties",
+        _ => true,
+    });
+    if let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut) {
+        required.sort_by(|one, other| one.as_str().cmp(&other.as_str()));
+        required.dedup();
+    }
+    for key in ["minimum", "maximum", "multipleOf"] {
+        if let Some(number) = schema.get(key).and_then(Value::as_f64) {
+            schema.insert(key.to_owned(), json!(number));
+        }
+    }
+    for rule in schema.get_mut("x-kubernetes-validations").and_then(Value::as_array_mut).into_iter().flatten() {
+        if let Some(rule) = rule.as_object_mut() {
+            rule.retain(|_, value| !(value.is_null() || value == "" || *value == false));
+        }
+    }
+    let inner = |schema: &mut Value| {
+        if let Some(schema) = schema.as_object_mut() {
+            normal_schema(schema);
+        }
+    };
+    for key in ["items", "additionalProperties", "not"] {
+        schema.get_mut(key).into_iter().for_each(inner);
+    }
+    for key in ["allOf", "anyOf", "oneOf"] {
+        schema.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten().for_each(inner);
+    }
+    schema.get_mut("properties").and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut).for_each(inner);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn definition(schema: Value) -> Value {
+        json!({
+            "metadata": {"name": "as.b.c", "annotations": {WRITER: "v0.1"}, "creationTimestamp": null},
+            "spec": {"group": "b.c", "scope": "Namespaced", "names": {"kind": "A", "plural": "as"}, "versions": [
+                {"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]},
+        })
+    }
+
+    #[test]
+    fn what_says_nothing_is_no_difference() {
+        let one = definition(json!({"type": "object", "required": ["metadata"], "properties": {
+            "kind": {"type": "string"}, "metadata": {"type": "object"}, "a": {"type": "integer", "minimum": 1, "nullable": false}}}));
+        let mut other = definition(json!({"type": "object", "properties": {"a": {"type": "integer", "minimum": 1.0}}}));
+        other["spec"]["names"]["listKind"] = json!("AList");
+        other["spec"]["versions"][0]["additionalPrinterColumns"] = json!([]);
+        assert_eq!(differences(&one, &other), []);
+    }
+
+    #[test]
+    fn what_differs_is_told_with_its_place() {
+        let of = |minimum: i32| definition(json!({"type": "object", "properties": {"a": {"minimum": minimum}}}));
+        let found = differences(&of(1), &of(2));
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].to_string(), "versions.v1.schema.properties.a.minimum: 1.0, and in the types 2.0");
+    }
+}

@@ -1,0 +1,453 @@
+//! From the schema of a version to types: what each node of it becomes, and what its attributes have to say.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value};
+
+use crate::{
+    keywords::{Unsaid, text, words},
+    names::{self, Names},
+};
+
+/// The types of a version, those of the outer fields first.
+#[derive(Debug, Default)]
+pub(crate) struct Shape {
+    pub(crate) types: Vec<Type>,
+    /// What they use of other crates.
+    pub(crate) uses: BTreeSet<Use>,
+}
+
+/// What a module has to bring into scope.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Use {
+    BTreeMap,
+    ByteString,
+    IntOrString,
+    Map,
+    Quantity,
+    Schema,
+    Time,
+    Value,
+}
+
+#[derive(Debug)]
+pub(crate) enum Type {
+    Struct(Struct),
+    Enum(Enum),
+}
+
+#[derive(Debug)]
+pub(crate) struct Struct {
+    pub(crate) name: String,
+    /// `.spec.template`
+    pub(crate) place: String,
+    pub(crate) description: Option<String>,
+    /// Of `#[schema(…)]`.
+    pub(crate) words: Vec<String>,
+    pub(crate) fields: Vec<Field>,
+    /// Whether all of its fields have defaults in Rust.
+    pub(crate) has_default: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Field {
+    /// Not escaped.
+    pub(crate) ident: String,
+    /// In JSON; none: the fields of the type stand beside the others.
+    pub(crate) name: Option<String>,
+    pub(crate) ty: String,
+    pub(crate) presence: Presence,
+    pub(crate) description: Option<String>,
+    pub(crate) words: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Presence {
+    Required,
+    Optional,
+}
+
+#[derive(Debug)]
+pub(crate) struct Enum {
+    pub(crate) name: String,
+    pub(crate) place: String,
+    /// Each with its value.
+    pub(crate) variants: Vec<(String, String)>,
+}
+
+/// What one node becomes where it is used.
+struct Part {
+    ty: String,
+    has_default: bool,
+    words: Vec<String>,
+    /// What the type itself says.
+    described: Option<String>,
+}
+
+/// What is said where a type is used, and not of the type.
+const OF_USE: [&str; 6] = ["description", "default", "example", "externalDocs", "nullable", "title"];
+
+/// The pattern of amounts, as controller-gen writes it.
+const AMOUNT: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
+
+struct Shaper {
+    shape: Shape,
+    names: Names,
+    /// Structs by their schema, and enums by their values.
+    known: BTreeMap<(bool, String), Known>,
+}
+
+#[derive(Clone)]
+struct Known {
+    name: String,
+    description: Option<String>,
+    has_default: bool,
+}
+
+/// What is wrong with a schema, and where.
+pub(crate) type Wrong = (String, String);
+
+/// The types of a schema. The first one is that of the objects, without their metadata.
+pub(crate) fn shape(kind: &str, schema: &Map<String, Value>) -> Result<Shape, Wrong> {
+    let mut shaper = Shaper { shape: Shape::default(), names: Names::of_types(), known: BTreeMap::new() };
+    let wrong = |why: &str| (String::new(), why.to_owned());
+    let mut schema = schema.clone();
+    let metadata = own_parts(&mut schema);
+    let kept = words(&schema, &["description", "properties", "required", "type"])
+        .map_err(|Unsaid| wrong("what is said of the object has no words"))?;
+    if schema.get("type").and_then(Value::as_str) != Some("object") {
+        return Err(wrong("the objects of a kind have the type object"));
+    }
+    let name = shaper.names.take(kind, "");
+    shaper.shape.types.push(Type::Struct(Struct {
+        name: name.clone(),
+        place: String::new(),
+        description: description(&schema),
+        words: kept,
+        fields: Vec::new(),
+        has_default: true,
+    }));
+    let mut idents = Names::default();
+    for name in ["metadata", "api_version", "kind"] {
+        idents.take(name, "_");
+    }
+    let mut fields = vec![Field {
+        ident: "metadata".to_owned(),
+        name: Some("metadata".to_owned()),
+        ty: "ObjectMeta".to_owned(),
+        presence: Presence::Required,
+        description: Some("Its name, and what else every object has.".to_owned()),
+        words: metadata.map(|raw| vec![raw, "optional".to_owned()]).unwrap_or_default(),
+    }];
+    let (more, has_default) = shaper.fields(&schema, &name, "", &mut idents)?;
+    fields.extend(more);
+    if let Some(Type::Struct(root)) = shaper.shape.types.first_mut() {
+        root.fields = fields;
+        root.has_default = has_default;
+    }
+    Ok(shaper.shape)
+}
+
+/// Takes out what every object has: nothing that is said of `apiVersion` and `kind` holds, and of `metadata` what a word keeps.
+fn own_parts(schema: &mut Map<String, Value>) -> Option<String> {
+    if let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut) {
+        required.retain(|name| !["apiVersion", "kind", "metadata"].iter().any(|own| name == own));
+    }
+    let properties = schema.get_mut("properties")?.as_object_mut()?;
+    properties.shift_remove("apiVersion");
+    properties.shift_remove("kind");
+    let metadata = properties.shift_remove("metadata")?;
+    let says_more = metadata.as_object()?.keys().any(|key| !matches!(key.as_str(), "type" | "description"));
+    says_more.then(|| raw(&metadata))
+}
+
+fn raw(schema: &Value) -> String {
+    format!("raw = {}", text(&schema.to_string()))
+}
+
+fn description(schema: &Map<String, Value>) -> Option<String> {
+    schema.get("description").and_then(Value::as_str).map(str::to_owned)
+}
+
+fn is_true(schema: &Map<String, Value>, key: &str) -> bool {
+    schema.get(key) == Some(&Value::Bool(true))
+}
+
+impl Shaper {
+    fn uses(&mut self, what: Use) {
+        self.shape.uses.insert(what);
+    }
+
+    /// The fields of an object, and whether each has a default in Rust.
+    fn fields(
+        &mut self,
+        schema: &Map<String, Value>,
+        parent: &str,
+        place: &str,
+        idents: &mut Names,
+    ) -> Result<(Vec<Field>, bool), Wrong> {
+        let required = required(schema);
+        let mut fields = Vec::new();
+        let mut all_default = true;
+        for (name, property) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
+            let at = format!("{place}.{name}");
+            let property = property.as_object().ok_or_else(|| (at.clone(), "it is no schema".to_owned()))?;
+            let hint = format!("{parent}{}", names::variant(name));
+            let Part { mut ty, has_default, mut words, .. } = self.part(property, &hint, &at)?;
+            let presence = if required.contains(&name.as_str()) { Presence::Required } else { Presence::Optional };
+            let is_nullable = is_true(property, "nullable");
+            if presence == Presence::Required && is_nullable {
+                words.push("required".to_owned());
+            }
+            if presence == Presence::Optional || is_nullable {
+                ty = format!("Option<{ty}>");
+            } else {
+                all_default &= has_default;
+                // A default makes it optional, and here it is not.
+                if property.contains_key("default") {
+                    words.push("required".to_owned());
+                }
+            }
+            fields.push(Field {
+                ident: idents.take(&names::field(name), "_"),
+                name: Some(name.clone()),
+                ty,
+                presence,
+                description: description(property),
+                words,
+            });
+        }
+        Ok((fields, all_default))
+    }
+
+    /// A node where it is used, whatever it is.
+    fn part(&mut self, schema: &Map<String, Value>, hint: &str, place: &str) -> Result<Part, Wrong> {
+        if let Some(part) = self.typed(schema, hint, place)? {
+            return Ok(part);
+        }
+        let ty = match schema.get("type").and_then(Value::as_str) {
+            Some("string") => "String".to_owned(),
+            Some("integer") => "i64".to_owned(),
+            Some("number") => "f64".to_owned(),
+            Some("boolean") => "bool".to_owned(),
+            Some("array") => self.list("Value"),
+            Some("object") => self.map(),
+            _ => self.value(),
+        };
+        let mut schema = schema.clone();
+        schema.shift_remove("description");
+        Ok(Part { ty, has_default: true, words: vec![raw(&Value::Object(schema))], described: None })
+    }
+
+    fn list(&mut self, item: &str) -> String {
+        if item == "Value" {
+            self.uses(Use::Value);
+        }
+        format!("Vec<{item}>")
+    }
+
+    fn map(&mut self) -> String {
+        self.uses(Use::Map);
+        self.uses(Use::Value);
+        "Map<String, Value>".to_owned()
+    }
+
+    fn value(&mut self) -> String {
+        self.uses(Use::Value);
+        "Value".to_owned()
+    }
+
+    /// A node with the type that fits; none if no words say what stands there.
+    fn typed(&mut self, schema: &Map<String, Value>, hint: &str, place: &str) -> Result<Option<Part>, Wrong> {
+        let kind = schema.get("type").and_then(Value::as_str);
+        let format = schema.get("format").and_then(Value::as_str);
+        let simple = |ty: &str, has_default: bool, base: Vec<String>, but: &[&str]| {
+            let but = [&["description"], but].concat();
+            let Ok(more) = words(schema, &but) else { return Ok(None) };
+            let words = base.into_iter().chain(more).collect();
+            Ok(Some(Part { ty: ty.to_owned(), has_default, words, described: None }))
+        };
+        let whole = |kind: &str| {
+            let mut words = vec![format!("type = {kind:?}")];
+            words.extend(format.map(|format| format!("format = {}", text(format))));
+            words
+        };
+        if is_true(schema, "x-kubernetes-int-or-string") {
+            let expected = serde_json::json!([{"type": "integer"}, {"type": "string"}]);
+            if kind.is_some() || format.is_some() || schema.get("anyOf") != Some(&expected) {
+                return Ok(None);
+            }
+            if schema.get("pattern").and_then(Value::as_str) == Some(AMOUNT) {
+                self.uses(Use::Quantity);
+                return simple("Quantity", true, Vec::new(), &["anyOf", "pattern"]);
+            }
+            self.uses(Use::IntOrString);
+            return simple("IntOrString", true, Vec::new(), &["anyOf"]);
+        }
+        match (kind, format) {
+            (Some("boolean"), None) => simple("bool", true, Vec::new(), &[]),
+            (Some("integer"), Some("int32")) => simple("i32", true, Vec::new(), &[]),
+            (Some("integer"), Some("int64")) => simple("i64", true, Vec::new(), &[]),
+            (Some("integer"), _) => simple("i64", true, whole("integer"), &[]),
+            (Some("number"), Some("double")) => simple("f64", true, Vec::new(), &[]),
+            (Some("number"), _) => simple("f64", true, whole("number"), &[]),
+            (Some("string"), None) if schema.contains_key("enum") => self.choice(schema, hint, place),
+            (Some("string"), Some("date-time")) => {
+                self.uses(Use::Time);
+                simple("Time", false, Vec::new(), &[])
+            }
+            (Some("string"), Some("byte")) => {
+                self.uses(Use::ByteString);
+                simple("ByteString", true, Vec::new(), &[])
+            }
+            (Some("string"), Some(format)) => simple("String", true, vec![format!("format = {}", text(format))], &[]),
+            (Some("string"), None) => simple("String", true, Vec::new(), &[]),
+            (Some("array"), None) => self.array(schema, hint, place),
+            (Some("object"), None) => self.object(schema, hint, place),
+            (None, None) if is_true(schema, "x-kubernetes-preserve-unknown-fields") => {
+                if ["properties", "items", "additionalProperties"].iter().any(|key| schema.contains_key(*key)) {
+                    return Ok(None);
+                }
+                let ty = self.value();
+                simple(&ty, true, Vec::new(), &["x-kubernetes-preserve-unknown-fields"])
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// One of several texts.
+    fn choice(&mut self, schema: &Map<String, Value>, hint: &str, place: &str) -> Result<Option<Part>, Wrong> {
+        let values = schema.get("enum").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let texts = values.iter().map(Value::as_str).collect::<Option<Vec<_>>>();
+        let differ = |texts: &[&str]| texts.iter().collect::<BTreeSet<_>>().len() == texts.len();
+        let texts = texts.filter(|texts| !texts.is_empty() && differ(texts));
+        let but = if texts.is_some() { vec!["description", "enum"] } else { vec!["description"] };
+        let Ok(words) = words(schema, &but) else { return Ok(None) };
+        let Some(texts) = texts else {
+            return Ok(Some(Part { ty: "String".to_owned(), has_default: true, words, described: None }));
+        };
+        self.uses(Use::Schema);
+        let key = (false, Value::from(texts.clone()).to_string());
+        let ty = if let Some(known) = self.known.get(&key) {
+            known.name.clone()
+        } else {
+            let name = self.names.take(hint, "");
+            let mut idents = Names::default();
+            let variants =
+                texts.iter().map(|text| (idents.take(&names::variant(text), "_"), (*text).to_owned())).collect();
+            self.shape.types.push(Type::Enum(Enum { name: name.clone(), place: place.to_owned(), variants }));
+            self.known.insert(key, Known { name: name.clone(), description: None, has_default: false });
+            name
+        };
+        Ok(Some(Part { ty, has_default: false, words, described: None }))
+    }
+
+    fn array(&mut self, schema: &Map<String, Value>, hint: &str, place: &str) -> Result<Option<Part>, Wrong> {
+        let Some(item) = schema.get("items").and_then(Value::as_object) else { return Ok(None) };
+        let Ok(mut words) = words(schema, &["description", "items"]) else { return Ok(None) };
+        let (ty, inner) = self.inner(item, hint, &format!("{place}[]"))?;
+        if !inner.is_empty() {
+            words.push(format!("items({})", inner.join(", ")));
+        }
+        let ty = self.list(&ty);
+        Ok(Some(Part { ty, has_default: true, words, described: None }))
+    }
+
+    /// The items of a list, or the values of a map: their type, and what is said of them.
+    fn inner(&mut self, schema: &Map<String, Value>, hint: &str, place: &str) -> Result<(String, Vec<String>), Wrong> {
+        let Part { mut ty, mut words, described, .. } = self.part(schema, hint, place)?;
+        if let Some(description) = description(schema)
+            && described.as_ref() != Some(&description)
+        {
+            words.push(format!("description = {}", text(&description)));
+        }
+        if is_true(schema, "nullable") {
+            ty = format!("Option<{ty}>");
+        }
+        Ok((ty, words))
+    }
+
+    fn object(&mut self, schema: &Map<String, Value>, hint: &str, place: &str) -> Result<Option<Part>, Wrong> {
+        let has_fields = schema.get("properties").and_then(Value::as_object).is_some_and(|fields| !fields.is_empty());
+        let values = schema.get("additionalProperties");
+        let keeps = is_true(schema, "x-kubernetes-preserve-unknown-fields");
+        let names_more = {
+            let fields = schema.get("properties").and_then(Value::as_object);
+            required(schema).iter().any(|name| !fields.is_some_and(|fields| fields.contains_key(*name)))
+        };
+        if names_more || (has_fields && values.is_some()) {
+            return Ok(None);
+        }
+        if has_fields {
+            return self.record(schema, hint, place);
+        }
+        let but = ["description", "properties", "required", "additionalProperties"];
+        if let Some(values) = values {
+            let Some(values) = values.as_object() else { return Ok(None) };
+            let Ok(mut words) = words(schema, &but) else { return Ok(None) };
+            let (ty, inner) = self.inner(values, hint, &format!("{place}{{}}"))?;
+            if !inner.is_empty() {
+                words.push(format!("values({})", inner.join(", ")));
+            }
+            self.uses(Use::BTreeMap);
+            let ty = format!("BTreeMap<String, {ty}>");
+            return Ok(Some(Part { ty, has_default: true, words, described: None }));
+        }
+        let but = [&but[..], &["x-kubernetes-preserve-unknown-fields"]].concat();
+        let Ok(more) = words(schema, &but) else { return Ok(None) };
+        let ty = self.map();
+        let words = (!keeps).then(|| "type = \"object\"".to_owned()).into_iter().chain(more).collect();
+        Ok(Some(Part { ty, has_default: true, words, described: None }))
+    }
+
+    /// An object with fields.
+    fn record(&mut self, schema: &Map<String, Value>, hint: &str, place: &str) -> Result<Option<Part>, Wrong> {
+        let of_type = [&OF_USE[..], &["properties", "required", "x-kubernetes-preserve-unknown-fields"]].concat();
+        let of_use: Map<String, Value> = schema
+            .iter()
+            .filter(|(key, _)| OF_USE.contains(&key.as_str()))
+            .map(|(k, v)| (k.clone(), v.clone()))
+            .collect();
+        let (Ok(of_type), Ok(words)) = (words(schema, &of_type), words(&of_use, &["description"])) else {
+            return Ok(None);
+        };
+        self.uses(Use::Schema);
+        let mut bare = schema.clone();
+        bare.retain(|key, _| !OF_USE.contains(&key.as_str()));
+        let description = description(schema);
+        let key = (description.is_some(), Value::Object(bare).to_string());
+        if let Some(Known { name, description, has_default }) = self.known.get(&key).cloned() {
+            return Ok(Some(Part { ty: name, has_default, words, described: description }));
+        }
+        let name = self.names.take(hint, "");
+        // Its place among the types is before those of its fields.
+        let index = self.shape.types.len();
+        self.shape.types.push(Type::Struct(Struct {
+            name: name.clone(),
+            place: place.to_owned(),
+            description: description.clone(),
+            words: of_type,
+            fields: Vec::new(),
+            has_default: true,
+        }));
+        let mut idents = Names::default();
+        let (mut fields, has_default) = self.fields(schema, &name, place, &mut idents)?;
+        if is_true(schema, "x-kubernetes-preserve-unknown-fields") {
+            let ty = self.map();
+            let ident = idents.take("other", "_");
+            let (description, words) = (Some("The fields that the schema does not know.".to_owned()), Vec::new());
+            fields.push(Field { ident, name: None, ty, presence: Presence::Required, description, words });
+        }
+        if let Some(Type::Struct(record)) = self.shape.types.get_mut(index) {
+            record.fields = fields;
+            record.has_default = has_default;
+        }
+        let known = Known { name: name.clone(), description: description.clone(), has_default };
+        self.known.insert(key, known);
+        Ok(Some(Part { ty: name, has_default, words, described: description }))
+    }
+}
+
+fn required(schema: &Map<String, Value>) -> Vec<&str> {
+    schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect()
+}
