@@ -44,7 +44,7 @@ use crate::embedded::Embedded;
 
 pub use capability::{Capability, on_each_target_with};
 pub use differential::{Findings, differential};
-pub use operators::{CRDS, Compared, Established, Operators, established, operators};
+pub use operators::{CRDS, Compared, Established, Imports, Operators, established, imported, operators};
 pub use suite::{RECORD, differences, files, hold, names};
 
 /// The environment variable that names a kubeconfig of the real server.

@@ -14,15 +14,21 @@
 mod definition;
 mod documents;
 mod generate;
+mod imported;
 mod spoil;
 mod story;
 mod text;
 
-use std::{collections::BTreeSet, fmt, fs, path::PathBuf};
+use std::{
+    collections::BTreeSet,
+    fmt, fs,
+    path::{Path, PathBuf},
+};
 
 use futures::{StreamExt, stream};
 use serde_json::Value;
 
+pub use self::imported::{Imports, imported};
 use self::{definition::Definition, documents::Documents};
 use crate::{Target, case::Case, client_for, known, play::play, recording};
 
@@ -166,12 +172,6 @@ pub async fn established(what: &Operators) -> Established {
 
 /// The operators by name, each with the texts of its definitions.
 fn read(what: &Operators) -> Vec<(String, Vec<String>)> {
-    let listed = |folder: &PathBuf| {
-        let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
-        let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-        paths.sort();
-        paths
-    };
     let name = |folder: &PathBuf| folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let folders = listed(&what.folder).into_iter().filter(|path| path.is_dir() && name(path).contains(&what.only));
     let texts = |folder: &PathBuf| {
@@ -181,6 +181,14 @@ fn read(what: &Operators) -> Vec<(String, Vec<String>)> {
         texts.flat_map(|text| definition::documents(&text)).collect()
     };
     folders.map(|folder| (name(&folder), texts(&folder))).collect()
+}
+
+/// What is in a folder, by name.
+fn listed(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    paths.sort();
+    paths
 }
 
 /// The two servers.

@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::Command};
 
 use clap::Subcommand;
 
-use crate::{Result, cargo::cargo, conformance, fuzz, informers, queues, reconciles, servers, upstream::root};
+use crate::{Result, cargo::cargo, conformance, fuzz, import, informers, queues, reconciles, servers, upstream::root};
 
 /// A part that can be run alone.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
@@ -42,6 +42,24 @@ pub(crate) enum Part {
         #[arg(long, default_value = "")]
         only: String,
     },
+    /// The definitions of widely used operators, imported: whether their types define the same, and objects get the same answers
+    Import {
+        /// The folder of definitions, a folder in it for each operator
+        #[arg(long, env = "WINDLASS_CRDS")]
+        crds: PathBuf,
+        /// What the objects are made from
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Valid objects of each version, and broken ones of each of them
+        #[arg(long, default_value_t = 3)]
+        objects: u64,
+        /// Only the operators whose folder's name contains this
+        #[arg(long, default_value = "")]
+        only: String,
+        /// Have the compiler take five of them, and `windlass generate crds` write them, with this windlass
+        #[arg(long, value_name = "WINDLASS")]
+        compile: Option<PathBuf>,
+    },
     /// The fuzz targets, one after the other (needs cargo-fuzz and a C++ compiler)
     Fuzz {
         /// How many seconds each runs
@@ -76,6 +94,10 @@ pub(crate) fn run(part: &Part) -> Result {
         }
         Part::Differential { seed, seconds } => conformance::differential(*seed, *seconds),
         Part::Operators { crds, seed, objects, only } => conformance::operators(crds, *seed, *objects, only),
+        Part::Import { crds, seed, objects, only, compile } => {
+            import::run(crds, *seed, *objects, only)?;
+            compile.as_ref().map_or(Ok(()), |windlass| import::compile(crds, windlass))
+        }
         Part::Fuzz { seconds, target } => fuzz::run(target.as_deref(), *seconds),
     }
 }

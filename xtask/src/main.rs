@@ -25,6 +25,7 @@ mod console;
 mod embedded;
 mod envtest;
 mod fuzz;
+mod import;
 mod informers;
 mod kubectl;
 mod labs;

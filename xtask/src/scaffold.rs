@@ -43,7 +43,7 @@ enum Step {
 /// Runs the steps in a folder of their own, with the dependencies of this workspace.
 pub(crate) fn run(windlass: &Path) -> Result {
     let windlass = windlass.canonicalize().map_err(|error| format!("{}: {error}", windlass.display()))?;
-    let folder = Folder::new()?;
+    let folder = Folder::new("scaffold")?;
     fs::copy(root().join("Cargo.lock"), folder.project().join("Cargo.lock"))?;
     for step in STEPS {
         let (mut command, typed) = match step {
@@ -75,16 +75,16 @@ pub(crate) fn run(windlass: &Path) -> Result {
 }
 
 /// Goes with its owner. It is outside of the workspace, whose member the project is not.
-struct Folder(PathBuf);
+pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    fn new() -> Result<Self> {
-        let folder = Self(env::temp_dir().join(format!("windlass-scaffold-{}", process::id())));
+    pub(crate) fn new(purpose: &str) -> Result<Self> {
+        let folder = Self(env::temp_dir().join(format!("windlass-{purpose}-{}", process::id())));
         fs::create_dir_all(folder.project())?;
         Ok(folder)
     }
 
-    fn project(&self) -> PathBuf {
+    pub(crate) fn project(&self) -> PathBuf {
         self.0.join(PROJECT)
     }
 }

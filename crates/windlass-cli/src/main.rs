@@ -20,7 +20,9 @@ use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 use windlass_api::ErrorChain;
 
-use commands::{api_resources, api_versions, create, demo, envtest_assets, generate, get, import, init, proxy, run, up};
+use commands::{
+    api_resources, api_versions, create, demo, envtest_assets, generate, get, import, init, proxy, run, up,
+};
 use stand_in::StandIn;
 
 /// A control plane for Kubernetes, and the tools to write controllers for it

@@ -19,7 +19,9 @@ pub struct Document {
 pub struct Imported {
     /// A module for each of its versions.
     pub modules: Vec<Module>,
-    /// What the types define otherwise than the definition: where, and why.
+    /// The definition that the types have.
+    pub definition: Value,
+    /// What it says otherwise than the one that was read.
     pub differences: Vec<Difference>,
 }
 
@@ -91,9 +93,9 @@ impl Document {
         }
         let of_module = |module: &Module| model::definition(&module.text);
         let declared = modules.iter().map(of_module).collect::<Result<Vec<_>, _>>()?;
-        let defined = model::merged(declared)?;
-        let differences = differences(&normal::only(&self.definition, only), &defined);
-        Ok(Imported { modules, differences })
+        let definition = model::merged(declared)?;
+        let differences = differences(&normal::only(&self.definition, only), &definition);
+        Ok(Imported { modules, definition, differences })
     }
 
     fn text<'d>(&'d self, value: &'d Value, path: &str) -> Result<&'d str, Error> {

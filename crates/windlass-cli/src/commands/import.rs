@@ -69,7 +69,7 @@ pub(crate) fn modules(from: &[PathBuf], version: Option<&str>) -> Result<Vec<Mod
                 tracing::warn!("{} has no such version", definition.name());
                 continue;
             }
-            let Imported { modules: more, differences } = definition.import(version)?;
+            let Imported { modules: more, differences, .. } = definition.import(version)?;
             for difference in differences {
                 tracing::warn!("{}: not in the types: {difference}", definition.name());
             }
