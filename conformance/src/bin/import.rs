@@ -45,7 +45,9 @@ fn compare(read: &Path, generated: &Path) -> Result<ExitCode, Box<dyn Error>> {
             let name = document.name();
             let original = originals.get(name).ok_or_else(|| format!("{name} was not read from {}", read.display()))?;
             let differences = windlass_import::differences(original.value(), document.value());
-            differences.iter().for_each(|difference| println!("{name}: {difference}"));
+            for difference in &differences {
+                println!("{name}: {difference}");
+            }
             equal += usize::from(differences.is_empty());
             wrong += differences.len();
         }

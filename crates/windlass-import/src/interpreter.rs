@@ -14,7 +14,7 @@ use syn::{
 };
 use windlass_api::crd::derived;
 
-use crate::model::Types;
+use crate::model::{Types, is_optional};
 
 /// A value of the code.
 #[derive(Clone, Debug)]
@@ -207,7 +207,7 @@ impl<'t> Interpreter<'t> {
                 let last = path.path.segments.last().ok_or("a path has no end")?;
                 match (last.ident.to_string().as_str(), &path.qself) {
                     ("None", _) => Ok(Datum::Json(Value::Null)),
-                    ("OPTIONAL", Some(of)) => self.types.is_optional(&of.ty).map(|it| Datum::Json(it.into())),
+                    ("OPTIONAL", Some(of)) => is_optional(&of.ty).map(|it| Datum::Json(it.into())),
                     ("Namespaced" | "Cluster", _) => Ok(Datum::Json(Value::from(last.ident.to_string()))),
                     _ => {
                         let slot = self.slot(expr)?;
@@ -233,7 +233,7 @@ impl<'t> Interpreter<'t> {
         }
         let mut json = Map::new();
         for (name, value) in fields {
-            json.insert(derive_model_name(&name), value.json()?);
+            json.insert(json_name(&name), value.json()?);
         }
         Ok(Datum::Json(Value::Object(json)))
     }
@@ -398,7 +398,7 @@ fn texts_of_pairs(pairs: &[(String, String)]) -> Vec<(&str, &str)> {
 }
 
 /// The name that JSON has for a field of Rust: `jsonPath` for `json_path`, `type` for `type_`.
-fn derive_model_name(field: &str) -> String {
+fn json_name(field: &str) -> String {
     windlass_derive_model::Case::Camel.of_field(field.trim_end_matches('_'))
 }
 

@@ -84,7 +84,7 @@ impl Types {
         let code = windlass_derive_model::custom_resource(kind).map_err(|error| error.to_string())?;
         let file: syn::File = syn::parse2(code).map_err(|error| error.to_string())?;
         let mut constants = BTreeMap::new();
-        for item in implementation(&file, "Resource")?.items.iter() {
+        for item in &implementation(&file, "Resource")?.items {
             if let ImplItem::Const(constant) = item
                 && let syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) = &constant.expr
             {
@@ -154,15 +154,15 @@ impl Types {
         self.known.borrow_mut().insert(name.to_owned(), schema.clone());
         Ok(schema)
     }
+}
 
-    /// Whether a field of this type need not be there.
-    pub(crate) fn is_optional(&self, ty: &Type) -> Result<bool, String> {
-        let (name, arguments) = named(ty)?;
-        match (name.as_str(), arguments.first()) {
-            ("Option", _) => Ok(true),
-            ("Box", Some(inner)) => self.is_optional(inner),
-            _ => Ok(false),
-        }
+/// Whether a field of this type need not be there.
+pub(crate) fn is_optional(ty: &Type) -> Result<bool, String> {
+    let (name, arguments) = named(ty)?;
+    match (name.as_str(), arguments.first()) {
+        ("Option", _) => Ok(true),
+        ("Box", Some(inner)) => is_optional(inner),
+        _ => Ok(false),
     }
 }
 

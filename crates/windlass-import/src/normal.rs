@@ -51,7 +51,9 @@ pub(crate) fn only(definition: &Value, version: Option<&str>) -> Value {
     let mut definition = definition.clone();
     if let (Some(only), Some(versions)) = (version, definition["spec"]["versions"].as_array_mut()) {
         versions.retain(|version| version["name"] == only);
-        versions.iter_mut().for_each(|version| version["storage"] = json!(true));
+        for version in versions {
+            version["storage"] = json!(true);
+        }
     }
     definition
 }
@@ -110,7 +112,7 @@ fn normal(definition: &Value) -> Value {
         "listKind": or(&given["listKind"], format!("{kind}List")),
         "shortNames": given["shortNames"],
         "categories": given["categories"],
-        "versions": Value::from_iter(versions),
+        "versions": versions.collect::<Value>(),
         "conversion": if spec["conversion"]["strategy"] == "None" { &Value::Null } else { &spec["conversion"] },
         "preserveUnknownFields": if spec["preserveUnknownFields"] == true { json!(true) } else { Value::Null },
     });

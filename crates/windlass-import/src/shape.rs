@@ -291,7 +291,7 @@ impl Shaper {
             (Some("integer"), _) => simple("i64", true, whole("integer"), &[]),
             (Some("number"), Some("double")) => simple("f64", true, Vec::new(), &[]),
             (Some("number"), _) => simple("f64", true, whole("number"), &[]),
-            (Some("string"), None) if schema.contains_key("enum") => self.choice(schema, hint, place),
+            (Some("string"), None) if schema.contains_key("enum") => Ok(self.choice(schema, hint, place)),
             (Some("string"), Some("date-time")) => {
                 self.uses(Use::Time);
                 simple("Time", false, Vec::new(), &[])
@@ -316,15 +316,15 @@ impl Shaper {
     }
 
     /// One of several texts.
-    fn choice(&mut self, schema: &Map<String, Value>, hint: &str, place: &str) -> Result<Option<Part>, Wrong> {
+    fn choice(&mut self, schema: &Map<String, Value>, hint: &str, place: &str) -> Option<Part> {
         let values = schema.get("enum").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         let texts = values.iter().map(Value::as_str).collect::<Option<Vec<_>>>();
         let differ = |texts: &[&str]| texts.iter().collect::<BTreeSet<_>>().len() == texts.len();
         let texts = texts.filter(|texts| !texts.is_empty() && differ(texts));
         let but = if texts.is_some() { vec!["description", "enum"] } else { vec!["description"] };
-        let Ok(words) = words(schema, &but) else { return Ok(None) };
+        let Ok(words) = words(schema, &but) else { return None };
         let Some(texts) = texts else {
-            return Ok(Some(Part { ty: "String".to_owned(), has_default: true, words, described: None }));
+            return Some(Part { ty: "String".to_owned(), has_default: true, words, described: None });
         };
         self.uses(Use::Schema);
         let key = (false, Value::from(texts.clone()).to_string());
@@ -339,7 +339,7 @@ impl Shaper {
             self.known.insert(key, Known { name: name.clone(), description: None, has_default: false });
             name
         };
-        Ok(Some(Part { ty, has_default: false, words, described: None }))
+        Some(Part { ty, has_default: false, words, described: None })
     }
 
     fn array(&mut self, schema: &Map<String, Value>, hint: &str, place: &str) -> Result<Option<Part>, Wrong> {

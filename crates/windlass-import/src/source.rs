@@ -122,10 +122,9 @@ enum Renamed {
 
 fn is_renamed(field: &Field) -> Renamed {
     match field.name.as_deref() {
-        None => Renamed::Not,
         Some(name) if Case::Camel.of_field(&field.ident) != name => Renamed::ByName,
         Some(name) if name != field.ident => Renamed::ByCase,
-        Some(_) => Renamed::Not,
+        None | Some(_) => Renamed::Not,
     }
 }
 

@@ -146,7 +146,7 @@ fn what_is_wrong_is_told_with_file_document_and_path() {
         (
             |it| {
                 it["spec"]["versions"][0]["additionalPrinterColumns"] =
-                    json!([{"name": "A", "type": "string", "jsonPath": "a"}])
+                    json!([{"name": "A", "type": "string", "jsonPath": "a"}]);
             },
             "spec.versions[0].additionalPrinterColumns[0].jsonPath: \"a\": a path begins with a dot",
         ),
