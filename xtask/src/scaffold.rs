@@ -12,12 +12,11 @@ use crate::{Result, cargo::cargo, upstream::root};
 /// The name of the project, and of its folder.
 const PROJECT: &str = "website-operator";
 
-/// From an empty folder on: a project alone must hold, and one with kinds in namespaces and of the cluster.
+/// From an empty folder on: a project alone must hold, and one with kinds in namespaces and of the cluster, in two versions, of two groups.
 const STEPS: &[Step] = &[
     Step::Windlass(&["init", "--domain", "example.com"]),
     Step::Cargo(&["clippy", "--all-targets", "--", "--deny", "warnings"]),
     Step::Windlass(&["create", "api", "--group", "shop", "--version", "v1", "--kind", "Website"]),
-    Step::Windlass(&["create", "api", "--group=shop", "--version=v1alpha1", "--kind=HTTPGate", "--namespaced=false"]),
     Step::Windlass(&[
         "create",
         "webhook",
@@ -27,7 +26,10 @@ const STEPS: &[Step] = &[
         "--defaulting",
         "--programmatic-validation",
     ]),
-    Step::Windlass(&["create", "webhook", "--group=shop", "--version=v1alpha1", "--kind=HTTPGate", "--defaulting"]),
+    Step::Windlass(&["create", "api", "--group", "shop", "--version", "v1beta1", "--kind", "Website"]),
+    Step::Windlass(&["create", "webhook", "--group=shop", "--version=v1", "--kind=Website", "--conversion"]),
+    Step::Windlass(&["create", "api", "--group=net", "--version=v1alpha1", "--kind=HTTPGate", "--namespaced=false"]),
+    Step::Windlass(&["create", "webhook", "--group=net", "--version=v1alpha1", "--kind=HTTPGate", "--defaulting"]),
     Step::Windlass(&["generate", "crds", "--check"]),
     Step::Cargo(&["fmt", "--check"]),
     Step::Cargo(&["clippy", "--all-targets", "--", "--deny", "warnings"]),

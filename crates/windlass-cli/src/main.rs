@@ -154,9 +154,10 @@ mod tests {
     fn a_kind_is_namespaced_with_type_and_controller_unless_told_otherwise() {
         let api = ["windlass", "create", "api", "--group", "shop", "--version", "v1", "--kind", "Website"];
         let told = |more: &[&str]| format!("{:?}", Arguments::parse_from(api.iter().chain(more)).command);
-        assert!(told(&[]).contains("namespaced: true, resource: true, controller: true"), "{}", told(&[]));
-        assert_eq!(told(&["--namespaced", "--resource", "--controller"]), told(&[]));
+        assert!(told(&[]).contains("namespaced: true, resource: true, controller: None"), "{}", told(&[]));
+        assert_eq!(told(&["--namespaced", "--resource"]), told(&[]));
+        assert!(told(&["--controller"]).contains("controller: Some(true)"), "{}", told(&["--controller"]));
         let otherwise = told(&["--namespaced=false", "--controller=false"]);
-        assert!(otherwise.contains("namespaced: false, resource: true, controller: false"), "{otherwise}");
+        assert!(otherwise.contains("namespaced: false, resource: true, controller: Some(false)"), "{otherwise}");
     }
 }

@@ -2,23 +2,32 @@
 
 use std::path::Path;
 
-use minijinja::context;
+use minijinja::{Value, context};
 
 use crate::{
     Changes, Error, Group, Kind, Overwrite, Version,
+    definition::with_version,
     kustomization::with_resource,
     project::{Api, Project, Resource},
-    source::{with_call, with_module, with_statement},
+    source::{has_flag, with_definition, with_flag, with_module, with_statement},
     templates::{Template, create, templates},
 };
 
 /// The files of a type.
 const TYPE: &[Template] = templates!("api":
     Scaffold "src/api/{{ version }}/{{ module }}.rs" from "type.rs",
-    Scaffold "config/crd/bases/{{ group }}_{{ plural }}.yaml" from "definition.yaml",
+    Scaffold "config/samples/{{ short_group }}_{{ version }}_{{ module }}.yaml" from "sample.yaml",
+);
+
+/// Those that all versions of a kind have in common.
+const KIND: &[Template] = templates!("api":
     Scaffold "config/rbac/{{ module }}_editor_role.yaml" from "editor_role.yaml",
     Scaffold "config/rbac/{{ module }}_viewer_role.yaml" from "viewer_role.yaml",
-    Scaffold "config/samples/{{ short_group }}_{{ version }}_{{ module }}.yaml" from "sample.yaml",
+);
+
+/// What tells the API server of it.
+const DEFINITION: &[Template] = templates!("api":
+    Scaffold "config/crd/bases/{{ group }}_{{ plural }}.yaml" from "definition.yaml",
 );
 
 /// Those of a controller.
@@ -27,6 +36,9 @@ const CONTROLLER: &[Template] = templates!("api":
     Scaffold "tests/{{ module }}.rs" from "test.rs",
     Scaffold "config/rbac/{{ module }}_controller_role.yaml" from "controller_role.yaml",
 );
+
+/// What a type says whose version is the one that is stored.
+const STORED: &str = "storage";
 
 /// `windlass create api`.
 #[derive(Clone, Debug)]
@@ -37,12 +49,13 @@ pub struct CreateApi {
     kind: Kind,
     namespaced: bool,
     with_type: bool,
-    with_controller: bool,
+    /// Unless another version of the kind has one, if nothing is said.
+    with_controller: Option<bool>,
     overwrite: Overwrite,
 }
 
 impl CreateApi {
-    /// A namespaced kind, and its controller.
+    /// A namespaced kind, and its controller; or a further version of a kind, which has that controller.
     pub fn new(group: &str, version: &str, kind: &str) -> Result<Self, Error> {
         Ok(Self {
             group: Group::new(group)?,
@@ -50,7 +63,7 @@ impl CreateApi {
             kind: Kind::new(kind)?,
             namespaced: true,
             with_type: true,
-            with_controller: true,
+            with_controller: None,
             overwrite: Overwrite::Never,
         })
     }
@@ -69,7 +82,7 @@ impl CreateApi {
 
     /// Whether a controller is made.
     pub const fn controller(mut self, with_controller: bool) -> Self {
-        self.with_controller = with_controller;
+        self.with_controller = Some(with_controller);
         self
     }
 
@@ -97,13 +110,21 @@ impl CreateApi {
             singular => self.kind.singular(),
             plural => self.kind.plural(),
             namespaced => resource.api.as_ref().is_some_and(|api| api.namespaced),
+            stored => self.is_stored(&project, folder)?,
         };
         let mut changes = Changes::of(folder, self.overwrite);
         if self.with_type {
             create(&mut changes, TYPE, &values)?;
+            match self.others(&project).as_slice() {
+                [] => {
+                    create(&mut changes, KIND, &values)?;
+                    create(&mut changes, DEFINITION, &values)?;
+                }
+                others => self.join(&mut changes, others, &values)?,
+            }
             self.declare_type(&mut changes, &group)?;
         }
-        if self.with_controller {
+        if self.makes_controller(&project) {
             create(&mut changes, CONTROLLER, &values)?;
             self.declare_controller(&mut changes, &project)?;
         }
@@ -112,21 +133,82 @@ impl CreateApi {
         changes.checked()
     }
 
+    /// The other versions of the kind.
+    fn others<'a>(&self, project: &'a Project) -> Vec<&'a Resource> {
+        let versions = project.versions(&self.group, &self.kind);
+        versions.filter(|there| there.version != self.version.as_str()).collect()
+    }
+
+    fn makes_controller(&self, project: &Project) -> bool {
+        let is_controlled = self.others(project).iter().any(|other| other.controller);
+        self.with_controller.unwrap_or(!is_controlled)
+    }
+
+    /// Whether its type says that it is the stored one: a kind that gets a second version stores the first.
+    fn is_stored(&self, project: &Project, folder: &Path) -> Result<bool, Error> {
+        if self.others(project).is_empty() {
+            return Ok(false);
+        }
+        let path = self.type_file(self.version.as_str());
+        let there = Changes::of(folder, self.overwrite).text(&path)?;
+        there.map_or(Ok(false), |text| has_flag(Path::new(&path), &text, self.kind.as_str(), STORED))
+    }
+
+    fn type_file(&self, version: &str) -> String {
+        format!("src/api/{version}/{}.rs", self.kind.module())
+    }
+
+    /// Puts a further version beside those that are there. If none says so yet, the first of them is the stored one.
+    fn join(&self, changes: &mut Changes, others: &[&Resource], values: &Value) -> Result<(), Error> {
+        for template in KIND {
+            let (path, text) = template.render(values)?;
+            changes.create_or_keep(path, text)?;
+        }
+        for template in DEFINITION {
+            let (path, text) = template.render(values)?;
+            let there = changes.text(&path)?;
+            // One that somebody has written is brought up to date by `windlass generate crds`.
+            if let Some(joined) = there.and_then(|there| with_version(&there, &text)) {
+                changes.set(path, joined)?;
+            }
+        }
+        let mut stored = values.get_attr("stored").is_ok_and(|stored| stored.is_true());
+        for other in others {
+            let path = self.type_file(&other.version);
+            let text = changes.text(&path)?.unwrap_or_default();
+            stored = stored || has_flag(Path::new(&path), &text, self.kind.as_str(), STORED)?;
+        }
+        match others.first() {
+            Some(first) if !stored => changes
+                .edit(&self.type_file(&first.version), |path, text| with_flag(path, text, self.kind.as_str(), STORED)),
+            _ => Ok(()),
+        }
+    }
+
     /// What the PROJECT file will say of it.
     fn recorded(&self, project: &Project) -> Result<Resource, Error> {
         let what = || format!("{}/{}, {}", self.group, self.version, self.kind);
         let needs = |needs: &str| Error::Needs { what: what(), needs: needs.to_owned() };
-        if !self.with_type && !self.with_controller {
+        let with_controller = self.makes_controller(project);
+        if !self.with_type && !with_controller {
             return Err(needs("nothing is asked for: --resource, --controller or both"));
         }
-        if let Some(other) = project.resources.iter().find(|there| there.group != self.group.as_str()) {
-            return Err(needs(&format!("the project's group is {}, and it can have one only", other.group)));
+        let module = self.kind.module();
+        let same = |there: &&Resource| there.module() == module && there.group != self.group.as_str();
+        if let Some(other) = project.resources.iter().find(same) {
+            let there = format!(
+                "{} is in group {}: its name is that of a module, and it can be in one group only",
+                other.kind, other.group
+            );
+            return Err(needs(&there));
         }
-        if self.with_type
-            && let Some(other) =
-                project.versions(&self.group, &self.kind).find(|there| there.version != self.version.as_str())
-        {
-            return Err(needs(&format!("the kind is there in version {}, and can have one only", other.version)));
+        let others = self.others(project);
+        if with_controller && let Some(other) = others.iter().find(|other| other.controller) {
+            return Err(needs(&format!("its objects have a controller, by version {}", other.version)));
+        }
+        let shared = others.first().and_then(|other| other.api.as_ref()).map(|api| api.namespaced);
+        if self.with_type && shared.is_some_and(|shared| shared != self.namespaced) {
+            return Err(needs("in its other versions it is otherwise --namespaced"));
         }
         let there = project.resource(&self.group, &self.version, &self.kind);
         let (has_type, has_controller) = there.map_or((false, false), |there| (there.api.is_some(), there.controller));
@@ -134,7 +216,7 @@ impl CreateApi {
             if self.with_type && has_type {
                 return Err(Error::Exists(format!("the API {}", what())));
             }
-            if self.with_controller && has_controller {
+            if with_controller && has_controller {
                 return Err(Error::Exists(format!("the controller of {}", what())));
             }
         }
@@ -145,7 +227,7 @@ impl CreateApi {
         }
         Ok(Resource {
             api,
-            controller: self.with_controller || has_controller,
+            controller: with_controller || has_controller,
             domain: project.domain.clone(),
             group: self.group.to_string(),
             kind: self.kind.to_string(),
@@ -159,11 +241,11 @@ impl CreateApi {
     fn declare_type(&self, changes: &mut Changes, group: &str) -> Result<(), Error> {
         let (version, kind, module) = (&self.version, &self.kind, self.kind.module());
         let versions = format!("src/api/{version}.rs");
-        changes.create_or_keep(&versions, format!("//! Version {version} of {group}.\n"))?;
+        changes.create_or_keep(&versions, format!("//! The types of version {version}.\n"))?;
         changes.edit("src/api.rs", |path, text| with_module(path, text, version.as_str()))?;
         changes.edit(&versions, |path, text| with_module(path, text, &module))?;
-        let call = format!(".kind::<crate::api::{version}::{module}::{kind}>()");
-        changes.edit("src/manifests.rs", |path, text| with_call(path, text, "manifests", &call))?;
+        let named = format!("crate::api::{version}::{module}::{kind}");
+        changes.edit("src/manifests.rs", |path, text| with_definition(path, text, &module, kind.as_str(), &named))?;
         let (base, sample) =
             (format!("bases/{group}_{}.yaml", kind.plural()), format!("{}_{version}_{module}.yaml", self.group));
         let roles = ["editor", "viewer"].map(|role| format!("{module}_{role}_role.yaml"));

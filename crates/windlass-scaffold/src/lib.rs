@@ -32,6 +32,8 @@
 
 mod api;
 mod changes;
+mod conversion;
+mod definition;
 mod error;
 mod format;
 mod init;

@@ -60,6 +60,13 @@ pub(crate) struct Api {
     pub(crate) namespaced: bool,
 }
 
+impl Resource {
+    /// The file and module of its kind.
+    pub(crate) fn module(&self) -> &str {
+        self.path.rsplit("::").next().unwrap_or_default()
+    }
+}
+
 impl Api {
     pub(crate) fn new(namespaced: bool) -> Self {
         Self { crd_version: "v1".into(), namespaced }
@@ -70,16 +77,35 @@ impl Api {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Webhooks {
+    /// Its objects are converted to this version and from it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    defaulting: bool,
+    pub(crate) conversion: bool,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    validation: bool,
+    pub(crate) defaulting: bool,
+    /// The versions that convert to this one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) spoke: Vec<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) validation: bool,
     webhook_version: String,
 }
 
+impl Default for Webhooks {
+    fn default() -> Self {
+        Self {
+            conversion: false,
+            defaulting: false,
+            spoke: Vec::new(),
+            validation: false,
+            webhook_version: "v1".into(),
+        }
+    }
+}
+
 impl Webhooks {
-    pub(crate) fn new(defaulting: bool, validation: bool) -> Self {
-        Self { defaulting, validation, webhook_version: "v1".into() }
+    /// Whether there are any that are asked before objects are written.
+    pub(crate) const fn admit(&self) -> bool {
+        self.defaulting || self.validation
     }
 }
 

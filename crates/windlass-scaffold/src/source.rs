@@ -1,12 +1,19 @@
 //! Additions to Rust that people have written: the syntax tree tells the place, the text around stays.
 
+mod attribute;
+mod returned;
+
 use std::path::Path;
 
 use proc_macro2::TokenStream;
 use quote::ToTokens as _;
 use syn::{Expr, ExprMethodCall, Item, Stmt, spanned::Spanned as _, visit::Visit};
 
-use crate::{Error, format::formatted};
+pub(crate) use self::{
+    attribute::{has_flag, with_flag},
+    returned::{with_call, with_definition},
+};
+use crate::Error;
 
 /// With `pub mod name;`, in the order of names, if it is not there.
 pub(crate) fn with_module(path: &Path, text: &str, name: &str) -> Result<String, Error> {
@@ -58,29 +65,6 @@ pub(crate) fn with_statement(
     let place = line_start(text, start);
     let indent = &text[place..start];
     Ok(inserted(text, place, &format!("{indent}{statement}\n")))
-}
-
-/// With a call, `.method()`, at the end of what a function returns, if it is not there. Text that was formatted stays formatted.
-pub(crate) fn with_call(path: &Path, text: &str, function: &str, call: &str) -> Result<String, Error> {
-    let file = parse(path, text)?;
-    let returned = file.items.iter().find_map(|item| match item {
-        Item::Fn(item) if item.sig.ident == function => match item.block.stmts.last() {
-            Some(Stmt::Expr(expression, None)) => Some(expression),
-            _ => None,
-        },
-        _ => None,
-    });
-    let Some(returned) = returned else {
-        let (missing, addition) = (format!("function {function}() that ends with what it returns"), call.to_owned());
-        return Err(Error::NoPlace { path: path.to_owned(), missing, addition });
-    };
-    let added: String = call.split_whitespace().collect();
-    if compact(returned.to_token_stream()).contains(&added) {
-        return Ok(text.to_owned());
-    }
-    let (before, after) = text.split_at(returned.span().byte_range().end);
-    let extended = format!("{before}\n        {call}{after}");
-    Ok(if formatted(text.to_owned()) == text { formatted(extended) } else { extended })
 }
 
 /// Tokens as text, however they are spaced.
@@ -183,20 +167,6 @@ mod tests {
         assert_eq!(add(&once).unwrap(), once);
         let elsewhere = once.replace("chief.add(x::controller());", "chief . add( x :: controller() ) ;");
         assert_eq!(add(&elsewhere).unwrap(), elsewhere, "however it is written");
-    }
-
-    #[test]
-    fn a_call_comes_at_the_end_of_what_a_function_returns_and_once() {
-        let add = |text: &str| with_call(Path::new("src/manifests.rs"), text, "all", ".kind::<a::B>()");
-        let unformatted = "pub fn all() -> M {\n  M::new(\"x\") // mine\n}\n";
-        let once = add(unformatted).unwrap();
-        assert_eq!(once, "pub fn all() -> M {\n  M::new(\"x\")\n        .kind::<a::B>() // mine\n}\n");
-        assert_eq!(add(&once).unwrap(), once);
-        let error = add("pub fn all() {\n    work();\n}\n").unwrap_err().to_string();
-        assert!(
-            error.contains("src/manifests.rs: there is no function all() that ends with what it returns"),
-            "{error}"
-        );
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `windlass create webhook`: what the API server asks before it writes objects of a kind.
+//! `windlass create webhook`: what the API server asks before it writes objects of a kind, or converts them.
 
 use std::path::Path;
 
@@ -6,8 +6,9 @@ use minijinja::context;
 
 use crate::{
     Changes, Error, Group, Kind, Overwrite, Version,
+    conversion::convert,
     kustomization::with_resource,
-    project::{Project, Resource, Webhooks},
+    project::{Project, Resource},
     source::{with_module, with_statement},
     templates::{Template, create, templates},
 };
@@ -38,6 +39,7 @@ pub struct CreateWebhook {
     kind: Kind,
     defaulting: bool,
     validation: bool,
+    conversion: Option<Vec<Version>>,
     overwrite: Overwrite,
 }
 
@@ -50,6 +52,7 @@ impl CreateWebhook {
             kind: Kind::new(kind)?,
             defaulting: false,
             validation: false,
+            conversion: None,
             overwrite: Overwrite::Never,
         })
     }
@@ -66,6 +69,18 @@ impl CreateWebhook {
         self
     }
 
+    /// Converts the other versions of the kind to this one, the hub, and back.
+    pub fn conversion(mut self) -> Self {
+        self.conversion.get_or_insert_default();
+        self
+    }
+
+    /// Converts this version, and what else is named so, and not all others that there are.
+    pub fn spoke(mut self, version: &str) -> Result<Self, Error> {
+        self.conversion.get_or_insert_default().push(Version::new(version)?);
+        Ok(self)
+    }
+
     /// What to do where the webhooks, or a file, are there.
     pub const fn overwrite(mut self, overwrite: Overwrite) -> Self {
         self.overwrite = overwrite;
@@ -76,6 +91,7 @@ impl CreateWebhook {
     pub fn plan(&self, folder: &Path) -> Result<Changes, Error> {
         let mut project = Project::of(folder)?;
         let (resource, namespaced) = self.recorded(&project)?;
+        let spokes = self.spokes(&project)?;
         let group = project.qualified(&self.group);
         let (module, krate) = (self.kind.module(), project.krate());
         let path = |verb| {
@@ -110,56 +126,121 @@ impl CreateWebhook {
             let (path, text) = template.render(&values)?;
             changes.create_or_keep(path, text)?;
         }
-        create(&mut changes, FILES, &values)?;
-        declare(&mut changes, &self.kind, &krate)?;
+        declare(&mut changes, &krate)?;
+        if self.defaulting || self.validation {
+            create(&mut changes, FILES, &values)?;
+            serve(&mut changes, &module)?;
+            declare_admission(&mut changes, &module)?;
+        }
+        if !spokes.is_empty() {
+            convert(&mut changes, &self.kind, &spokes, &values)?;
+            serve(&mut changes, &format!("{module}_conversion"))?;
+        }
         project.put(resource);
         project.write(&mut changes)?;
         changes.checked()
+    }
+
+    /// The versions that are to convert to this one; none if nobody asks for that.
+    fn spokes(&self, project: &Project) -> Result<Vec<Version>, Error> {
+        let Some(named) = &self.conversion else { return Ok(Vec::new()) };
+        let needs = |needs: String| Error::Needs {
+            what: format!("the conversion of {}/{}, {}", self.group, self.version, self.kind),
+            needs,
+        };
+        let mut others = Vec::new();
+        for other in project.versions(&self.group, &self.kind).filter(|there| there.version != self.version.as_str()) {
+            if other.webhooks.as_ref().is_some_and(|webhooks| webhooks.conversion) {
+                return Err(needs(format!("version {} is the hub", other.version)));
+            }
+            others.push(Version::new(&other.version)?);
+        }
+        if others.is_empty() {
+            return Err(needs("there is no other version; windlass create api makes one".to_owned()));
+        }
+        if named.is_empty() {
+            let there = project.resource(&self.group, &self.version, &self.kind);
+            let webhooks = there.and_then(|there| there.webhooks.as_ref());
+            // What converts already is the user's.
+            let converts = |other: &Version| {
+                webhooks.is_some_and(|webhooks| webhooks.spoke.iter().any(|spoke| spoke == other.as_str()))
+            };
+            others.retain(|other| self.overwrite == Overwrite::Force || !converts(other));
+            return Ok(others);
+        }
+        match named.iter().find(|version| !others.contains(version)) {
+            Some(version) => {
+                Err(needs(format!("there is no version {version} beside it; windlass create api makes it")))
+            }
+            None => Ok(named.clone()),
+        }
     }
 
     /// What the PROJECT file will say of it, and whether its objects are in namespaces.
     fn recorded(&self, project: &Project) -> Result<(Resource, bool), Error> {
         let what = || format!("webhooks of {}/{}, {}", self.group, self.version, self.kind);
         let needs = |needs: &str| Error::Needs { what: what(), needs: needs.to_owned() };
-        if !self.defaulting && !self.validation {
-            return Err(needs("nothing is asked for: --defaulting, --programmatic-validation or both"));
+        let admits = self.defaulting || self.validation;
+        if !admits && self.conversion.is_none() {
+            return Err(needs(
+                "nothing is asked for: --defaulting, --programmatic-validation, --conversion or several of them",
+            ));
         }
         let there = project.resource(&self.group, &self.version, &self.kind);
         let Some((there, api)) = there.and_then(|there| Some((there, there.api.as_ref()?))) else {
             return Err(needs("there is no such API; windlass create api makes it"));
         };
-        if there.webhooks.is_some() && self.overwrite == Overwrite::Never {
-            return Err(Error::Exists(what()));
+        let mut webhooks = there.webhooks.clone().unwrap_or_default();
+        let spokes: Vec<_> = self.spokes(project)?.iter().map(ToString::to_string).collect();
+        if self.overwrite == Overwrite::Never {
+            if admits && webhooks.admit() {
+                return Err(Error::Exists(what()));
+            }
+            if self.conversion.is_some() && spokes.iter().all(|spoke| webhooks.spoke.contains(spoke)) {
+                return Err(Error::Exists(format!("the conversion of {}/{}, {}", self.group, self.version, self.kind)));
+            }
         }
-        let webhooks = Some(Webhooks::new(self.defaulting, self.validation));
-        Ok((Resource { webhooks, ..there.clone() }, api.namespaced))
+        if admits {
+            (webhooks.defaulting, webhooks.validation) = (self.defaulting, self.validation);
+        }
+        if self.conversion.is_some() {
+            webhooks.conversion = true;
+            webhooks.spoke.extend(spokes);
+            webhooks.spoke.sort();
+            webhooks.spoke.dedup();
+        }
+        Ok((Resource { webhooks: Some(webhooks), ..there.clone() }, api.namespaced))
     }
 }
 
-/// Makes them known to the program and to the cluster.
-fn declare(changes: &mut Changes, kind: &Kind, krate: &str) -> Result<(), Error> {
-    let module = kind.module();
+/// Makes webhooks known to the program and to the cluster.
+fn declare(changes: &mut Changes, krate: &str) -> Result<(), Error> {
     changes.edit("src/lib.rs", |path, text| with_module(path, text, "webhook"))?;
+    changes.edit("src/main.rs", |path, text| {
+        with_statement(path, text, "run", |manager| format!("{krate}::webhook::add_to(&mut {manager}, config)?;"))
+    })?;
+    changes.edit("config/rbac/kustomization.yaml", |_, text| Ok(with_resource(text, "webhook_role.yaml")))?;
+    changes.edit("config/network-policy/kustomization.yaml", |_, text| {
+        Ok(with_resource(text, "allow-webhook-traffic.yaml"))
+    })?;
+    changes.edit("config/default/kustomization.yaml", |_, text| Ok(with_resource(text, "../webhook")))
+}
+
+/// Puts those of a module among the others.
+fn serve(changes: &mut Changes, module: &str) -> Result<(), Error> {
     changes.edit("src/webhook.rs", |path, text| {
-        let text = with_module(path, text, &module)?;
+        let text = with_module(path, text, module)?;
         let text = with_statement(path, &text, "build", |webhooks| {
             format!("let {webhooks} = {module}::register({webhooks});")
         })?;
         with_statement(path, &text, "serving", |certificates| {
             format!("let {certificates} = {module}::trusted({certificates});")
         })
-    })?;
-    changes.edit("src/main.rs", |path, text| {
-        with_statement(path, text, "run", |manager| format!("{krate}::webhook::add_to(&mut {manager}, config)?;"))
-    })?;
-    let roles = ["webhook_role.yaml".to_owned(), format!("{module}_webhook_role.yaml")];
-    changes.edit("config/rbac/kustomization.yaml", |_, text| {
-        Ok(roles.iter().fold(text.to_owned(), |text, role| with_resource(&text, role)))
-    })?;
-    let configuration = format!("{module}.yaml");
-    changes.edit("config/webhook/kustomization.yaml", |_, text| Ok(with_resource(text, &configuration)))?;
-    changes.edit("config/network-policy/kustomization.yaml", |_, text| {
-        Ok(with_resource(text, "allow-webhook-traffic.yaml"))
-    })?;
-    changes.edit("config/default/kustomization.yaml", |_, text| Ok(with_resource(text, "../webhook")))
+    })
+}
+
+fn declare_admission(changes: &mut Changes, module: &str) -> Result<(), Error> {
+    let (role, configuration) = (format!("{module}_webhook_role.yaml"), format!("{module}.yaml"));
+    changes.edit("config/rbac/kustomization.yaml", |_, text| Ok(with_resource(text, &role)))?;
+    changes.edit("config/webhook/kustomization.yaml", |_, text| Ok(with_resource(text, &configuration)))
 }

@@ -104,6 +104,67 @@ fn the_second_webhooks_and_one_without_rules_fit_in() {
     assert_golden("create-second-webhook.diff", &second.plan(folder.path()).unwrap());
 }
 
+/// The project with Website in v1 and v1beta1.
+fn two_versions() -> TempDir {
+    let folder = project();
+    website().plan(folder.path()).unwrap().write().unwrap();
+    older().plan(folder.path()).unwrap().write().unwrap();
+    folder
+}
+
+fn older() -> CreateApi {
+    CreateApi::new("shop", "v1beta1", "Website").unwrap()
+}
+
+fn conversion() -> CreateWebhook {
+    CreateWebhook::new("shop", "v1", "Website").unwrap().conversion()
+}
+
+#[test]
+fn a_second_version_joins_the_first_which_stays_the_stored_one() {
+    let folder = project();
+    website().plan(folder.path()).unwrap().write().unwrap();
+    assert_golden("create-second-version.diff", &older().plan(folder.path()).unwrap());
+}
+
+#[test]
+fn create_webhook_converts_the_other_versions_of_a_kind_to_the_hub() {
+    let folder = two_versions();
+    webhooks().plan(folder.path()).unwrap().write().unwrap();
+    assert_golden("create-conversion.diff", &conversion().plan(folder.path()).unwrap());
+}
+
+#[test]
+fn a_third_version_becomes_a_spoke_beside_the_second() {
+    let folder = two_versions();
+    conversion().plan(folder.path()).unwrap().write().unwrap();
+    CreateApi::new("shop", "v1alpha1", "Website").unwrap().plan(folder.path()).unwrap().write().unwrap();
+    let edited = folder.path().join("src/webhook/website_conversion/v1beta1.rs");
+    fs::write(&edited, "// Mine.\n").unwrap();
+    conversion().plan(folder.path()).unwrap().write().unwrap();
+    assert_eq!(fs::read_to_string(edited).unwrap(), "// Mine.\n");
+    let read = |path: &str| fs::read_to_string(folder.path().join(path)).unwrap();
+    let hub = read("src/webhook/website_conversion.rs");
+    for version in ["v1alpha1", "v1beta1"] {
+        assert_eq!(hub.matches(&format!(".spoke::<crate::api::{version}::website::Website>()")).count(), 1, "{hub}");
+        assert_eq!(hub.matches(&format!("pub mod {version};")).count(), 1, "{hub}");
+    }
+    assert!(read("PROJECT").contains("spoke:"), "{}", read("PROJECT"));
+    assert_eq!(read("config/crd/bases/shop.example.com_websites.yaml").matches("storage: true").count(), 1);
+}
+
+#[test]
+fn several_groups_go_together_and_a_kind_is_in_one_of_them() {
+    let folder = project();
+    website().plan(folder.path()).unwrap().write().unwrap();
+    CreateApi::new("net", "v1", "Gate").unwrap().plan(folder.path()).unwrap().write().unwrap();
+    let manifests = fs::read_to_string(folder.path().join("src/manifests.rs")).unwrap();
+    assert!(manifests.contains("v1::website::Website") && manifests.contains("v1::gate::Gate"), "{manifests}");
+    assert!(folder.path().join("config/crd/bases/net.example.com_gates.yaml").exists());
+    let words = refused(folder.path(), |folder| CreateApi::new("net", "v1", "Website").unwrap().plan(folder));
+    assert!(words.contains("Website is in group shop: its name is that of a module"), "{words}");
+}
+
 #[test]
 fn what_is_written_is_what_was_shown_and_nothing_is_left_beside() {
     let folder = project();
@@ -131,6 +192,16 @@ fn doing_it_again_changes_nothing() {
     assert_eq!(again.diff(), "", "a kind keeps its webhooks");
     let again = init().overwrite(Overwrite::Force).plan(folder.path()).unwrap();
     assert_eq!(again.diff(), "");
+    older().plan(folder.path()).unwrap().write().unwrap();
+    conversion().plan(folder.path()).unwrap().write().unwrap();
+    for again in [
+        website().controller(true).overwrite(Overwrite::Force).plan(folder.path()),
+        older().overwrite(Overwrite::Force).plan(folder.path()),
+        webhooks().overwrite(Overwrite::Force).plan(folder.path()),
+        conversion().overwrite(Overwrite::Force).plan(folder.path()),
+    ] {
+        assert_eq!(again.unwrap().diff(), "", "a version keeps its fellows, and their conversion");
+    }
 }
 
 #[test]
@@ -201,10 +272,22 @@ fn what_is_missing_is_named() {
     website().plan(folder.path()).unwrap().write().unwrap();
     let words = refused(folder.path(), |folder| webhooks().defaulting(false).validation(false).plan(folder));
     assert!(words.contains("nothing is asked for: --defaulting"), "{words}");
-    let words = refused(folder.path(), |folder| CreateApi::new("other", "v1", "Shelf").unwrap().plan(folder));
-    assert!(words.contains("the project's group is shop"), "{words}");
-    let words = refused(folder.path(), |folder| CreateApi::new("shop", "v2", "Website").unwrap().plan(folder));
-    assert!(words.contains("the kind is there in version v1"), "{words}");
+    let words = refused(folder.path(), |folder| older().controller(true).plan(folder));
+    assert_eq!(words, "shop/v1beta1, Website: its objects have a controller, by version v1");
+    let words = refused(folder.path(), |folder| older().namespaced(false).plan(folder));
+    assert!(words.contains("in its other versions it is otherwise --namespaced"), "{words}");
+    let words = refused(folder.path(), |folder| conversion().plan(folder));
+    let what = "the conversion of shop/v1, Website";
+    assert_eq!(words, format!("{what}: there is no other version; windlass create api makes one"));
+    older().plan(folder.path()).unwrap().write().unwrap();
+    let words = refused(folder.path(), |folder| conversion().spoke("v2").unwrap().plan(folder));
+    assert_eq!(words, format!("{what}: there is no version v2 beside it; windlass create api makes it"));
+    conversion().plan(folder.path()).unwrap().write().unwrap();
+    let words = refused(folder.path(), |folder| conversion().plan(folder));
+    assert_eq!(words, format!("{what}: there already; --force writes its files anew"));
+    let other_hub = CreateWebhook::new("shop", "v1beta1", "Website").unwrap().conversion();
+    let words = refused(folder.path(), |folder| other_hub.plan(folder));
+    assert!(words.ends_with("version v1 is the hub"), "{words}");
 
     fs::write(folder.path().join("src/main.rs"), "fn main() {}\n").unwrap();
     let words = refused(folder.path(), |folder| CreateApi::new("shop", "v1", "Shelf").unwrap().plan(folder));

@@ -13,7 +13,7 @@ pub(crate) enum Command {
     /// Add a kind: its type, definition and sample, its controller and a test
     #[command(disable_version_flag = true)]
     Api(Api),
-    /// Add webhooks of a kind: what is filled in, and refused, before its objects are written
+    /// Add webhooks of a kind: what is filled in, and refused, before its objects are written; how its versions convert
     #[command(disable_version_flag = true)]
     Webhook(Webhook),
 }
@@ -43,9 +43,9 @@ pub(crate) struct Api {
     /// Whether to make the type, its definition and a sample
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true", action = ArgAction::Set)]
     resource: bool,
-    /// Whether to make a controller, and its test
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true", action = ArgAction::Set)]
-    controller: bool,
+    /// Whether to make a controller, and its test; true unless another version of the kind has one
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
+    controller: Option<bool>,
     #[command(flatten)]
     mode: scaffolding::Mode,
 }
@@ -61,6 +61,12 @@ pub(crate) struct Webhook {
     /// Refuse what is wrong
     #[arg(long)]
     programmatic_validation: bool,
+    /// Convert between this version, the hub, and the others of the kind
+    #[arg(long)]
+    conversion: bool,
+    /// A version to convert, in place of all others; may be given again, or name several with commas between
+    #[arg(long, value_name = "VERSION", value_delimiter = ',', requires = "conversion")]
+    spoke: Vec<String>,
     #[command(flatten)]
     mode: scaffolding::Mode,
 }
@@ -74,21 +80,27 @@ pub(crate) fn run(command: &Command) -> Result<(), Box<dyn Error>> {
 
 fn webhook(flags: &Webhook) -> Result<(), Box<dyn Error>> {
     let Named { group, version, kind } = &flags.named;
-    let changes = CreateWebhook::new(group, version, kind)?
+    let mut command = CreateWebhook::new(group, version, kind)?
         .defaulting(flags.defaulting)
         .validation(flags.programmatic_validation)
-        .overwrite(flags.mode.overwrite())
-        .plan(Path::new("."))?;
-    flags.mode.carry_out(&changes, "next: cargo test")
+        .overwrite(flags.mode.overwrite());
+    if flags.conversion {
+        command = command.conversion();
+    }
+    for spoke in &flags.spoke {
+        command = command.spoke(spoke)?;
+    }
+    flags.mode.carry_out(&command.plan(Path::new("."))?, "next: cargo test")
 }
 
 fn api(api: &Api) -> Result<(), Box<dyn Error>> {
     let Named { group, version, kind } = &api.named;
-    let changes = CreateApi::new(group, version, kind)?
+    let mut command = CreateApi::new(group, version, kind)?
         .namespaced(api.namespaced)
         .resource(api.resource)
-        .controller(api.controller)
-        .overwrite(api.mode.overwrite())
-        .plan(Path::new("."))?;
-    api.mode.carry_out(&changes, "next: cargo test")
+        .overwrite(api.mode.overwrite());
+    if let Some(controller) = api.controller {
+        command = command.controller(controller);
+    }
+    api.mode.carry_out(&command.plan(Path::new("."))?, "next: cargo test")
 }

@@ -1,0 +1,58 @@
+//! `windlass create webhook --conversion`: a kind in several versions, of which one is the hub.
+
+use std::path::Path;
+
+use minijinja::{Value, context};
+
+use crate::{
+    Changes, Error, Kind, Version,
+    definition::with_conversion,
+    kustomization::with_resource,
+    source::{with_call, with_module},
+    templates::{Template, create, templates},
+};
+
+/// The file of the hub, to which each further spoke is added.
+const HUB: &[Template] = templates!("webhook":
+    User "src/webhook/{{ module }}_conversion.rs" from "conversion.rs",
+    User "config/rbac/{{ module }}_conversion_role.yaml" from "conversion_role.yaml",
+);
+
+/// Those of a spoke.
+const SPOKE: &[Template] = templates!("webhook":
+    Scaffold "src/webhook/{{ module }}_conversion/{{ spoke }}.rs" from "spoke.rs",
+    Scaffold "tests/{{ module }}_{{ spoke }}.rs" from "spoke_test.rs",
+);
+
+/// A part of the definition: who converts.
+const DEFINITION: &[Template] = templates!("webhook":
+    Scaffold "config/crd/bases/{{ group }}_{{ plural }}.yaml" from "conversion.yaml",
+);
+
+/// Writes what converts between the hub, whose names are in the values, and each spoke.
+pub(crate) fn convert(changes: &mut Changes, kind: &Kind, spokes: &[Version], values: &Value) -> Result<(), Error> {
+    let module = kind.module();
+    for template in HUB {
+        let (path, text) = template.render(values)?;
+        changes.create_or_keep(path, text)?;
+    }
+    let hub = format!("src/webhook/{module}_conversion.rs");
+    for spoke in spokes {
+        create(changes, SPOKE, &context! { spoke => spoke.as_str(), ..values.clone() })?;
+        changes.edit(&hub, |path, text| {
+            let text = with_module(path, text, spoke.as_str())?;
+            with_call(path, &text, "versions", &format!(".spoke::<crate::api::{spoke}::{module}::{kind}>()"))
+        })?;
+    }
+    let asked = format!(".converted_by(crate::webhook::{module}_conversion::asked())");
+    changes.edit("src/manifests.rs", |path, text| with_call(path, text, &module, &asked))?;
+    for template in DEFINITION {
+        let (path, conversion) = template.render(values)?;
+        // One that somebody has written is brought up to date by `windlass generate crds`.
+        if let Some(text) = changes.text(Path::new(&path))?.and_then(|text| with_conversion(&text, &conversion)) {
+            changes.set(path, text)?;
+        }
+    }
+    let role = format!("{module}_conversion_role.yaml");
+    changes.edit("config/rbac/kustomization.yaml", |_, text| Ok(with_resource(text, &role)))
+}

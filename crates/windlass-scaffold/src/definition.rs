@@ -1,0 +1,100 @@
+//! Definitions of custom resources as `windlass generate crds` writes them, and what is added to their text: further versions, and who converts.
+//!
+//! Types are only known once they are compiled; until then the text is brought to what they will say.
+
+/// The line below which versions stand.
+const VERSIONS: &str = "  versions:\n";
+
+/// A definition, cut where versions begin.
+struct Cut<'a> {
+    /// All that stands before them.
+    head: &'a str,
+    /// Their names, and texts.
+    versions: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> Cut<'a> {
+    /// None where the text is not in the form in which definitions are written.
+    fn of(text: &'a str) -> Option<Self> {
+        let place = text.find(VERSIONS)? + VERSIONS.len();
+        let (head, mut rest) = text.split_at(place);
+        let mut versions = Vec::new();
+        while !rest.is_empty() {
+            let end = rest.match_indices("\n  - ").next().map_or(rest.len(), |(end, _)| end + 1);
+            let (version, others) = rest.split_at(end);
+            let is_one = version.starts_with("  - ") && version.lines().skip(1).all(|line| line.starts_with("    "));
+            let name = version.lines().find_map(|line| line.strip_prefix("    name: "))?;
+            if !is_one {
+                return None;
+            }
+            versions.push((name, version));
+            rest = others;
+        }
+        Some(Self { head, versions })
+    }
+}
+
+/// With the version of another definition of the kind, which is not stored, in the order of names; as it is, if it has it.
+pub(crate) fn with_version(text: &str, other: &str) -> Option<String> {
+    let (Cut { head, mut versions }, other) = (Cut::of(text)?, Cut::of(other)?);
+    let [(name, version)] = other.versions[..] else { return None };
+    if versions.iter().any(|(there, _)| *there == name) {
+        return Some(text.to_owned());
+    }
+    let version = version.replace("\n    storage: true\n", "\n    storage: false\n");
+    versions.push((name, &version));
+    versions.sort_by_key(|(name, _)| *name);
+    Some(versions.iter().fold(head.to_owned(), |text, (_, version)| text + version))
+}
+
+/// With what says who converts, if it has none.
+pub(crate) fn with_conversion(text: &str, conversion: &str) -> Option<String> {
+    let Cut { head, versions } = Cut::of(text)?;
+    if head.contains("\n  conversion:\n") {
+        return Some(text.to_owned());
+    }
+    let (before, spec) = head.split_once("\nspec:\n")?;
+    let head = format!("{before}\nspec:\n{conversion}{spec}");
+    Some(versions.iter().fold(head, |text, (_, version)| text + version))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn definition(version: &str) -> String {
+        format!(
+            "kind: CustomResourceDefinition\nspec:\n  group: g\n  versions:\n  - additionalPrinterColumns:\n    - name: Age\n    \
+             name: {version}\n    served: true\n    storage: true\n"
+        )
+    }
+
+    #[test]
+    fn versions_come_in_the_order_of_names_and_once_and_the_first_stays_the_stored_one() {
+        let two = with_version(&definition("v1beta1"), &definition("v1")).unwrap();
+        let three = with_version(&two, &definition("v1alpha1")).unwrap();
+        let lines = |beginning: &str| {
+            let values = three.lines().filter_map(|line| line.strip_prefix(beginning)).collect::<Vec<_>>();
+            values.join(" ")
+        };
+        assert_eq!(lines("    name: "), "v1 v1alpha1 v1beta1");
+        assert_eq!(lines("    storage: "), "false false true");
+        assert_eq!(with_version(&three, &definition("v1")).unwrap(), three);
+    }
+
+    #[test]
+    fn who_converts_comes_first_and_once() {
+        let conversion = "  conversion:\n    strategy: Webhook\n";
+        let converted = with_conversion(&definition("v1"), conversion).unwrap();
+        assert_eq!(converted, definition("v1").replace("spec:\n", "spec:\n  conversion:\n    strategy: Webhook\n"));
+        assert_eq!(with_conversion(&converted, conversion).unwrap(), converted);
+    }
+
+    #[test]
+    fn what_somebody_has_written_otherwise_is_left_alone() {
+        let flow = "spec:\n  versions: [{name: v1}]\n";
+        assert_eq!((with_version(flow, &definition("v2")), with_conversion(flow, "")), (None, None));
+        let wider = definition("v1").replace("\n    ", "\n      ");
+        assert_eq!(with_version(&wider, &definition("v2")), None);
+    }
+}

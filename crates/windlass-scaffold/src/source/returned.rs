@@ -1,0 +1,130 @@
+//! Additions to what a function returns.
+
+use std::path::Path;
+
+use quote::ToTokens as _;
+use syn::{Expr, ExprMethodCall, Item, Stmt, spanned::Spanned as _, visit::Visit};
+
+use super::{compact, parse};
+use crate::{Error, format::formatted};
+
+/// With a call, `.method()`, at the end of what a function returns, if it is not there. Text that was formatted stays formatted.
+pub(crate) fn with_call(path: &Path, text: &str, function: &str, call: &str) -> Result<String, Error> {
+    let file = parse(path, text)?;
+    let Some(returned) = returned(&file, function) else {
+        let (missing, addition) = (format!("function {function}() that ends with what it returns"), call.to_owned());
+        return Err(Error::NoPlace { path: path.to_owned(), missing, addition });
+    };
+    let added: String = call.split_whitespace().collect();
+    if compact(returned.to_token_stream()).contains(&added) {
+        return Ok(text.to_owned());
+    }
+    let (before, after) = text.split_at(returned.span().byte_range().end);
+    Ok(as_formatted(text, format!("{before}\n        {call}{after}")))
+}
+
+/// With a version of a kind among the manifests. The first version is `.kind::<T>()` of what `manifests` returns; when there is another, the kind
+/// gets a function of its own, which gives a `Definition` of them all.
+pub(crate) fn with_definition(
+    path: &Path,
+    text: &str,
+    function: &str,
+    kind: &str,
+    version: &str,
+) -> Result<String, Error> {
+    let file = parse(path, text)?;
+    if compact(file.to_token_stream()).contains(&format!("::<{version}>")) {
+        return Ok(text.to_owned());
+    }
+    if returned(&file, function).is_some() {
+        return with_call(path, text, function, &format!(".and::<{version}>()"));
+    }
+    let mut first = FirstVersion { kind, found: None };
+    if let Some(returned) = returned(&file, "manifests") {
+        first.visit_expr(returned);
+    }
+    let Some((call, first)) = first.found else {
+        return with_call(path, text, "manifests", &format!(".kind::<{version}>()"));
+    };
+    let (before, after) = (&text[..call.start], &text[call.end..]);
+    let definition = format!("windlass::Definition::of::<{first}>().and::<{version}>()");
+    let function =
+        format!("\n/// The versions of {kind}.\nfn {function}() -> windlass::Definition {{\n    {definition}\n}}\n");
+    let name = function.split("fn ").nth(1).and_then(|rest| rest.split('(').next()).unwrap_or_default();
+    let end = if after.ends_with('\n') { "" } else { "\n" };
+    Ok(as_formatted(text, format!("{before}definition({name}()){after}{end}{function}")))
+}
+
+/// What stands at the end of a function.
+fn returned<'a>(file: &'a syn::File, function: &str) -> Option<&'a Expr> {
+    file.items.iter().find_map(|item| match item {
+        Item::Fn(item) if item.sig.ident == function => match item.block.stmts.last() {
+            Some(Stmt::Expr(expression, None)) => Some(expression),
+            _ => None,
+        },
+        _ => None,
+    })
+}
+
+/// As rustfmt writes it, if it was written so before.
+fn as_formatted(before: &str, after: String) -> String {
+    if formatted(before.to_owned()) == before { formatted(after) } else { after }
+}
+
+/// Looks for `.kind::<T>()` where T is of the kind: where the call stands, without its dot, and T.
+struct FirstVersion<'a> {
+    kind: &'a str,
+    found: Option<(std::ops::Range<usize>, String)>,
+}
+
+impl Visit<'_> for FirstVersion<'_> {
+    fn visit_expr_method_call(&mut self, call: &ExprMethodCall) {
+        let named = call.turbofish.as_ref().map(|generics| compact(generics.args.to_token_stream()));
+        match named {
+            Some(named) if call.method == "kind" && named.rsplit("::").next() == Some(self.kind) => {
+                self.found = Some((call.method.span().byte_range().start..call.span().byte_range().end, named));
+            }
+            _ => syn::visit::visit_expr_method_call(self, call),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_comes_at_the_end_of_what_a_function_returns_and_once() {
+        let add = |text: &str| with_call(Path::new("src/manifests.rs"), text, "all", ".kind::<a::B>()");
+        let unformatted = "pub fn all() -> M {\n  M::new(\"x\") // mine\n}\n";
+        let once = add(unformatted).unwrap();
+        assert_eq!(once, "pub fn all() -> M {\n  M::new(\"x\")\n        .kind::<a::B>() // mine\n}\n");
+        assert_eq!(add(&once).unwrap(), once);
+        let error = add("pub fn all() {\n    work();\n}\n").unwrap_err().to_string();
+        assert!(
+            error.contains("src/manifests.rs: there is no function all() that ends with what it returns"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_kind_of_several_versions_gets_a_function_and_each_version_once() {
+        let add = |text: &str, version: &str| {
+            with_definition(Path::new("src/manifests.rs"), text, "site", "Site", &format!("a::{version}::Site"))
+                .unwrap()
+        };
+        let none = "fn manifests() -> M {\n    M::new() // mine\n}\n";
+        let one = add(none, "v1");
+        assert!(one.contains(".kind::<a::v1::Site>() // mine"), "{one}");
+        assert_eq!(add(&one, "v1"), one);
+        let two = add(&one, "v2");
+        assert!(two.contains(".definition(site()) // mine"), "{two}");
+        let function = "fn site() -> windlass::Definition {\n    windlass::Definition::of::<a::v1::Site>().and::<a::v2::Site>()\n}\n";
+        assert!(two.contains(function), "{two}");
+        let three = add(&two, "v3");
+        assert!(three.contains(".and::<a::v3::Site>()") && !three.contains(".kind::<"), "{three}");
+        for version in ["v1", "v2", "v3"] {
+            assert_eq!(add(&three, version), three);
+        }
+    }
+}
