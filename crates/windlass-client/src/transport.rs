@@ -9,6 +9,7 @@ mod address;
 mod body;
 mod connector;
 mod curl;
+mod http2;
 mod pools;
 mod resolver;
 mod rotation;
@@ -29,6 +30,7 @@ use tower::{Service, ServiceExt, util::BoxCloneSyncService};
 use windlass_api::BoxError;
 
 pub use body::Body;
+pub(crate) use http2::NotBegun;
 pub use shared::Closing;
 pub(crate) use shared::Connections;
 pub use upgrade::Upgraded;

@@ -7,7 +7,7 @@ use thiserror::Error;
 use windlass_api::BoxError;
 
 use super::Reading;
-use crate::transport::Body;
+use crate::transport::{Body, NotBegun};
 
 /// How long to wait when no server has said how long.
 const LOST_WAIT: Duration = Duration::from_secs(1);
@@ -140,6 +140,9 @@ impl Loss {
     }
 
     fn of_one(error: &(dyn Error + 'static)) -> Option<Self> {
+        if error.is::<NotBegun>() {
+            return Some(Self::Unprocessed);
+        }
         if let Some(error) = error.downcast_ref::<h2::Error>() {
             // A server that goes away names the last stream that it has taken up; only later ones get this error.
             let refused =

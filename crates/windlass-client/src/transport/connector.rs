@@ -115,6 +115,11 @@ impl Connector {
         self.server_name.is_some() || self.proxy().is_some_and(|proxy| proxy.protocol == ProxyProtocol::Https)
     }
 
+    /// Whether the server, and nobody else, says over TLS what is spoken.
+    pub(super) fn may_negotiate(&self) -> bool {
+        self.server_name.is_some()
+    }
+
     pub(super) fn with_tls(&self, tls: Option<Arc<ClientConfig>>) -> Self {
         Self { tls, ..self.clone() }
     }

@@ -10,25 +10,30 @@
 //! again, and is sent once more if they have changed and its body can be: nothing was carried out.
 
 use std::{
-    future::Future,
+    future::{Future, ready},
     pin::Pin,
     sync::{Arc, Weak},
     task::{Context, Poll},
 };
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode, header};
+use http::{Request, Response, StatusCode, Uri, header};
 use http_body::{Frame, SizeHint};
+use http_body_util::Either;
 use hyper::body::Incoming;
-use hyper_util::client::legacy::{self, Builder, Client};
+use hyper_util::{
+    client::legacy::{Builder, Client},
+    rt::TokioIo,
+};
 use parking_lot::Mutex;
 use tower::Service;
 use windlass_api::BoxError;
 
 use super::{
     Body,
-    connector::Connector,
+    connector::{Connector, Socket},
     copy,
+    http2::{Answer, Carried, Failure, Http2, Left},
     rotation::{Generation, Rotation},
     shared::Closing,
     upgrade,
@@ -55,22 +60,39 @@ struct Grown {
     generation: Option<u64>,
     connector: Connector,
     /// Grows until connections are closed. Pools beyond the first lose their idle connections with time; what stays is small.
-    pools: Vec<Pool>,
+    pools: Vec<Arc<Pool>>,
     /// For requests that ask for another protocol; made when the first one does.
-    http1: Option<Client<Connector, Body>>,
+    http1: Option<Arc<Pool>>,
+}
+
+/// What the connections of a pool speak.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Speaks {
+    Http1,
+    /// HTTP/2, unless the server wants HTTP/1.1.
+    WhatTheServerSays,
 }
 
 struct Pool {
-    client: Client<Connector, Body>,
+    /// `None` where no server can say that it speaks HTTP/2.
+    http2: Option<Http2>,
+    http1: Client<Leftover, Body>,
     streams: Stream,
 }
 
 /// One for the pool itself, and one for each open request.
-type Stream = Arc<()>;
+pub(super) type Stream = Arc<()>;
+
+/// Takes what socket is left, before it opens another.
+#[derive(Clone)]
+struct Leftover {
+    connector: Connector,
+    left: Left,
+}
 
 /// The body of a response; its request counts as open as long as it lives.
 pub(super) struct Counted {
-    body: Incoming,
+    body: Either<Answer, Incoming>,
     _stream: Stream,
 }
 
@@ -107,7 +129,7 @@ impl Pools {
         let outcome = self.attempt(Some(generation), request).await;
         let suspicious = match &outcome {
             Ok(response) => response.status() == StatusCode::UNAUTHORIZED,
-            Err(error) => error.is_connect(),
+            Err(error) => matches!(error, Failure::Connect(_)),
         };
         if suspicious && rotation.may_change() {
             let next = rotation.read_again().await?;
@@ -122,12 +144,12 @@ impl Pools {
         &self,
         generation: Option<Generation>,
         mut request: Request<Body>,
-    ) -> Result<Response<Counted>, legacy::Error> {
+    ) -> Result<Response<Counted>, Failure> {
         if let Some(value) = self.0.connector.proxy_authorization() {
             request.headers_mut().insert(header::PROXY_AUTHORIZATION, value);
         }
-        let (client, stream) = self.0.with_room(generation, upgrade::is_asked_for(&request));
-        let response = client.request(request).await?;
+        let (pool, stream) = self.0.with_room(generation, upgrade::is_asked_for(&request));
+        let response = pool.send(request).await?;
         Ok(response.map(|body| Counted { body, _stream: stream }))
     }
 }
@@ -141,23 +163,66 @@ impl Grown {
 }
 
 impl Shared {
-    fn with_room(&self, generation: Option<Generation>, leaves_http: bool) -> (Client<Connector, Body>, Stream) {
+    fn with_room(&self, generation: Option<Generation>, leaves_http: bool) -> (Arc<Pool>, Stream) {
         let mut grown = self.grown.lock();
         if grown.generation != generation.as_ref().map(|generation| generation.number) {
             *grown = Grown::new(generation, &self.connector);
         }
         let Grown { connector, pools, http1, .. } = &mut *grown;
         if leaves_http {
-            let client = http1.get_or_insert_with(|| self.builder.build(connector.http1_only()));
-            return (client.clone(), Stream::default());
+            let pool =
+                http1.get_or_insert_with(|| Arc::new(Pool::new(&self.builder, connector.http1_only(), Speaks::Http1)));
+            return (Arc::clone(pool), Stream::default());
         }
         let room = pools.iter().position(|pool| Arc::strong_count(&pool.streams) <= STREAMS_PER_POOL);
         let index = room.unwrap_or_else(|| {
-            let client = self.builder.build(connector.clone());
-            pools.push(Pool { client, streams: Stream::default() });
+            let speaks = if connector.may_negotiate() { Speaks::WhatTheServerSays } else { Speaks::Http1 };
+            pools.push(Arc::new(Pool::new(&self.builder, connector.clone(), speaks)));
             pools.len() - 1
         });
-        (pools[index].client.clone(), Arc::clone(&pools[index].streams))
+        (Arc::clone(&pools[index]), Arc::clone(&pools[index].streams))
+    }
+}
+
+impl Pool {
+    fn new(builder: &Builder, connector: Connector, speaks: Speaks) -> Self {
+        let (left, streams) = (Left::default(), Stream::default());
+        let http2 =
+            (speaks == Speaks::WhatTheServerSays).then(|| Http2::new(connector.clone(), Arc::clone(&left), &streams));
+        Self { http2, http1: builder.build(Leftover { connector, left }), streams }
+    }
+
+    async fn send(&self, request: Request<Body>) -> Result<Response<Either<Answer, Incoming>>, Failure> {
+        let carried = match &self.http2 {
+            Some(http2) => http2.send(request).await?,
+            None => Carried::Http1(request),
+        };
+        match carried {
+            Carried::Answered(answer) => Ok(answer.map(Either::Left)),
+            // Boxed: it is large, and seldom there.
+            Carried::Http1(request) => match Box::pin(self.http1.request(request)).await {
+                Ok(answer) => Ok(answer.map(Either::Right)),
+                Err(error) if error.is_connect() => Err(Failure::Connect(error.into())),
+                Err(error) => Err(Failure::Stream(error.into())),
+            },
+        }
+    }
+}
+
+impl Service<Uri> for Leftover {
+    type Response = TokioIo<Socket>;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.connector.poll_ready(cx)
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        match self.left.lock().take() {
+            Some(socket) => Box::pin(ready(Ok(socket))),
+            None => self.connector.call(uri),
+        }
     }
 }
 
@@ -177,9 +242,9 @@ impl Service<Request<Body>> for Pools {
 
 impl http_body::Body for Counted {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = BoxError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         Pin::new(&mut self.body).poll_frame(cx)
     }
 

@@ -1,6 +1,6 @@
 //! One worker: a key, its object, a reconcile, what comes of it; and again.
 
-use std::{future::Future, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{future::Future, panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Duration};
 
 use futures::FutureExt;
 use tokio::time::{Instant, timeout};
@@ -129,8 +129,10 @@ impl<K: Object, W: Work<K>> Worker<K, W> {
             key: key.key().clone(),
             id: Arc::clone(&id),
         };
+        // What a reconciler makes of itself may be large: it stays where it is, and is not moved from wrapper to wrapper.
+        let attempt = pin!(self.attempt(key.clone(), cx, &id));
         let attempt = async {
-            let attempt = permit.guard(self.attempt(key.clone(), cx, &id)).await;
+            let attempt = permit.guard(attempt).await;
             attempt.unwrap_or_else(|| Err(Failure { error: Error::ShardLost.into(), retry: Retry::Backoff }))
         };
         let attempt = writes::during(&self.reporter, acting, attempt);
@@ -146,7 +148,7 @@ impl<K: Object, W: Work<K>> Worker<K, W> {
     }
 
     async fn attempt(&self, key: ObjectRef<K>, cx: Context, id: &str) -> Result<Option<Action>, Failure> {
-        let attempt = async {
+        let attempt = pin!(async {
             if self.layers.is_empty() {
                 return self.work.work(key, cx).await;
             }
@@ -154,7 +156,7 @@ impl<K: Object, W: Work<K>> Worker<K, W> {
             let (work, of) = (Arc::clone(&self.work), key.clone());
             let innermost: Reconciling = async move { work.work(of, cx).await }.boxed();
             self.layers.iter().fold(innermost, |inner, layer| layer.around(call, inner)).await
-        };
+        });
         let Some(limit) = self.timeout else { return attempt.await };
         let late = |_elapsed| Failure { error: Error::ReconcileTimeout { limit }.into(), retry: Retry::Backoff };
         timeout(limit, attempt).await.map_err(late)?
