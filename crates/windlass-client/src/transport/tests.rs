@@ -2,6 +2,7 @@
 
 mod connections;
 mod counted;
+mod http2;
 mod proxies;
 mod rotation;
 mod tls_options;
@@ -42,7 +43,7 @@ use crate::{
     testing::Folder,
 };
 
-/// Tells of each request what the server saw; `/hang` answers with a watch that stays open.
+/// Tells of each request what the server saw; `/hang` answers with a watch that stays open, `/size` with how long the body was.
 struct Server {
     address: SocketAddr,
     /// How many connections are open.
@@ -128,7 +129,13 @@ async fn serve(
 ) {
     let service = service_fn(move |request: Request<Incoming>| {
         let answer = answer(&request, certificate.as_deref(), *accepts.lock());
-        async move { Ok::<_, Infallible>(answer.unwrap_or_else(|| echo(request))) }
+        async move {
+            if request.uri().path() == "/size" {
+                let size = request.into_body().collect().await.map_or(0, |body| body.to_bytes().len());
+                return Ok::<_, Infallible>(Response::new(BoxBody::new(http_body_util::Full::from(size.to_string()))));
+            }
+            Ok(answer.unwrap_or_else(|| echo(request)))
+        }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
     // As the real API server.
