@@ -2,8 +2,9 @@
 //! nowhere else.
 //!
 //! Over the network it is, from the outside in: credentials ([`crate::auth`]), the server's address, the log of requests
-//! as [`curl`] commands, the connection [`pools`] of hyper-util, and [`connector`] with the [`route`] and TLS below them. [`rotation`] follows the files that TLS
-//! is made of. (A layer that retries belongs between the first two.)
+//! as [`curl`] commands, the connection [`pools`], each with an [`http2`] connection and hyper-util's pool for HTTP/1.1, and
+//! [`connector`] with the [`route`] and TLS below them. [`rotation`] follows the files that TLS is made of. (A layer that
+//! retries belongs between the first two.)
 
 mod address;
 mod body;
@@ -71,22 +72,14 @@ pub(crate) fn connect(config: &Config) -> Result<Transport, ConfigError> {
     Ok(erase(Authenticated::new(Addressed::new(Curl(pools), config)?, credentials, config)?))
 }
 
+/// Of pools that speak HTTP/1.1.
 fn builder() -> legacy::Builder {
     let mut builder = legacy::Client::builder(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(IDLE_TIMEOUT)
-        .pool_max_idle_per_host(IDLE_CONNECTIONS)
-        .http2_keep_alive_interval(PING_INTERVAL)
-        .http2_keep_alive_timeout(PING_TIMEOUT)
-        // Once the pool has let go of a connection that only carries watches, hyper takes it for idle.
-        .http2_keep_alive_while_idle(true)
-        .http2_initial_connection_window_size(CONNECTION_WINDOW)
-        .http2_initial_stream_window_size(STREAM_WINDOW)
-        // What comes in late for requests that were given up counts as an error of their streams. With a limit on those, many
-        // cancellations would end a connection, and with it the requests that nobody gave up.
-        .http2_max_local_error_reset_streams(None);
+        .pool_max_idle_per_host(IDLE_CONNECTIONS);
     builder
 }
 

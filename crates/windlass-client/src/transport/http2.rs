@@ -136,6 +136,14 @@ impl Http2 {
         Self(Arc::new(Shared { connector, left, streams, state: Mutex::new(State::Closed) }))
     }
 
+    /// Forgets that the server speaks HTTP/1.1.
+    pub(super) fn ask_again(&self) {
+        let mut state = self.0.state.lock();
+        if let State::Http1 = *state {
+            *state = State::Closed;
+        }
+    }
+
     pub(super) async fn send(&self, request: Request<Body>) -> Result<Carried, Failure> {
         let (mut head, body) = request.into_parts();
         let length = body.size_hint().exact().filter(|length| *length != 0 || has_a_body(&head.method));

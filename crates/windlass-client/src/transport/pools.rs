@@ -1,7 +1,7 @@
 //! As many connection pools as the open requests need.
 //!
-//! A pool has one HTTP/2 connection, and a server lets one connection carry so many streams (a real API server: 100).
-//! hyper lets the next request wait until another ends, which with watches is never: a program with more watches than
+//! A pool has one [`super::http2`] connection, and a server lets one connection carry so many streams (a real API server: 100).
+//! The next request would wait until another ends, which with watches is never: a program with more watches than
 //! that would hang. So a request goes to the first pool with room, or to a new one. With HTTP/1.1, where pools grow by
 //! themselves, this does no harm. Requests that ask for another protocol have a pool that speaks HTTP/1.1 only.
 //!
@@ -171,7 +171,7 @@ impl Shared {
         let Grown { connector, pools, http1, .. } = &mut *grown;
         if leaves_http {
             let pool =
-                http1.get_or_insert_with(|| Arc::new(Pool::new(&self.builder, connector.http1_only(), Speaks::Http1)));
+                http1.get_or_insert_with(|| Arc::new(Pool::new(&self.builder, connector.clone(), Speaks::Http1)));
             return (Arc::clone(pool), Stream::default());
         }
         let room = pools.iter().position(|pool| Arc::strong_count(&pool.streams) <= STREAMS_PER_POOL);
@@ -189,6 +189,7 @@ impl Pool {
         let (left, streams) = (Left::default(), Stream::default());
         let http2 =
             (speaks == Speaks::WhatTheServerSays).then(|| Http2::new(connector.clone(), Arc::clone(&left), &streams));
+        let connector = connector.http1_only();
         Self { http2, http1: builder.build(Leftover { connector, left }), streams }
     }
 
@@ -202,7 +203,13 @@ impl Pool {
             // Boxed: it is large, and seldom there.
             Carried::Http1(request) => match Box::pin(self.http1.request(request)).await {
                 Ok(answer) => Ok(answer.map(Either::Right)),
-                Err(error) if error.is_connect() => Err(Failure::Connect(error.into())),
+                Err(error) if error.is_connect() => {
+                    // It may be another server by now.
+                    if let Some(http2) = &self.http2 {
+                        http2.ask_again();
+                    }
+                    Err(Failure::Connect(error.into()))
+                }
                 Err(error) => Err(Failure::Stream(error.into())),
             },
         }

@@ -116,3 +116,18 @@ async fn the_socket_on_which_a_server_wants_http1_is_used() {
         assert_eq!(*server.open.borrow(), 1);
     }
 }
+
+#[tokio::test]
+async fn a_server_that_comes_back_with_http2_is_asked_what_it_speaks() {
+    let pki = Pki::new();
+    let mut server = Server::start(Some(pki.server("127.0.0.1", &["http/1.1"], Clients::Any))).await;
+    let client = trusting(&server, &pki);
+    assert_eq!(get(&client).await["version"], "HTTP/1.1");
+    server.replace(pki.server("127.0.0.1", &["h2"], Clients::Any));
+    rotation::until_open(&mut server, 0).await;
+    // One that speaks nothing else has no answer to who does not ask.
+    let ask = || client.request_json::<Value>(Request::get("/x").body(()).unwrap());
+    let error = ask().await.unwrap_err();
+    assert!(error.chain().contains("no connection to 127.0.0.1"), "{}", error.chain());
+    assert_eq!(get(&client).await["version"], "HTTP/2.0");
+}
