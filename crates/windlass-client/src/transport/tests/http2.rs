@@ -48,7 +48,8 @@ async fn a_connection_that_cannot_be_opened_fails_all_who_wait_for_it() {
     // All wait when it fails.
     let (outcomes, ()) = tokio::join!(join_all((0..16).map(|_| ask())), async { failures.add_permits(1) });
     for outcome in outcomes {
-        let chain = outcome.unwrap_err().chain().to_string();
+        let error = outcome.unwrap_err();
+        let chain = error.chain();
         assert!(chain.contains("no connection to server") && chain.contains("the wire is cut"), "{chain}");
     }
     assert_eq!(dials.load(Ordering::Relaxed), 1);
