@@ -3,6 +3,7 @@
 
 mod environments;
 mod informer;
+mod load;
 mod objects;
 mod populate;
 mod queue;
@@ -12,7 +13,7 @@ mod server;
 mod watchers;
 mod writes;
 
-use std::{future::Future, process::ExitCode};
+use std::{future::Future, process::ExitCode, time::Duration};
 
 use clap::{Parser, Subcommand};
 use windlass_api::{BoxError, ErrorChain};
@@ -86,4 +87,11 @@ fn on_threads(threads: Option<usize>, work: impl Future<Output = Result<(), BoxE
 fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// So many in that time, per second.
+fn rate(count: usize, took: Duration) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+    let count = count as f64;
+    count / took.as_secs_f64()
 }

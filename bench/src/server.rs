@@ -6,16 +6,16 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use bytes::Bytes;
 use clap::Args;
 use futures::future::try_join_all;
-use http::{Method, Request};
+use http::{self, Method};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
-use tokio::time::Instant;
 use windlass_api::{BoxError, Entropy};
 use windlass_client::{Client, Config};
 
 use windlass_bench::process;
 
 use crate::{
+    load::{Address, OBJECT, Objects, REQUEST, Request, Width},
     median,
     objects::{APPLY, JSON, config_map, pod},
 };
@@ -35,23 +35,31 @@ pub(crate) struct Options {
     /// How often to go round
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// How many ConfigMaps to create, get and apply in each round
-    #[arg(long, default_value_t = 2_000)]
-    objects: usize,
+    /// How long to ask for each figure in each round
+    #[arg(long, default_value_t = 3)]
+    seconds: u64,
+    /// How many connections there are
+    #[arg(long, default_value_t = 2)]
+    connections: usize,
+    /// How many requests are under way at once on each of them
+    #[arg(long, default_value_t = 32)]
+    requests: usize,
     /// How many pods the list has
     #[arg(long, default_value_t = 5_000)]
     pods: usize,
 }
 
-/// Requests under way at once.
-const WRITERS: usize = 16;
-const READERS: usize = 8;
-const LISTS: usize = 3;
+/// Lists are asked for one after the other.
+const ALONE: Width = Width { connections: 1, requests: 1 };
+
+/// Pods that are created at once, before anything is measured.
+const CREATED_AT_ONCE: usize = 16;
 
 /// A server and what was measured of it: per figure, one value per round.
 struct Target {
     name: String,
     client: Client,
+    address: Address,
     namespace: String,
     processes: Vec<u32>,
 }
@@ -62,6 +70,7 @@ pub(crate) async fn run(options: Options) -> Result<(), BoxError> {
         let config = Config::from_file(path)?;
         let of_it = options.processes.iter().filter(|(target, _)| *target == name);
         targets.push(Target {
+            address: Address::of(&config)?,
             client: Client::new(config)?.without_rate_limit(),
             namespace: format!("bench-{}", Entropy::os().name_suffix(6)),
             processes: of_it.map(|(_, process)| *process).collect(),
@@ -74,11 +83,15 @@ pub(crate) async fn run(options: Options) -> Result<(), BoxError> {
         target.prepare(options.pods).await?;
     }
     memory(&targets, "MB in use with the pods", settle).await?;
+    let width = Width { connections: options.connections, requests: options.requests };
+    let lasting = Duration::from_secs(options.seconds);
     let mut rows: Vec<(&'static str, Vec<Vec<f64>>)> =
         FIGURES.iter().map(|name| (*name, vec![Vec::new(); targets.len()])).collect();
     for round in 0..options.rounds {
         for (at, target) in targets.iter().enumerate() {
-            for (row, value) in rows.iter_mut().zip(target.round(round, options.objects).await?) {
+            // The load has threads of its own.
+            let measured = tokio::task::block_in_place(|| target.round(round, width, lasting))?;
+            for (row, value) in rows.iter_mut().zip(measured) {
                 row.1[at].push(value);
             }
         }
@@ -128,50 +141,46 @@ impl Target {
         self.send(Method::POST, "/api/v1/namespaces", &json!({"metadata": {"name": self.namespace}}), JSON).await?;
         let paths: Vec<_> =
             (0..pods).map(|at| (format!("/api/v1/namespaces/{}/pods", self.namespace), pod(at))).collect();
-        self.all(WRITERS, Method::POST, &paths, JSON).await?;
-        Ok(())
+        self.all(CREATED_AT_ONCE, Method::POST, &paths, JSON).await
     }
 
-    async fn round(&self, round: usize, objects: usize) -> Result<[f64; 5], BoxError> {
+    /// One after the other, each for so long.
+    fn round(&self, round: usize, width: Width, lasting: Duration) -> Result<[f64; 5], BoxError> {
         let collection = format!("/api/v1/namespaces/{}/configmaps", self.namespace);
-        let name = |at: usize| format!("{collection}/map-{round}-{at}");
-        let map = |at: usize, value: &str| config_map(&format!("map-{round}-{at}"), value);
-        let each = |path: &dyn Fn(usize) -> String, body: &dyn Fn(usize) -> Value| -> Vec<(String, Value)> {
-            (0..objects).map(|at| (path(at), body(at))).collect()
+        let name = format!("map-{round}-{OBJECT}");
+        let object = format!("{collection}/{name}");
+        let applied = format!("{object}?fieldManager=bench&force=true");
+        let map = |value: &str| serde_json::to_vec(&config_map(&name, value));
+        let write = |method, path, content_type, body: &[u8], objects| {
+            self.address.load(&Request { method, path, content_type, body }, objects, width, lasting)
         };
-        let creates =
-            self.all(WRITERS, Method::POST, &each(&|_| collection.clone(), &|at| map(at, "one")), JSON).await?;
-        let gets = self.all(READERS, Method::GET, &each(&name, &|_| Value::Null), JSON).await?;
-        let updates = self.all(WRITERS, Method::PUT, &each(&name, &|at| map(at, "two")), JSON).await?;
-        let target = |at: usize| format!("{}?fieldManager=bench&force=true", name(at));
-        let applies = self.all(WRITERS, Method::PATCH, &each(&target, &|at| map(at, "three")), APPLY).await?;
-
-        let pods = format!("/api/v1/namespaces/{}/pods", self.namespace);
-        let started = Instant::now();
-        for _ in 0..LISTS {
-            self.send(Method::GET, &pods, &Value::Null, JSON).await?;
-        }
-        #[expect(clippy::cast_precision_loss, reason = "a handful")]
-        let list = started.elapsed().as_secs_f64() / LISTS as f64;
+        let read = |path, objects, width| {
+            self.address.load(&Request { method: "GET", path, content_type: JSON, body: &[] }, objects, width, lasting)
+        };
+        let creates = write("POST", &collection, JSON, &map("created")?, Objects::New)?;
+        let known = Objects::Known(creates.requests);
+        let gets = read(&object, known, width)?;
+        let updates = write("PUT", &object, JSON, &map(&format!("updated-{REQUEST}"))?, known)?;
+        let applies = write("PATCH", &applied, APPLY, &map(&format!("applied-{REQUEST}"))?, known)?;
+        let lists = read(&format!("/api/v1/namespaces/{}/pods", self.namespace), Objects::New, ALONE)?;
         Ok([
-            per_second(objects, creates),
-            per_second(objects, gets),
-            per_second(objects, updates),
-            per_second(objects, applies),
-            list,
+            creates.per_second(),
+            gets.per_second(),
+            updates.per_second(),
+            applies.per_second(),
+            lists.per_second().recip(),
         ])
     }
 
-    /// Sends all requests, so many at once, and tells how long that took.
+    /// Sends all requests, so many at once.
     async fn all(
         &self,
         at_once: usize,
         method: Method,
         requests: &[(String, Value)],
         kind: &str,
-    ) -> Result<Duration, BoxError> {
+    ) -> Result<(), BoxError> {
         let next = Arc::new(std::sync::atomic::AtomicUsize::new(0));
-        let started = Instant::now();
         let workers = (0..at_once).map(|_| {
             let (next, method) = (next.clone(), method.clone());
             async move {
@@ -182,13 +191,13 @@ impl Target {
             }
         });
         try_join_all(workers).await?;
-        Ok(started.elapsed())
+        Ok(())
     }
 
     /// Reads the answer to its end and throws it away.
     async fn send(&self, method: Method, path: &str, body: &Value, kind: &str) -> Result<(), BoxError> {
         let bytes = if body.is_null() { Bytes::new() } else { serde_json::to_vec(body)?.into() };
-        let request = Request::builder().method(method.clone()).uri(path).header("Content-Type", kind);
+        let request = http::Request::builder().method(method.clone()).uri(path).header("Content-Type", kind);
         let response = self.client.request(request.body(bytes)?).await?;
         let status = response.status();
         let mut answer = response.into_body();
@@ -204,12 +213,6 @@ impl Target {
         let text = first.unwrap_or_default();
         Err(format!("{}: {method} {path}: {status}: {}", self.name, String::from_utf8_lossy(&text)).into())
     }
-}
-
-fn per_second(count: usize, took: Duration) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
-    let count = count as f64;
-    count / took.as_secs_f64()
 }
 
 fn target(text: &str) -> Result<(String, PathBuf), String> {

@@ -20,6 +20,7 @@ use windlass_server::Server;
 use crate::{
     median,
     objects::{JSON, config_map},
+    rate,
 };
 
 /// The flags of `windlass-bench watchers`.
@@ -273,12 +274,6 @@ async fn send(client: &Client, method: Method, path: &str, body: &Value) -> Resu
 
 fn name(writer: usize) -> String {
     format!("busy-{writer}")
-}
-
-fn rate(count: usize, took: Duration) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
-    let count = count as f64;
-    count / took.as_secs_f64()
 }
 
 #[cfg(test)]

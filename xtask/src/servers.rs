@@ -26,9 +26,9 @@ pub(crate) struct Options {
     /// How often each server is started and asked everything; the figures are medians
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// How many ConfigMaps are created, read, updated and applied in each round
-    #[arg(long, default_value_t = 2_000)]
-    objects: usize,
+    /// For how long ConfigMaps are created, read, updated and applied, and pods listed, in each round
+    #[arg(long, default_value_t = 3)]
+    seconds: u64,
     /// How many pods there are
     #[arg(long, default_value_t = 5_000)]
     pods: usize,
@@ -97,7 +97,7 @@ pub(crate) fn run(windlass: &Path, bench: &Path, options: &Options) -> Result {
 
     let mut server = Command::new(bench);
     server.args(["server", "--rounds", &rounds]);
-    server.args(["--objects", &options.objects.to_string(), "--pods", &options.pods.to_string()]);
+    server.args(["--seconds", &options.seconds.to_string(), "--pods", &options.pods.to_string()]);
     let processes = [(OURS, vec![embedded.process()]), (THEIRS, upstream.processes())];
     for (name, kubeconfig) in [(OURS, embedded.kubeconfig()), (THEIRS, upstream.kubeconfig())] {
         server.arg(format!("--target={name}={}", kubeconfig.display()));

@@ -25,6 +25,10 @@ use commands::{
 };
 use stand_in::StandIn;
 
+/// What a server makes of a request is many small things, which are gone with the answer.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// A control plane for Kubernetes, and the tools to write controllers for it
 #[derive(Debug, Parser)]
 #[command(name = "windlass", version, propagate_version = true)]

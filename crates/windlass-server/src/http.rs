@@ -109,6 +109,10 @@ pub(crate) enum Failure {
 }
 
 impl Stopping {
+    fn is_requested(&self) -> bool {
+        *self.0.borrow()
+    }
+
     /// Waits until the server wants to stop, or is gone.
     pub(crate) async fn requested(&mut self) {
         // An error says that the sender is gone.
@@ -166,7 +170,8 @@ pub(crate) async fn handle(server: Arc<Inner>, origin: Origin, request: http::Re
     });
     let encoding = media::negotiate_error(&headers, &query);
     let head = method == Method::HEAD;
-    let answer = async {
+    // By itself: it is large, and is handed on several times.
+    let answer = Box::pin(async {
         if !query::is_well_formed(uri.path()) {
             return Err(Failure::Malformed);
         }
@@ -188,7 +193,7 @@ pub(crate) async fn handle(server: Arc<Inner>, origin: Origin, request: http::Re
         server.authorize(&user, &Attempt::of(&exchange.info)).await.map_err(Failure::Unauthorized)?;
         exchange.user = user;
         answer(&server, exchange, body).await
-    };
+    });
     let mut response = match AssertUnwindSafe(answer).catch_unwind().await {
         Ok(Ok(response)) => response,
         Ok(Err(failure)) => failure.response(encoding),

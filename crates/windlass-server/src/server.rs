@@ -35,6 +35,7 @@ use crate::{
 
 mod connection;
 mod gathered;
+mod joined;
 mod listener;
 
 #[cfg(test)]

@@ -12,7 +12,8 @@ use rcgen::{
     KeyUsagePurpose,
 };
 use rustls::{
-    ConfigBuilder, ServerConfig, WantsVerifier,
+    CipherSuite, ConfigBuilder, ServerConfig, WantsVerifier,
+    crypto::ring,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
 };
 
@@ -119,6 +120,7 @@ impl TlsIdentity {
             .with_client_cert_verifier(clients.clone())
             .with_cert_resolver(self.config.cert_resolver.clone());
         config.alpn_protocols.clone_from(&self.config.alpn_protocols);
+        config.ignore_client_order = self.config.ignore_client_order;
         Ok(Self { config: Arc::new(config), clients: Some(clients), ..self })
     }
 
@@ -167,13 +169,16 @@ impl TlsIdentity {
     fn new(chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>, ca: &str) -> Result<Self, TlsError> {
         let mut config = server_config()?.with_no_client_auth().with_single_cert(chain, key)?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        config.ignore_client_order = true;
         Ok(Self { config: Arc::new(config), ca: ca.into(), clients: None })
     }
 }
 
 fn server_config() -> Result<ConfigBuilder<ServerConfig, WantsVerifier>, rustls::Error> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()
+    let mut provider = ring::default_provider();
+    // As in Go, AES with 128 bits comes first: it costs a quarter less.
+    provider.cipher_suites.sort_by_key(|suite| suite.suite() != CipherSuite::TLS13_AES_128_GCM_SHA256);
+    ServerConfig::builder_with_provider(Arc::new(provider)).with_safe_default_protocol_versions()
 }
 
 impl fmt::Debug for TlsIdentity {
@@ -230,5 +235,17 @@ mod tests {
     fn what_is_no_pem_is_refused_by_its_name() {
         let error = TlsIdentity::from_pem("", "not a key", "").unwrap_err();
         assert_eq!(error.to_string(), "could not read the key as PEM");
+    }
+
+    #[test]
+    fn the_server_chooses_the_cipher_and_the_cheapest_first_with_or_without_clients_certificates() {
+        let plain = TlsIdentity::generate::<String>([]).unwrap();
+        let ca = plain.ca_pem().to_owned();
+        for identity in [plain.clone(), plain.with_client_ca(&ca).unwrap()] {
+            let config = identity.config();
+            assert!(config.ignore_client_order);
+            let first = config.crypto_provider().cipher_suites[0].suite();
+            assert_eq!(first, CipherSuite::TLS13_AES_128_GCM_SHA256);
+        }
     }
 }

@@ -7,6 +7,8 @@
 //! Guaranteed:
 //! - A subscriber gets every event of its topic after its revision: once, in revision order, without gaps, until it is closed.
 //! - Fan-out never waits. A subscriber that falls too far behind is closed; it can subscribe again where it was.
+//! - A subscriber is told of an event at once, unless its topic has very many, who were told of another just before:
+//!   then it is told of what has come meanwhile together ([`Gap`]).
 //! - [`Subscription::progress`] is exact, and advances with every commit to the store, whatever its key.
 //!
 //! The pump starts with the first subscription, on the runtime of the subscriber. When it ends (with that runtime, with the last
@@ -17,14 +19,20 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use futures::StreamExt;
 use parking_lot::Mutex;
-use tokio::{sync::watch, task::AbortHandle, time};
+use tokio::{
+    sync::watch,
+    task::AbortHandle,
+    time::{self, Instant},
+};
 
+use self::gap::{Gap, Telling};
 pub(crate) use self::subscription::Subscription;
 use crate::storage::{
     EventStream, Revision, Storage, StorageError, StorageEvent, StoredValue,
     mailbox::{Capacity, Discarded, Mailbox},
 };
 
+mod gap;
 mod subscription;
 #[cfg(test)]
 mod tests;
@@ -70,9 +78,16 @@ struct Shared<D> {
 
 #[derive(Debug)]
 struct FanOut<D> {
-    topics: HashMap<Box<str>, Vec<Arc<Subscriber<D>>>>, // no empty lists
-    running: bool,                                      // no subscribers unless it is
+    topics: HashMap<Box<str>, Topic<D>>, // none without subscribers
+    running: bool,                       // no subscribers unless it is
     pump: Option<AbortHandle>,
+}
+
+/// Who wants to be told of the same keys.
+#[derive(Debug)]
+struct Topic<D> {
+    subscribers: Vec<Arc<Subscriber<D>>>,
+    gap: Gap,
 }
 
 /// A subscription as the pump sees it.
@@ -180,15 +195,16 @@ impl<D> Shared<D> {
         if !fan_out.running {
             return None;
         }
-        fan_out.topics.entry(subscriber.topic.clone()).or_default().push(Arc::clone(subscriber));
+        let topic = fan_out.topics.entry(subscriber.topic.clone());
+        topic.or_insert_with(Topic::new).subscribers.push(Arc::clone(subscriber));
         Some(*self.position.borrow())
     }
 
     fn unregister(&self, subscriber: &Arc<Subscriber<D>>) {
         let mut fan_out = self.fan_out.lock();
-        if let Some(subscribers) = fan_out.topics.get_mut(&subscriber.topic) {
-            subscribers.retain(|other| !Arc::ptr_eq(other, subscriber));
-            if subscribers.is_empty() {
+        if let Some(topic) = fan_out.topics.get_mut(&subscriber.topic) {
+            topic.subscribers.retain(|other| !Arc::ptr_eq(other, subscriber));
+            if topic.subscribers.is_empty() {
                 fan_out.topics.remove(&subscriber.topic);
             }
         }
@@ -197,41 +213,62 @@ impl<D> Shared<D> {
     fn hand_out(&self, event: &Arc<SharedEvent<D>>, round: &mut Round<D>) {
         let StorageEvent { revision, key, current, previous } = &event.event;
         let cost = body_bytes(current.as_ref()) + body_bytes(previous.as_ref()) + EVENT_BYTES;
+        let now = Instant::now();
         {
             let mut fan_out = self.fan_out.lock();
-            for topic in topics_of(key) {
-                let Some(subscribers) = fan_out.topics.get_mut(topic) else { continue };
-                subscribers.retain(|subscriber| {
+            for name in topics_of(key) {
+                let Some(topic) = fan_out.topics.get_mut(name) else { continue };
+                let telling = topic.gap.event(topic.subscribers.len(), now);
+                topic.subscribers.retain(|subscriber| {
                     if *revision <= subscriber.after {
                         return true;
                     }
-                    round.woken.push(Arc::clone(subscriber));
-                    subscriber.mailbox.put(Arc::clone(event), cost).map_err(|gone| round.backlogs.push(gone)).is_ok()
+                    let put = subscriber.mailbox.put(Arc::clone(event), cost);
+                    if put.is_err() || telling == Telling::Now {
+                        round.woken.push(Arc::clone(subscriber));
+                    }
+                    put.map_err(|gone| round.backlogs.push(gone)).is_ok()
                 });
-                if subscribers.is_empty() {
-                    fan_out.topics.remove(topic);
+                if let Telling::At(due) = telling {
+                    round.due = Some(round.due.map_or(due, |other| other.min(due)));
+                }
+                if topic.subscribers.is_empty() {
+                    fan_out.topics.remove(name);
                 }
             }
             self.position.send_replace(*revision);
         }
-        for subscriber in round.woken.drain(..) {
-            subscriber.mailbox.wake();
+        round.wake();
+        if round.due.is_some_and(|due| due <= now) {
+            self.tell_due(now, round);
         }
-        round.backlogs.clear();
+    }
+
+    /// Wakes the subscribers of the topics whose time has come.
+    fn tell_due(&self, now: Instant, round: &mut Round<D>) {
+        round.due = None;
+        for topic in self.fan_out.lock().topics.values_mut() {
+            match topic.gap.passed(now) {
+                Telling::Now => round.woken.extend(topic.subscribers.iter().cloned()),
+                Telling::At(due) => round.due = Some(round.due.map_or(due, |other| other.min(due))),
+                Telling::Nothing => {}
+            }
+        }
+        round.wake();
     }
 }
 
 impl<D> FanOut<D> {
     /// Removes and closes all subscribers. Closed under the lock, so that none of them takes a later position for its progress.
     fn close_all(&mut self) -> Vec<ClosedSubscriber<D>> {
-        let subscribers = self.topics.drain().flat_map(|(_, subscribers)| subscribers);
+        let subscribers = self.topics.drain().flat_map(|(_, topic)| topic.subscribers);
         subscribers.map(|subscriber| (subscriber.mailbox.close(), subscriber)).collect()
     }
 
     /// The same for the subscribers of topics that begin so.
     fn close_below(&mut self, prefix: &str) -> Vec<ClosedSubscriber<D>> {
         let subscribers = self.topics.extract_if(|topic, _| topic.starts_with(prefix));
-        let subscribers = subscribers.flat_map(|(_, subscribers)| subscribers);
+        let subscribers = subscribers.flat_map(|(_, topic)| topic.subscribers);
         subscribers.map(|subscriber| (subscriber.mailbox.close(), subscriber)).collect()
     }
 }
@@ -240,6 +277,23 @@ impl<D> FanOut<D> {
 struct Round<D> {
     woken: Vec<Arc<Subscriber<D>>>,
     backlogs: Vec<Discarded<Arc<SharedEvent<D>>>>,
+    /// When subscribers are to be told next of what they have not been told of.
+    due: Option<Instant>,
+}
+
+impl<D> Round<D> {
+    fn wake(&mut self) {
+        for subscriber in self.woken.drain(..) {
+            subscriber.mailbox.wake();
+        }
+        self.backlogs.clear();
+    }
+}
+
+impl<D> Topic<D> {
+    fn new() -> Self {
+        Self { subscribers: Vec::new(), gap: Gap::default() }
+    }
 }
 
 /// Exists while the pump does: whatever ends it, its subscribers learn of it.
@@ -259,10 +313,22 @@ impl<D> Drop for Running<D> {
 /// Reads the storage's events and hands them out, until the storage shuts down or has forgotten where we were.
 async fn pump<D: Default>(storage: Arc<dyn Storage>, running: Running<D>, mut events: EventStream) {
     let shared = &*running.0;
-    let mut round = Round { woken: Vec::new(), backlogs: Vec::new() };
+    let mut round = Round { woken: Vec::new(), backlogs: Vec::new(), due: None };
     let mut pause = RETRY_FIRST;
     loop {
-        let mut failure = match events.next().await {
+        let next = match round.due {
+            None => events.next().await,
+            // Whenever an event comes first, the time is looked at, too.
+            Some(due) => tokio::select! {
+                biased;
+                next = events.next() => next,
+                () = time::sleep_until(due) => {
+                    shared.tell_due(Instant::now(), &mut round);
+                    continue;
+                }
+            },
+        };
+        let mut failure = match next {
             Some(Ok(event)) => {
                 shared.hand_out(&Arc::new(SharedEvent::new(event)), &mut round);
                 pause = RETRY_FIRST;
@@ -271,6 +337,8 @@ async fn pump<D: Default>(storage: Arc<dyn Storage>, running: Running<D>, mut ev
             Some(Err(error)) => error,
             None => return,
         };
+        // Nobody is to wait for what has come until the storage is back.
+        shared.tell_due(Instant::now() + gap::MOST, &mut round);
         // Take over where the lost watch was.
         loop {
             match failure {

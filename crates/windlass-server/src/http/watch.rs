@@ -4,7 +4,7 @@
 //! when its time is up, when the server stops, or when it fell too far behind; the client asks again then.
 
 use bytes::Bytes;
-use futures::{Stream, stream};
+use futures::{FutureExt, Stream, stream};
 use serde_json::{Value, json};
 use windlass_api::{Clock, EventType, FieldValidation};
 
@@ -48,10 +48,13 @@ pub(super) fn frames(
 
 impl Watch {
     async fn next(&mut self) -> Option<Bytes> {
-        let item = tokio::select! {
-            biased;
-            () = self.stopping.requested() => return None,
-            item = self.session.next() => item?,
+        let item = match self.at_once() {
+            Some(item) => item?,
+            None => tokio::select! {
+                biased;
+                () = self.stopping.requested() => return None,
+                item = self.session.next() => item?,
+            },
         };
         match item {
             WatchItem::Event(event) if self.representation.view == View::Whole => match self.representation.encoding {
@@ -64,6 +67,14 @@ impl Watch {
             }
             WatchItem::Error(status) => self.frame(EventType::Error, &json!(status)),
         }
+    }
+
+    /// What there is without a wait, which costs timers and a place among those who wait.
+    fn at_once(&mut self) -> Option<Option<WatchItem>> {
+        if self.stopping.is_requested() || !self.session.has_come() {
+            return None;
+        }
+        self.session.next().now_or_never()
     }
 
     fn show(&mut self, kind: EventType, object: Value) -> Option<Bytes> {

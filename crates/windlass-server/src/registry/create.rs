@@ -49,12 +49,13 @@ impl Registry {
             reinvocation: Reinvocation::default(),
         };
         self.admit(&mut attributes).await?;
-        let object = attributes.object.take();
+        let mut object = attributes.object.take();
         let prefix = object.text(&["metadata", "generateName"]).to_owned();
         let generate = !prefix.is_empty() && object.text(&["metadata", "name"]).is_empty();
         let mut attempts = if generate { NAME_ATTEMPTS } else { 1 };
         loop {
-            let mut object = object.clone();
+            attempts -= 1;
+            let mut object = if attempts > 0 { object.clone() } else { object.take() };
             if generate {
                 let name = match resource.strategy.rules().name {
                     // No address is made by adding letters to it.
@@ -63,7 +64,6 @@ impl Registry {
                 };
                 metadata_mut(&mut object).insert("name".to_owned(), name.into());
             }
-            attempts -= 1;
             match self.store_new(target, object, &params, &mut warnings).await {
                 Err(status) if status.is_already_exists() && generate && attempts > 0 => {}
                 Err(status) if status.is_already_exists() && generate => return Err(name_conflict(status)),

@@ -210,6 +210,14 @@ impl WatchSession {
         }
     }
 
+    /// Whether an event is there already. None is looked for once the watch is to end.
+    pub(crate) fn has_come(&mut self) -> bool {
+        if self.pending.is_none() && self.failure.is_none() && Instant::now() < self.deadline {
+            self.pending = self.events.as_mut().and_then(Subscription::take);
+        }
+        self.pending.is_some()
+    }
+
     /// What is watched.
     pub(crate) fn resource(&self) -> &Arc<ResourceInfo> {
         &self.interest.resource

@@ -31,7 +31,7 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-use super::{Inner, boxed, gathered::Gathered};
+use super::{Inner, boxed, gathered::Gathered, joined::Joined};
 use crate::{
     authn::Shown,
     http::{Origin, Stopping, Trust, handle},
@@ -98,9 +98,7 @@ impl Connection {
                     self.shown = identity.client(chain, self.server.clock().now());
                 }
                 match handshake {
-                    Ok(Ok(stream)) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => {
-                        self.http2(Gathered(stream)).await
-                    }
+                    Ok(Ok(stream)) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => self.http2(stream).await,
                     Ok(Ok(stream)) => self.http1(stream).await,
                     Ok(Err(error)) => Err(error.into()),
                     Err(_) => Err(format!("no TLS handshake within {HANDSHAKE:?}").into()),
@@ -130,32 +128,33 @@ impl Connection {
 
     async fn http2(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Result<(), Error> {
         let service = service_fn(|request| self.answer(request));
-        let streams = Streams::default();
-        let connection = http2::Builder::new(streams.clone())
+        let gathered = Gathered::new(stream);
+        let connection = http2::Builder::new(Streams::default())
             .timer(TokioTimer::new())
             .max_concurrent_streams(STREAMS)
             .keep_alive_interval(PING)
             .keep_alive_timeout(PONG)
-            .serve_connection(TokioIo::new(stream), service);
+            .serve_connection(TokioIo::new(gathered.stream()), service);
         let mut connection = pin!(connection);
         let mut stopping = self.stopping.clone();
         tokio::select! {
-            result = &mut connection => return Ok(result?),
-            () = stopping.requested() => connection.as_mut().graceful_shutdown(),
+            result = gathered.drive(connection.as_mut()) => return result,
+            () = stopping.requested() => {}
         }
-        Ok(connection.await?)
+        connection.as_mut().graceful_shutdown();
+        gathered.drive(connection).await
     }
 
     fn answer(
         &self,
         request: http::Request<Incoming>,
-    ) -> impl Future<Output = Result<http::Response<crate::http::Body>, Infallible>> + Send + use<> {
+    ) -> impl Future<Output = Result<http::Response<Joined>, Infallible>> + Send + use<> {
         let server = self.server.clone();
         let origin = Origin { trust: Trust::Credentials(self.shown.clone()), stopping: self.stopping.clone() };
         let cut_off = self.cut_off.clone();
         async move {
             let request = request.map(|body| boxed(Noticed { body, finished: false, cut_off }));
-            Ok(handle(server, origin, request).await)
+            Ok(handle(server, origin, request).await.map(Joined::new))
         }
     }
 }

@@ -4,7 +4,7 @@ use std::{
     fmt,
     future::poll_fn,
     sync::Arc,
-    task::{Context, Poll, ready},
+    task::{Context, Poll, Waker, ready},
 };
 
 use futures::StreamExt;
@@ -40,6 +40,14 @@ impl<D: Default> Subscription<D> {
     /// The next event; none when the subscription is closed: too slow, shut down, or dropped by a test. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Option<Arc<SharedEvent<D>>> {
         poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    /// The next event, if it is there. Nobody is woken if it is not.
+    pub(crate) fn take(&mut self) -> Option<Arc<SharedEvent<D>>> {
+        match self.poll_next(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(event) => event,
+            Poll::Pending => None,
+        }
     }
 
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Arc<SharedEvent<D>>>> {

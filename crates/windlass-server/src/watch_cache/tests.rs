@@ -346,3 +346,34 @@ async fn a_pump_that_fell_behind_compaction_closes_its_subscribers() {
     ended(&mut subscription).await;
     assert!(cache.subscribe(PODS, Revision(2)).await.is_ok());
 }
+
+#[tokio::test(start_paused = true)]
+async fn of_what_follows_at_once_many_subscribers_are_told_together_and_all_in_order() {
+    const SUBSCRIBERS: usize = 200;
+    let storage = MemoryStorage::new();
+    let cache = cache(&storage);
+    let start = time::Instant::now();
+    let mut subscriptions = Vec::new();
+    for _ in 0..SUBSCRIBERS {
+        subscriptions.push(cache.subscribe(PODS, Revision(1)).await.unwrap());
+    }
+    write(&storage, "/registry/pods/ns/a").await;
+    let first = join_all(subscriptions.iter_mut().map(next)).await;
+    assert!(first.iter().all(|event| event.event.revision == Revision(2)));
+    assert_eq!(start.elapsed(), Duration::ZERO, "nobody waits for what comes after a rest");
+    // All are waiting by the time of the next writes.
+    let followed = join_all(subscriptions.iter_mut().map(|subscription| async {
+        let one = next(subscription).await.event.revision;
+        let waited = start.elapsed();
+        assert_eq!((one, next(subscription).await.event.revision), (Revision(3), Revision(4)));
+        assert_eq!(start.elapsed(), waited, "both are told of together");
+        waited
+    }));
+    let writes = async {
+        write(&storage, "/registry/pods/ns/a").await;
+        tokio::task::yield_now().await;
+        write(&storage, "/registry/pods/ns/b").await;
+    };
+    let (waited, ()) = futures::join!(followed, writes);
+    assert!(waited.iter().all(|waited| *waited > Duration::ZERO && *waited <= Duration::from_millis(11)), "{waited:?}");
+}

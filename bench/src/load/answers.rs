@@ -1,0 +1,193 @@
+//! What comes back: frames, of which only those that tell how a request ended are kept.
+
+use windlass_api::BoxError;
+
+use super::request::frame;
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const GOAWAY: u8 = 7;
+const WINDOW_UPDATE: u8 = 8;
+const CONTINUATION: u8 = 9;
+
+/// Of SETTINGS and PING.
+const ACK: u8 = 1;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+const PADDED: u8 = 8;
+const PRIORITY: u8 = 32;
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// As much as may be announced.
+const WINDOW: u32 = (1 << 31) - 1;
+const FIRST_WINDOW: u32 = (1 << 16) - 1;
+/// After so much data it is announced that as much may come again.
+const REFILL: u32 = 1 << 28;
+
+/// Reads frames wherever the records of TLS cut them.
+#[derive(Debug)]
+pub(super) struct Answers {
+    /// Of the frame that has begun.
+    head: Vec<u8>,
+    /// What of its payload is yet to come.
+    left: usize,
+    /// What of it has come, unless it is thrown away.
+    kept: Vec<u8>,
+    /// Data since more was announced.
+    data: u32,
+    /// An answer that is no success, and its body as far as it has come.
+    failed: Option<(u32, String)>,
+}
+
+/// What is to be done about what came.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    /// Requests that have ended well.
+    pub(super) ended: usize,
+    /// To be sent.
+    pub(super) reply: Vec<u8>,
+}
+
+/// What a connection begins with: no table of headers, so that each answer says its status by itself; and no bounds to data.
+pub(super) fn greeting() -> Vec<u8> {
+    let mut out = PREFACE.to_vec();
+    let mut settings = Vec::new();
+    for (setting, value) in [(1_u16, 0_u32), (2, 0), (4, WINDOW)] {
+        settings.extend_from_slice(&setting.to_be_bytes());
+        settings.extend_from_slice(&value.to_be_bytes());
+    }
+    frame(&mut out, SETTINGS, 0, 0, &settings);
+    frame(&mut out, WINDOW_UPDATE, 0, 0, &(WINDOW - FIRST_WINDOW).to_be_bytes());
+    out
+}
+
+impl Answers {
+    pub(super) fn new() -> Self {
+        Self { head: Vec::with_capacity(9), left: 0, kept: Vec::new(), data: 0, failed: None }
+    }
+
+    /// Takes what has come. An answer that is no success is an error.
+    pub(super) fn take(&mut self, mut bytes: &[u8], outcome: &mut Outcome) -> Result<(), BoxError> {
+        while !bytes.is_empty() {
+            if self.head.len() < 9 {
+                let (part, rest) = bytes.split_at(bytes.len().min(9 - self.head.len()));
+                self.head.extend_from_slice(part);
+                bytes = rest;
+                if self.head.len() < 9 {
+                    return Ok(());
+                }
+                self.left = self.head[..3].iter().fold(0, |length, byte| length << 8 | usize::from(*byte));
+            }
+            let (part, rest) = bytes.split_at(bytes.len().min(self.left));
+            bytes = rest;
+            self.left -= part.len();
+            if self.head[3] != DATA || self.failed.is_some() {
+                self.kept.extend_from_slice(part);
+            } else {
+                self.data += u32::try_from(part.len())?;
+            }
+            if self.left == 0 {
+                self.frame(outcome)?;
+                self.head.clear();
+                self.kept.clear();
+            }
+        }
+        Ok(())
+    }
+
+    /// The frame is complete.
+    fn frame(&mut self, outcome: &mut Outcome) -> Result<(), BoxError> {
+        let (kind, flags) = (self.head[3], self.head[4]);
+        let stream = u32::from_be_bytes([self.head[5], self.head[6], self.head[7], self.head[8]]);
+        match kind {
+            DATA => {
+                if let Some((failed, text)) = &mut self.failed
+                    && *failed == stream
+                {
+                    text.push_str(&String::from_utf8_lossy(&self.kept));
+                }
+                if self.data >= REFILL {
+                    frame(&mut outcome.reply, WINDOW_UPDATE, 0, 0, &self.data.to_be_bytes());
+                    self.data = 0;
+                }
+            }
+            HEADERS => {
+                if flags & END_HEADERS == 0 || flags & (PADDED | PRIORITY) != 0 {
+                    return Err("the head of an answer is not in one plain frame".into());
+                }
+                if !is_success(&self.kept) {
+                    let status = self.kept.iter().take(6).map(|byte| format!("{byte:02x}")).collect::<String>();
+                    self.failed.get_or_insert((stream, format!("an answer that is no success (head {status}): ")));
+                }
+            }
+            SETTINGS if flags & ACK == 0 => frame(&mut outcome.reply, SETTINGS, ACK, 0, &[]),
+            PING if flags & ACK == 0 => frame(&mut outcome.reply, PING, ACK, 0, &self.kept),
+            RST_STREAM | GOAWAY | CONTINUATION => return Err(format!("a frame of kind {kind}: {:?}", self.kept).into()),
+            _ => {}
+        }
+        if matches!(kind, DATA | HEADERS) && flags & END_STREAM != 0 {
+            if let Some((_, text)) = self.failed.take_if(|(failed, _)| *failed == stream) {
+                return Err(text.into());
+            }
+            outcome.ended += 1;
+        }
+        Ok(())
+    }
+}
+
+/// Whether the head of an answer begins with status 200 or 201.
+fn is_success(mut block: &[u8]) -> bool {
+    // A change of the table's size.
+    while let [0x20..=0x3f, rest @ ..] = block {
+        block = rest;
+    }
+    match block {
+        [0x88, ..] => true,
+        // Spelled out, as it is or by Huffman's code.
+        [0x08 | 0x18 | 0x48, 0x03, b'2', b'0', b'0' | b'1', ..] => true,
+        [0x08 | 0x18 | 0x48, 0x82, 0x10, 0x01 | 0x03, ..] => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken(bytes: &[u8], at_a_time: usize) -> Result<Outcome, String> {
+        let (mut answers, mut outcome) = (Answers::new(), Outcome::default());
+        for part in bytes.chunks(at_a_time) {
+            answers.take(part, &mut outcome).map_err(|error| error.to_string())?;
+        }
+        Ok(outcome)
+    }
+
+    #[test]
+    fn answers_are_counted_wherever_they_are_cut() {
+        let mut bytes = Vec::new();
+        frame(&mut bytes, SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 250]);
+        frame(&mut bytes, HEADERS, END_HEADERS, 1, &[0x20, 0x88, 0x5f]);
+        frame(&mut bytes, DATA, 0, 1, b"one half");
+        frame(&mut bytes, HEADERS, END_HEADERS | END_STREAM, 3, &[0x08, 0x82, 0x10, 0x03]);
+        frame(&mut bytes, DATA, END_STREAM, 1, b"the other");
+        for at_a_time in [1, 2, 7, bytes.len()] {
+            let outcome = taken(&bytes, at_a_time).unwrap();
+            assert_eq!((outcome.ended, outcome.reply.len()), (2, 9), "{at_a_time} at a time");
+        }
+    }
+
+    #[test]
+    fn an_answer_that_is_no_success_is_an_error_with_its_text() {
+        let mut bytes = Vec::new();
+        frame(&mut bytes, HEADERS, END_HEADERS, 1, &[0x08, 0x03, b'4', b'0', b'9']);
+        frame(&mut bytes, DATA, END_STREAM, 1, b"already exists");
+        assert!(taken(&bytes, 4).unwrap_err().ends_with("already exists"));
+        let mut bytes = Vec::new();
+        frame(&mut bytes, GOAWAY, 0, 0, &[0; 8]);
+        assert!(taken(&bytes, 99).is_err());
+    }
+}

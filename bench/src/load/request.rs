@@ -1,0 +1,176 @@
+//! A request as the bytes that go over the wire, made before the clock starts.
+
+use windlass_api::BoxError;
+
+/// Digits of a number, as they stand in a request.
+pub(super) const DIGITS: usize = 8;
+
+/// Stands for the number of an object in a path or a body, and is replaced by it.
+pub(crate) const OBJECT: &str = "00000000";
+
+/// Stands for the number of the request, which no other request of the same load has.
+pub(crate) const REQUEST: &str = "11111111";
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+
+/// No server takes longer frames unless it says so.
+const FRAME: usize = 16 << 10;
+
+/// Frames of a request, with gaps for its stream and for numbers.
+#[derive(Debug)]
+pub(super) struct Frames {
+    bytes: Vec<u8>,
+    /// Where frames begin.
+    frames: Vec<usize>,
+    objects: Vec<usize>,
+    requests: Vec<usize>,
+}
+
+/// A request to be sent many times.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request<'r> {
+    pub(crate) method: &'r str,
+    pub(crate) path: &'r str,
+    pub(crate) content_type: &'r str,
+    pub(crate) body: &'r [u8],
+}
+
+impl Frames {
+    pub(super) fn of(request: &Request<'_>, authority: &str, token: &str) -> Result<Self, BoxError> {
+        let mut headers = Vec::new();
+        // Never by reference to what was sent before: each request has the same bytes. The numbers are the names' in HPACK's own table.
+        let mut header = |index: u8, value: &str| -> Result<(), BoxError> {
+            integer(&mut headers, 4, usize::from(index));
+            integer(&mut headers, 7, value.len());
+            headers.extend_from_slice(value.as_bytes());
+            Ok(())
+        };
+        header(2, request.method)?;
+        header(4, request.path)?;
+        header(6, "https")?;
+        header(1, authority)?;
+        header(19, "application/json")?;
+        header(23, &format!("Bearer {token}"))?;
+        if !request.body.is_empty() {
+            header(28, &request.body.len().to_string())?;
+            header(31, request.content_type)?;
+        }
+        if headers.len() > FRAME || request.body.len() > FRAME {
+            return Err(format!("{} {}: a frame does not hold it", request.method, request.path).into());
+        }
+        let mut frames = Self { bytes: Vec::new(), frames: Vec::new(), objects: Vec::new(), requests: Vec::new() };
+        let end = if request.body.is_empty() { END_STREAM } else { 0 };
+        frames.push(HEADERS, END_HEADERS | end, &headers);
+        if !request.body.is_empty() {
+            frames.push(DATA, END_STREAM, request.body);
+        }
+        let places = |mark: &str| -> Vec<usize> {
+            let windows = frames.bytes.windows(DIGITS).enumerate();
+            windows.filter(|(_, window)| *window == mark.as_bytes()).map(|(at, _)| at).collect()
+        };
+        (frames.objects, frames.requests) = (places(OBJECT), places(REQUEST));
+        Ok(frames)
+    }
+
+    fn push(&mut self, kind: u8, flags: u8, payload: &[u8]) {
+        self.frames.push(self.bytes.len());
+        frame(&mut self.bytes, kind, flags, 0, payload);
+    }
+
+    /// Appends the request, with these numbers.
+    pub(super) fn write(&self, stream: u32, object: usize, request: usize, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend_from_slice(&self.bytes);
+        let own = &mut out[start..];
+        for at in &self.frames {
+            own[at + 5..at + 9].copy_from_slice(&stream.to_be_bytes());
+        }
+        for (places, number) in [(&self.objects, object), (&self.requests, request)] {
+            if !places.is_empty() {
+                let digits = digits(number);
+                for at in places {
+                    own[*at..at + DIGITS].copy_from_slice(&digits);
+                }
+            }
+        }
+    }
+}
+
+/// Appends a frame of HTTP/2.
+pub(super) fn frame(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
+    let length = u32::try_from(payload.len()).unwrap_or(u32::MAX).to_be_bytes();
+    out.extend_from_slice(&length[1..]);
+    out.extend_from_slice(&[kind, flags]);
+    out.extend_from_slice(&stream.to_be_bytes());
+    out.extend_from_slice(payload);
+}
+
+/// Appends an integer of HPACK whose first byte has so many bits for it, the others being zero.
+fn integer(out: &mut Vec<u8>, bits: u8, value: usize) {
+    let most = (1_usize << bits) - 1;
+    let low = |value: usize| value.to_le_bytes()[0];
+    if value < most {
+        return out.push(low(value));
+    }
+    out.push(low(most));
+    let mut rest = value - most;
+    while rest >= 0x80 {
+        out.push(low(rest) | 0x80);
+        rest >>= 7;
+    }
+    out.push(low(rest));
+}
+
+fn digits(number: usize) -> [u8; DIGITS] {
+    let (mut digits, mut rest) = ([b'0'; DIGITS], number);
+    for digit in digits.iter_mut().rev() {
+        *digit += (rest % 10).to_le_bytes()[0];
+        rest /= 10;
+    }
+    digits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_has_its_stream_and_its_numbers_wherever_they_stand() {
+        let path = format!("/maps/map-{OBJECT}");
+        let body = format!(r#"{{"name":"map-{OBJECT}","value":"{REQUEST}"}}"#);
+        let request = Request { method: "PUT", path: &path, content_type: "application/json", body: body.as_bytes() };
+        let frames = Frames::of(&request, "localhost", "T").unwrap();
+        let mut out = b"before".to_vec();
+        frames.write(7, 42, 12_345_678, &mut out);
+        let text = String::from_utf8_lossy(&out);
+        assert!(text.starts_with("before"));
+        assert!(text.contains("/maps/map-00000042"));
+        assert!(text.ends_with(r#"{"name":"map-00000042","value":"12345678"}"#));
+        let head = &out[6..15];
+        assert_eq!((head[3], head[4], &head[5..]), (HEADERS, END_HEADERS, &[0, 0, 0, 7][..]));
+        let data = 15 + usize::from(head[1]) * 256 + usize::from(head[2]);
+        assert_eq!(out[data..data + 9], [0, 0, 42, DATA, END_STREAM, 0, 0, 0, 7]);
+    }
+
+    #[test]
+    fn integers_are_as_the_specification_shows_them() {
+        let encoded = |bits, value| {
+            let mut out = Vec::new();
+            integer(&mut out, bits, value);
+            out
+        };
+        assert_eq!(encoded(5, 10), [10]);
+        assert_eq!(encoded(5, 1337), [31, 154, 10]);
+        assert_eq!(encoded(8, 42), [42]);
+    }
+
+    #[test]
+    fn what_no_frame_holds_is_refused() {
+        let body = vec![b'x'; FRAME + 1];
+        let request = Request { method: "POST", path: "/", content_type: "text/plain", body: &body };
+        assert!(Frames::of(&request, "localhost", "T").unwrap_err().to_string().starts_with("POST /: "));
+    }
+}

@@ -1,0 +1,201 @@
+//! TLS on a blocking socket, with as little between the two as there can be.
+//!
+//! One cipher suite, so that no server is asked for more work than another; certificates are not looked at: who measures a
+//! server has started it.
+
+use std::{
+    io::{self, Read as _, Write as _},
+    net::TcpStream,
+    sync::Arc,
+};
+
+use rustls::{
+    ClientConfig, DigitallySignedStruct, SignatureScheme,
+    client::{
+        UnbufferedClientConnection,
+        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    },
+    crypto::{CryptoProvider, ring},
+    pki_types::{CertificateDer, ServerName, UnixTime},
+    unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus},
+};
+use windlass_api::BoxError;
+
+/// What is read from the socket at a time, at most.
+const READ: usize = 256 << 10;
+
+/// A connection that has shaken hands.
+pub(super) struct Secured {
+    stream: TcpStream,
+    tls: UnbufferedClientConnection,
+    /// What has come and is yet to be decrypted: the bytes of `from..to`.
+    incoming: Vec<u8>,
+    from: usize,
+    to: usize,
+    /// Encrypted, and not sent yet.
+    outgoing: Vec<u8>,
+}
+
+impl Secured {
+    /// Speaks HTTP/2 with whoever answers there.
+    pub(super) fn connect(host: &str, port: u16) -> Result<Self, BoxError> {
+        let stream = TcpStream::connect((host, port))?;
+        stream.set_nodelay(true)?;
+        let provider = CryptoProvider {
+            cipher_suites: vec![ring::cipher_suite::TLS13_AES_128_GCM_SHA256],
+            ..ring::default_provider()
+        };
+        let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
+            .with_protocol_versions(&[&rustls::version::TLS13])?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(Unverified))
+            .with_no_client_auth();
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        let tls = UnbufferedClientConnection::new(Arc::new(config), ServerName::try_from(host.to_owned())?)?;
+        let incoming = vec![0; READ];
+        let mut secured = Self { stream, tls, incoming, from: 0, to: 0, outgoing: Vec::new() };
+        while !secured.advance(&[], &mut |_| Ok(()))? {
+            secured.receive()?;
+        }
+        if secured.tls.alpn_protocol() != Some(b"h2") {
+            return Err("the server does not speak HTTP/2".into());
+        }
+        Ok(secured)
+    }
+
+    /// Sends all of it.
+    pub(super) fn send(&mut self, bytes: &[u8]) -> Result<(), BoxError> {
+        if !self.advance(bytes, &mut |_| Err("data before it was asked for".into()))? {
+            return Err("the connection does not take data".into());
+        }
+        Ok(())
+    }
+
+    /// Waits until something comes, and shows what has come.
+    pub(super) fn read(&mut self, take: &mut dyn FnMut(&[u8]) -> Result<(), BoxError>) -> Result<(), BoxError> {
+        self.receive()?;
+        self.advance(&[], take)?;
+        Ok(())
+    }
+
+    fn receive(&mut self) -> Result<(), BoxError> {
+        // No record is as long as the room that is left by that.
+        self.incoming.copy_within(self.from..self.to, 0);
+        (self.from, self.to) = (0, self.to - self.from);
+        match self.stream.read(&mut self.incoming[self.to..])? {
+            0 => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+            read => {
+                self.to += read;
+                Ok(())
+            }
+        }
+    }
+
+    /// Goes on until more has to come, and then sends what it is given. Tells whether it could.
+    fn advance(&mut self, bytes: &[u8], take: &mut dyn FnMut(&[u8]) -> Result<(), BoxError>) -> Result<bool, BoxError> {
+        loop {
+            let UnbufferedStatus { mut discard, state } =
+                self.tls.process_tls_records(&mut self.incoming[self.from..self.to]);
+            let mut done = None;
+            match state? {
+                ConnectionState::ReadTraffic(mut traffic) => {
+                    while let Some(record) = traffic.next_record() {
+                        let record = record?;
+                        discard += record.discard;
+                        take(record.payload)?;
+                    }
+                }
+                ConnectionState::EncodeTlsData(mut data) => {
+                    encoded(&mut self.outgoing, |room| {
+                        data.encode(room).map_err(|error| match error {
+                            EncodeError::InsufficientSize(size) => Ok(size.required_size),
+                            other => Err(other.into()),
+                        })
+                    })?;
+                }
+                ConnectionState::TransmitTlsData(data) => {
+                    self.stream.write_all(&self.outgoing)?;
+                    self.outgoing.clear();
+                    data.done();
+                }
+                ConnectionState::WriteTraffic(mut traffic) => {
+                    if !bytes.is_empty() {
+                        encoded(&mut self.outgoing, |room| {
+                            traffic.encrypt(bytes, room).map_err(|error| match error {
+                                EncryptError::InsufficientSize(size) => Ok(size.required_size),
+                                other => Err(other.into()),
+                            })
+                        })?;
+                        self.stream.write_all(&self.outgoing)?;
+                        self.outgoing.clear();
+                    }
+                    done = Some(true);
+                }
+                ConnectionState::BlockedHandshake => done = Some(false),
+                other => return Err(format!("the connection has ended: {other:?}").into()),
+            }
+            self.from += discard;
+            if let Some(done) = done {
+                return Ok(done);
+            }
+        }
+    }
+}
+
+/// Appends what a function writes into the room that it asks for.
+fn encoded(
+    out: &mut Vec<u8>,
+    mut write: impl FnMut(&mut [u8]) -> Result<usize, Result<usize, BoxError>>,
+) -> Result<(), BoxError> {
+    let start = out.len();
+    loop {
+        match write(&mut out[start..]) {
+            Ok(written) => {
+                out.truncate(start + written);
+                return Ok(());
+            }
+            Err(Ok(required)) if start + required > out.len() => out.resize(start + required, 0),
+            Err(Ok(_)) => return Err("there is no room that would do".into()),
+            Err(Err(error)) => return Err(error),
+        }
+    }
+}
+
+/// Trusts everybody.
+#[derive(Debug)]
+struct Unverified;
+
+impl ServerCertVerifier for Unverified {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        ring::default_provider().signature_verification_algorithms.supported_schemes()
+    }
+}
