@@ -12,7 +12,11 @@ use http::{Method, Request};
 use http_body_util::BodyExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::{
+    runtime::{self, Runtime},
+    task::JoinHandle,
+    time::Instant,
+};
 use windlass_api::{BoxError, Entropy, EventType, ListWatch, ListWatchError, RawEvent, Resource, WatchOptions};
 use windlass_client::{Client, Config, ResourceListWatch};
 use windlass_server::Server;
@@ -78,11 +82,21 @@ pub(crate) async fn run(options: Options) -> Result<(), BoxError> {
 
 /// A server, who writes to it, and who watches.
 struct Stage {
-    writer: Client,
-    namespace: String,
+    writer: Writer,
+    writing: Writing,
     /// One per watcher; those of a connection are clones.
     watchers: Vec<ResourceListWatch>,
 }
+
+/// Who writes.
+#[derive(Clone)]
+struct Writer {
+    client: Client,
+    namespace: String,
+}
+
+/// A thread for those who write, as they would have in a program of their own: they do not queue up behind who watches.
+struct Writing(Option<Runtime>);
 
 /// What was committed, and how long that took.
 struct Written {
@@ -127,48 +141,33 @@ impl Stage {
                 (connect()?, (0..connections).map(|_| connect()).collect::<Result<_, _>>()?)
             }
         };
-        let writer = writer.without_rate_limit();
         let namespace = format!("watched-{}", Entropy::os().name_suffix(6));
         let list_watch =
             |client: Client| client.without_rate_limit().list_watch(&ConfigMap::api_resource(), Some(&namespace));
-        let watchers = readers.into_iter().map(list_watch).cycle().take(options.watchers);
-        let stage = Self { watchers: watchers.collect(), writer, namespace: namespace.clone() };
-        send(&stage.writer, Method::POST, "/api/v1/namespaces", &json!({"metadata": {"name": namespace}})).await?;
-        let collection = stage.collection();
-        try_join_all((0..WRITERS).map(|writer| {
-            let (client, path) = (&stage.writer, collection.as_str());
-            async move { send(client, Method::POST, path, &config_map(&name(writer), "new")).await }
-        }))
-        .await?;
+        let watchers = readers.into_iter().map(list_watch).cycle().take(options.watchers).collect();
+        let writer = Writer { client: writer.without_rate_limit(), namespace };
+        let stage = Self { watchers, writing: Writing::new()?, writer };
+        stage.writing(Writer::begin).await?;
         Ok(stage)
     }
 
-    fn collection(&self) -> String {
-        format!("/api/v1/namespaces/{}/configmaps", self.namespace)
+    /// Does what writers do, where they do it.
+    async fn writing<T: Send + 'static, F: Future<Output = Result<T, BoxError>> + Send + 'static>(
+        &self,
+        work: impl FnOnce(Writer) -> F,
+    ) -> Result<T, BoxError> {
+        self.writing.spawn(work(self.writer.clone())).await?
     }
 
     /// Writes so often, each time something new.
     async fn write(&self, writes: usize, what: &str) -> Result<Written, BoxError> {
-        let started = Instant::now();
-        let versions = try_join_all((0..WRITERS).map(|writer| async move {
-            let path = format!("{}/{}", self.collection(), name(writer));
-            let mut versions = Vec::new();
-            for write in (writer..writes).step_by(WRITERS) {
-                let map = config_map(&name(writer), &format!("{what}-{write}"));
-                versions.push(version(&send(&self.writer, Method::PUT, &path, &map).await?)?);
-            }
-            Ok::<_, BoxError>(versions)
-        }))
-        .await?;
-        let took = started.elapsed();
-        let mut versions = versions.concat();
-        versions.sort_unstable();
-        Ok(Written { versions, took })
+        let what = what.to_owned();
+        self.writing(|writer| writer.write(writes, what)).await
     }
 
     /// The same, seen by all watchers.
     async fn watched(&self, writes: usize, what: &str) -> Result<Watched, BoxError> {
-        let from = version(&send(&self.writer, Method::GET, &self.collection(), &Value::Null).await?)?;
+        let from = version(&self.writing(Writer::list).await?)?;
         // All are open before the first write.
         let open = |list_watch: ResourceListWatch| async move {
             Ok::<_, BoxError>((watch(&list_watch, from).await?, list_watch))
@@ -191,6 +190,67 @@ impl Stage {
             compare(&followed.versions, &written.versions).map_err(|error| format!("watcher {watcher}: {error}"))?;
         }
         Ok(Watched { written, watchers, behind, resumed: followed.iter().map(|followed| followed.resumed).sum() })
+    }
+}
+
+impl Writer {
+    fn collection(&self) -> String {
+        format!("/api/v1/namespaces/{}/configmaps", self.namespace)
+    }
+
+    /// Makes what is written to.
+    async fn begin(self) -> Result<(), BoxError> {
+        let namespace = json!({"metadata": {"name": self.namespace}});
+        send(&self.client, Method::POST, "/api/v1/namespaces", &namespace).await?;
+        let collection = self.collection();
+        try_join_all((0..WRITERS).map(|writer| {
+            let (client, path) = (&self.client, collection.as_str());
+            async move { send(client, Method::POST, path, &config_map(&name(writer), "new")).await }
+        }))
+        .await?;
+        Ok(())
+    }
+
+    async fn list(self) -> Result<Bytes, BoxError> {
+        send(&self.client, Method::GET, &self.collection(), &Value::Null).await
+    }
+
+    async fn write(self, writes: usize, what: String) -> Result<Written, BoxError> {
+        let (client, collection, what) = (&self.client, &self.collection(), &what);
+        let started = Instant::now();
+        let versions = try_join_all((0..WRITERS).map(|writer| async move {
+            let path = format!("{collection}/{}", name(writer));
+            let mut versions = Vec::new();
+            for write in (writer..writes).step_by(WRITERS) {
+                let map = config_map(&name(writer), &format!("{what}-{write}"));
+                versions.push(version(&send(client, Method::PUT, &path, &map).await?)?);
+            }
+            Ok::<_, BoxError>(versions)
+        }))
+        .await?;
+        let took = started.elapsed();
+        let mut versions = versions.concat();
+        versions.sort_unstable();
+        Ok(Written { versions, took })
+    }
+}
+
+impl Writing {
+    fn new() -> Result<Self, BoxError> {
+        Ok(Self(Some(runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?)))
+    }
+
+    fn spawn<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
+        self.0.as_ref().expect("it is there until it is dropped").spawn(work)
+    }
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        // To wait for threads is forbidden where others are driven.
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
     }
 }
 
@@ -253,8 +313,8 @@ fn compare(seen: &[u64], written: &[u64]) -> Result<(), String> {
 /// The first resourceVersion in an object or list, which is its own.
 fn version(body: &[u8]) -> Result<u64, BoxError> {
     const KEY: &[u8] = b"\"resourceVersion\":\"";
-    let start =
-        body.windows(KEY.len()).position(|window| window == KEY).ok_or("an object without a version")? + KEY.len();
+    let mut quotes = body.iter().enumerate().filter(|(_, byte)| **byte == b'"').map(|(at, _)| at);
+    let start = quotes.find(|at| body[*at..].starts_with(KEY)).ok_or("an object without a version")? + KEY.len();
     let digits = body[start..].iter().take_while(|byte| byte.is_ascii_digit()).count();
     Ok(std::str::from_utf8(&body[start..start + digits])?.parse()?)
 }

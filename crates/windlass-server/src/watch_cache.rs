@@ -43,6 +43,10 @@ const SUBSCRIBER_CAPACITY: Capacity = Capacity { items: 1 << 14, bytes: 128 << 2
 /// What an event costs a mailbox beside its bodies.
 const EVENT_BYTES: usize = 256;
 
+/// How many are woken at a time. Between any two portions others have their turn, those who write above all: a thousand tasks that all
+/// have something to send are a long queue.
+const TOLD_AT_ONCE: usize = 40;
+
 /// Pauses between attempts to watch a storage that fails.
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_LAST: Duration = Duration::from_secs(5);
@@ -214,20 +218,23 @@ impl<D> Shared<D> {
         let StorageEvent { revision, key, current, previous } = &event.event;
         let cost = body_bytes(current.as_ref()) + body_bytes(previous.as_ref()) + EVENT_BYTES;
         let now = Instant::now();
+        let telling_others = !round.untold.is_empty();
         {
             let mut fan_out = self.fan_out.lock();
             for name in topics_of(key) {
                 let Some(topic) = fan_out.topics.get_mut(name) else { continue };
-                let telling = topic.gap.event(topic.subscribers.len(), now);
+                let few = topic.subscribers.len() <= TOLD_AT_ONCE;
+                let telling = topic.gap.event(topic.subscribers.len(), now, telling_others);
                 topic.subscribers.retain(|subscriber| {
                     if *revision <= subscriber.after {
                         return true;
                     }
                     let put = subscriber.mailbox.put(Arc::clone(event), cost);
-                    if put.is_err() || telling == Telling::Now {
-                        round.woken.push(Arc::clone(subscriber));
+                    if telling == Telling::Now && put.is_ok() {
+                        let told = if few { &mut round.told } else { &mut round.untold };
+                        told.push(Arc::clone(subscriber));
                     }
-                    put.map_err(|gone| round.backlogs.push(gone)).is_ok()
+                    put.map_err(|gone| round.closed.push((gone, Arc::clone(subscriber)))).is_ok()
                 });
                 if let Telling::At(due) = telling {
                     round.due = Some(round.due.map_or(due, |other| other.min(due)));
@@ -238,23 +245,22 @@ impl<D> Shared<D> {
             }
             self.position.send_replace(*revision);
         }
-        round.wake();
-        if round.due.is_some_and(|due| due <= now) {
-            self.tell_due(now, round);
+        for subscriber in round.told.drain(..) {
+            subscriber.mailbox.wake();
         }
+        wake(round.closed.drain(..));
     }
 
-    /// Wakes the subscribers of the topics whose time has come.
+    /// Those of the topics whose time has come are to be told.
     fn tell_due(&self, now: Instant, round: &mut Round<D>) {
         round.due = None;
         for topic in self.fan_out.lock().topics.values_mut() {
             match topic.gap.passed(now) {
-                Telling::Now => round.woken.extend(topic.subscribers.iter().cloned()),
+                Telling::Now => round.untold.extend(topic.subscribers.iter().cloned()),
                 Telling::At(due) => round.due = Some(round.due.map_or(due, |other| other.min(due))),
                 Telling::Nothing => {}
             }
         }
-        round.wake();
     }
 }
 
@@ -273,20 +279,23 @@ impl<D> FanOut<D> {
     }
 }
 
-/// What handing out one event leaves to be done without the lock; kept for its allocations.
+/// What handing out events leaves to be done without the lock; kept for its allocations.
 struct Round<D> {
-    woken: Vec<Arc<Subscriber<D>>>,
-    backlogs: Vec<Discarded<Arc<SharedEvent<D>>>>,
+    /// To be woken as soon as the lock is free.
+    told: Vec<Arc<Subscriber<D>>>,
+    /// To be woken portion by portion.
+    untold: Vec<Arc<Subscriber<D>>>,
+    closed: Vec<ClosedSubscriber<D>>,
     /// When subscribers are to be told next of what they have not been told of.
     due: Option<Instant>,
 }
 
 impl<D> Round<D> {
-    fn wake(&mut self) {
-        for subscriber in self.woken.drain(..) {
+    /// Wakes some of those who are to be woken.
+    fn tell_some(&mut self) {
+        for subscriber in self.untold.drain(self.untold.len().saturating_sub(TOLD_AT_ONCE)..) {
             subscriber.mailbox.wake();
         }
-        self.backlogs.clear();
     }
 }
 
@@ -313,20 +322,18 @@ impl<D> Drop for Running<D> {
 /// Reads the storage's events and hands them out, until the storage shuts down or has forgotten where we were.
 async fn pump<D: Default>(storage: Arc<dyn Storage>, running: Running<D>, mut events: EventStream) {
     let shared = &*running.0;
-    let mut round = Round { woken: Vec::new(), backlogs: Vec::new(), due: None };
+    let mut round = Round { told: Vec::new(), untold: Vec::new(), closed: Vec::new(), due: None };
     let mut pause = RETRY_FIRST;
     loop {
-        let next = match round.due {
-            None => events.next().await,
-            // Whenever an event comes first, the time is looked at, too.
-            Some(due) => tokio::select! {
-                biased;
-                next = events.next() => next,
-                () = time::sleep_until(due) => {
-                    shared.tell_due(Instant::now(), &mut round);
-                    continue;
-                }
-            },
+        if round.untold.is_empty() && round.due.is_some_and(|due| due <= Instant::now()) {
+            shared.tell_due(Instant::now(), &mut round);
+        }
+        round.tell_some();
+        let next = tokio::select! {
+            biased;
+            next = events.next() => next,
+            () = tokio::task::yield_now(), if !round.untold.is_empty() => continue,
+            () = time::sleep_until(round.due.unwrap_or_else(Instant::now)), if round.untold.is_empty() && round.due.is_some() => continue,
         };
         let mut failure = match next {
             Some(Ok(event)) => {
@@ -339,6 +346,9 @@ async fn pump<D: Default>(storage: Arc<dyn Storage>, running: Running<D>, mut ev
         };
         // Nobody is to wait for what has come until the storage is back.
         shared.tell_due(Instant::now() + gap::MOST, &mut round);
+        while !round.untold.is_empty() {
+            round.tell_some();
+        }
         // Take over where the lost watch was.
         loop {
             match failure {
@@ -379,7 +389,7 @@ async fn watch_from_now(storage: &dyn Storage) -> Result<(Revision, EventStream)
 /// A subscriber that was closed, with what it will not get: to be woken and dropped outside of the lock.
 type ClosedSubscriber<D> = (Discarded<Arc<SharedEvent<D>>>, Arc<Subscriber<D>>);
 
-fn wake<D>(closed: Vec<ClosedSubscriber<D>>) {
+fn wake<D>(closed: impl IntoIterator<Item = ClosedSubscriber<D>>) {
     for (backlog, subscriber) in closed {
         drop(backlog);
         subscriber.mailbox.wake();

@@ -12,8 +12,8 @@ use tokio::time::Instant;
 /// What each subscriber adds to the gap: about twenty times what waking it costs.
 const EACH: Duration = Duration::from_micros(50);
 
-/// A gap that is shorter is none: timers count milliseconds.
-const LEAST: Duration = Duration::from_millis(2);
+/// A gap that is no longer is none: timers count milliseconds.
+const FEW: Duration = Duration::from_millis(2);
 
 /// No event waits longer.
 pub(super) const MOST: Duration = Duration::from_millis(50);
@@ -35,22 +35,23 @@ pub(super) enum Telling {
 }
 
 impl Gap {
-    /// There is an event for so many subscribers.
-    pub(super) fn event(&mut self, subscribers: usize, now: Instant) -> Telling {
+    /// There is an event for so many subscribers. While others are still being told, these have to wait their turn.
+    pub(super) fn event(&mut self, subscribers: usize, now: Instant, telling_others: bool) -> Telling {
         if let Some(due) = self.due {
             return Telling::At(due);
         }
         let gap = EACH.saturating_mul(u32::try_from(subscribers).unwrap_or(u32::MAX)).min(MOST);
-        match self.told.map(|told| told + gap) {
-            Some(due) if gap >= LEAST && due > now => {
-                self.due = Some(due);
-                Telling::At(due)
-            }
-            _ => {
-                self.told = Some(now);
-                Telling::Now
-            }
+        if gap <= FEW {
+            return Telling::Now;
         }
+        let due = self.told.map_or(now, |told| told + gap);
+        if due > now || telling_others {
+            let due = due.max(now);
+            self.due = Some(due);
+            return Telling::At(due);
+        }
+        self.told = Some(now);
+        Telling::Now
     }
 
     /// Time has passed.
@@ -73,7 +74,7 @@ mod tests {
     #[test]
     fn few_are_told_at_once() {
         let (mut gap, now) = (Gap::default(), Instant::now());
-        assert!((0..10).all(|_| gap.event(39, now) == Telling::Now));
+        assert!((0..10).all(|_| gap.event(40, now, true) == Telling::Now));
         assert_eq!(gap.passed(now), Telling::Nothing);
     }
 
@@ -81,22 +82,30 @@ mod tests {
     fn many_are_told_at_once_after_a_rest_and_of_what_follows_together() {
         let (mut gap, now) = (Gap::default(), Instant::now());
         let after = |micros| now + Duration::from_micros(micros);
-        assert_eq!(gap.event(100, now), Telling::Now);
-        assert_eq!(gap.event(100, after(1)), Telling::At(after(5_000)));
-        assert_eq!(gap.event(100, after(2)), Telling::At(after(5_000)));
+        assert_eq!(gap.event(100, now, false), Telling::Now);
+        assert_eq!(gap.event(100, after(1), false), Telling::At(after(5_000)));
+        assert_eq!(gap.event(100, after(2), false), Telling::At(after(5_000)));
         assert_eq!(gap.passed(after(4_999)), Telling::At(after(5_000)));
         assert_eq!(gap.passed(after(5_100)), Telling::Now);
         assert_eq!(gap.passed(after(5_100)), Telling::Nothing);
         // Since they were told, and not since it was due.
-        assert_eq!(gap.event(100, after(6_000)), Telling::At(after(10_100)));
+        assert_eq!(gap.event(100, after(6_000), false), Telling::At(after(10_100)));
         assert_eq!(gap.passed(after(10_100)), Telling::Now);
-        assert_eq!(gap.event(100, after(15_100)), Telling::Now, "there was a rest");
+        assert_eq!(gap.event(100, after(15_100), false), Telling::Now, "there was a rest");
+    }
+
+    #[test]
+    fn who_comes_while_others_are_told_is_told_next() {
+        let (mut gap, now) = (Gap::default(), Instant::now());
+        assert_eq!(gap.event(41, now, true), Telling::At(now));
+        assert_eq!(gap.passed(now), Telling::Now);
+        assert!(matches!(gap.event(41, now, false), Telling::At(due) if due > now));
     }
 
     #[test]
     fn nobody_waits_longer_than_the_longest_gap() {
         let (mut gap, now) = (Gap::default(), Instant::now());
-        assert_eq!(gap.event(1_000_000, now), Telling::Now);
-        assert_eq!(gap.event(1_000_000, now), Telling::At(now + MOST));
+        assert_eq!(gap.event(1_000_000, now, false), Telling::Now);
+        assert_eq!(gap.event(1_000_000, now, false), Telling::At(now + MOST));
     }
 }
