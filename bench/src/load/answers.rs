@@ -147,9 +147,9 @@ fn is_success(mut block: &[u8]) -> bool {
     }
     match block {
         [0x88, ..] => true,
-        // Spelled out, as it is or by Huffman's code.
-        [0x08 | 0x18 | 0x48, 0x03, b'2', b'0', b'0' | b'1', ..] => true,
-        [0x08 | 0x18 | 0x48, 0x82, 0x10, 0x01 | 0x03, ..] => true,
+        // Spelled out, as it is or by Huffman's code; the name is that of any status in HPACK's own table.
+        [0x08..=0x0e | 0x18..=0x1e | 0x48..=0x4e, 0x03, b'2', b'0', b'0' | b'1', ..] => true,
+        [0x08..=0x0e | 0x18..=0x1e | 0x48..=0x4e, 0x82, 0x10, 0x01 | 0x03, ..] => true,
         _ => false,
     }
 }
@@ -178,6 +178,19 @@ mod tests {
             let outcome = taken(&bytes, at_a_time).unwrap();
             assert_eq!((outcome.ended, outcome.reply.len()), (2, 9), "{at_a_time} at a time");
         }
+    }
+
+    #[test]
+    fn success_is_read_however_it_is_spelled() {
+        let heads: [&[u8]; 5] = [
+            &[0x88],
+            &[0x08, 3, b'2', b'0', b'1'],
+            &[0x20, 0x0e, 0x82, 0x10, 0x03],
+            &[0x48, 0x82, 0x10, 0x03],
+            &[0x3f, 0x89],
+        ];
+        assert_eq!(heads.map(is_success), [true, true, true, true, false]);
+        assert!(!is_success(&[0x0e, 3, b'2', b'0', b'2']) && !is_success(&[0x8d]));
     }
 
     #[test]
