@@ -7,9 +7,10 @@
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
+use tokio::time::Instant;
 use windlass_api::BoxError;
 use windlass_client::{Auth, Config};
 

@@ -149,7 +149,7 @@ impl Target {
         let collection = format!("/api/v1/namespaces/{}/configmaps", self.namespace);
         let name = format!("map-{round}-{OBJECT}");
         let object = format!("{collection}/{name}");
-        let applied = format!("{object}?fieldManager=bench&force=true");
+        let forced = format!("{object}?fieldManager=bench&force=true");
         let map = |value: &str| serde_json::to_vec(&config_map(&name, value));
         let write = |method, path, content_type, body: &[u8], objects| {
             self.address.load(&Request { method, path, content_type, body }, objects, width, lasting)
@@ -161,7 +161,7 @@ impl Target {
         let known = Objects::Known(creates.requests);
         let gets = read(&object, known, width)?;
         let updates = write("PUT", &object, JSON, &map(&format!("updated-{REQUEST}"))?, known)?;
-        let applies = write("PATCH", &applied, APPLY, &map(&format!("applied-{REQUEST}"))?, known)?;
+        let applies = write("PATCH", &forced, APPLY, &map(&format!("applied-{REQUEST}"))?, known)?;
         let lists = read(&format!("/api/v1/namespaces/{}/pods", self.namespace), Objects::New, ALONE)?;
         Ok([
             creates.per_second(),

@@ -145,13 +145,13 @@ fn is_success(mut block: &[u8]) -> bool {
     while let [0x20..=0x3f, rest @ ..] = block {
         block = rest;
     }
-    match block {
-        [0x88, ..] => true,
-        // Spelled out, as it is or by Huffman's code; the name is that of any status in HPACK's own table.
-        [0x08..=0x0e | 0x18..=0x1e | 0x48..=0x4e, 0x03, b'2', b'0', b'0' | b'1', ..] => true,
-        [0x08..=0x0e | 0x18..=0x1e | 0x48..=0x4e, 0x82, 0x10, 0x01 | 0x03, ..] => true,
-        _ => false,
-    }
+    // By its number, or spelled out, as it is or by Huffman's code; the name is that of any status in HPACK's own table.
+    matches!(
+        block,
+        [0x88, ..]
+            | [0x08..=0x0e | 0x18..=0x1e | 0x48..=0x4e, 0x03, b'2', b'0', b'0' | b'1', ..]
+            | [0x08..=0x0e | 0x18..=0x1e | 0x48..=0x4e, 0x82, 0x10, 0x01 | 0x03, ..]
+    )
 }
 
 #[cfg(test)]

@@ -109,7 +109,7 @@ impl Secured {
                     encoded(&mut self.outgoing, |room| {
                         data.encode(room).map_err(|error| match error {
                             EncodeError::InsufficientSize(size) => Ok(size.required_size),
-                            other => Err(other.into()),
+                            EncodeError::AlreadyEncoded => Err(error.into()),
                         })
                     })?;
                 }
@@ -123,7 +123,7 @@ impl Secured {
                         encoded(&mut self.outgoing, |room| {
                             traffic.encrypt(bytes, room).map_err(|error| match error {
                                 EncryptError::InsufficientSize(size) => Ok(size.required_size),
-                                other => Err(other.into()),
+                                EncryptError::EncryptExhausted => Err(error.into()),
                             })
                         })?;
                         self.stream.write_all(&self.outgoing)?;

@@ -48,13 +48,14 @@ pub(super) fn frames(
 
 impl Watch {
     async fn next(&mut self) -> Option<Bytes> {
-        let item = match self.at_once() {
-            Some(item) => item?,
-            None => tokio::select! {
+        let item = if let Some(item) = self.at_once() {
+            item
+        } else {
+            tokio::select! {
                 biased;
                 () = self.stopping.requested() => return None,
                 item = self.session.next() => item?,
-            },
+            }
         };
         match item {
             WatchItem::Event(event) if self.representation.view == View::Whole => match self.representation.encoding {
@@ -70,11 +71,12 @@ impl Watch {
     }
 
     /// What there is without a wait, which costs timers and a place among those who wait.
-    fn at_once(&mut self) -> Option<Option<WatchItem>> {
+    fn at_once(&mut self) -> Option<WatchItem> {
         if self.stopping.is_requested() || !self.session.has_come() {
             return None;
         }
-        self.session.next().now_or_never()
+        // At its end it says so again.
+        self.session.next().now_or_never().flatten()
     }
 
     fn show(&mut self, kind: EventType, object: Value) -> Option<Bytes> {
