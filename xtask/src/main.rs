@@ -122,7 +122,7 @@ enum Task {
         /// The windlass to run
         windlass: PathBuf,
     },
-    /// Build, lint and test what `windlass init` and `windlass create` write
+    /// The five-minute path: build, lint, test and run what `windlass init` and `windlass create` write, and ask it with kubectl
     Scaffold {
         /// The windlass to run
         windlass: PathBuf,

@@ -1,4 +1,8 @@
-//! What `windlass init` and `windlass create` write is built, linted and tested, as its user would.
+//! The five-minute path: what `windlass init` and `windlass create` write is built, linted and tested, as its user would, then run by `windlass run`, and asked
+//! by an unmodified kubectl.
+
+mod asked;
+mod running;
 
 use std::{
     env, fs,
@@ -12,7 +16,7 @@ use crate::{Result, cargo::cargo, upstream::root};
 /// The name of the project, and of its folder.
 const PROJECT: &str = "website-operator";
 
-/// From an empty folder on: a project alone must hold, and one with kinds in namespaces and of the cluster, in two versions, of two groups.
+/// From an empty folder on: a project alone must hold, and one with kinds in namespaces and of the cluster, in two versions, and of two groups.
 const STEPS: &[Step] = &[
     Step::Windlass(&["init", "--domain", "example.com"]),
     Step::Cargo(&["clippy", "--all-targets", "--", "--deny", "warnings"]),
@@ -42,15 +46,23 @@ enum Step {
     Cargo(&'static [&'static str]),
 }
 
+/// The way so far: where it is gone, and what it took.
+struct Way {
+    windlass: PathBuf,
+    folder: Folder,
+    commands: usize,
+    begun: Instant,
+}
+
 /// Runs the steps in a folder of their own, with the dependencies of this workspace.
 pub(crate) fn run(windlass: &Path) -> Result {
     let windlass = windlass.canonicalize().map_err(|error| format!("{}: {error}", windlass.display()))?;
-    let folder = Folder::new("scaffold")?;
-    fs::copy(root().join("Cargo.lock"), folder.project().join("Cargo.lock"))?;
+    let mut way = Way { windlass, folder: Folder::new("scaffold")?, commands: 0, begun: Instant::now() };
+    fs::copy(root().join("Cargo.lock"), way.folder.project().join("Cargo.lock"))?;
     for step in STEPS {
         let (mut command, typed) = match step {
             Step::Windlass(arguments) => {
-                let mut command = Command::new(&windlass);
+                let mut command = Command::new(&way.windlass);
                 command.args(*arguments);
                 if arguments.contains(&"init") {
                     command.arg("--windlass-path").arg(root());
@@ -63,17 +75,42 @@ pub(crate) fn run(windlass: &Path) -> Result {
                 (command, format!("cargo {}", arguments.join(" ")))
             }
         };
-        command.env("CARGO_TARGET_DIR", root().join("target"));
+        way.output(&mut command, &typed)?;
+    }
+    let lines = asked::reconciled(&mut way)?;
+    let seconds = way.begun.elapsed().as_secs_f64();
+    println!(
+        "{} commands, {lines} lines of a manifest and none of code typed, {seconds:.0} s of machine time",
+        way.commands
+    );
+    Ok(())
+}
+
+impl Way {
+    /// What a command prints, which must end well.
+    fn output(&mut self, command: &mut Command, typed: &str) -> Result<String> {
         let begun = Instant::now();
-        let output = command.current_dir(folder.project()).output().map_err(|error| format!("{typed}: {error}"))?;
+        let output = self.prepare(command).output().map_err(|error| format!("{typed}: {error}"))?;
+        let [told, complained] = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
         if !output.status.success() {
-            let [told, complained] =
-                [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
             return Err(format!("{typed}: {}\n{told}{complained}", output.status).into());
         }
+        self.typed(begun, typed);
+        Ok(told)
+    }
+
+    /// In the project, with the artefacts of this workspace: what it does not say of profiles is as here.
+    fn prepare<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        command.env("CARGO_TARGET_DIR", root().join("target"));
+        command.env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only").env("CARGO_PROFILE_TEST_DEBUG", "line-tables-only");
+        command.current_dir(self.folder.project())
+    }
+
+    /// Counts a command that was typed.
+    fn typed(&mut self, begun: Instant, typed: &str) {
+        self.commands += 1;
         println!("{:6.1} s  {typed}", begun.elapsed().as_secs_f64());
     }
-    Ok(())
 }
 
 /// Goes with its owner. It is outside of the workspace, whose member the project is not.

@@ -73,3 +73,60 @@ metadata: {name: not-installed}
     env.stop().await.unwrap();
     assert!(TcpStream::connect(address).await.is_err(), "nobody listens any more");
 }
+
+#[cfg(feature = "webhook")]
+#[tokio::test]
+async fn kinds_of_a_project_are_converted_by_way_of_their_definitions() {
+    use serde_json::{Value, json};
+    use windlass_api::{ApiResource, BoxError, DynamicObject, GroupKind, GroupVersion, GroupVersionKind};
+    use windlass_webhook::{Webhooks, conversion::Converter};
+
+    const DEFINITION: &str = "
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: sites.example.com}
+spec:
+  group: example.com
+  names: {kind: Site, plural: sites}
+  scope: Namespaced
+  conversion:
+    strategy: Webhook
+    webhook:
+      conversionReviewVersions: [v1]
+      clientConfig: {service: {namespace: system, name: webhooks, path: /convert}}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, properties: {title: {type: string}}}}
+  - name: v1beta1
+    served: true
+    storage: false
+    schema: {openAPIV3Schema: {type: object, properties: {name: {type: string}}}}
+";
+
+    /// What is a title in v1 is a name in v1beta1.
+    struct Renamed;
+
+    impl Converter for Renamed {
+        async fn convert(&self, mut object: Value, to: &GroupVersion) -> Result<Value, BoxError> {
+            let (from, to) = if to.version == "v1" { ("name", "title") } else { ("title", "name") };
+            object[to] = object[from].take();
+            Ok(object)
+        }
+    }
+
+    let env = Environment::start().await;
+    env.install_manifests(DEFINITION).await.unwrap();
+    let webhooks = Webhooks::builder().converter(GroupKind::new("example.com", "Site"), Renamed).build().unwrap();
+    env.serve_webhooks(webhooks, "").await.unwrap();
+    let sites = |version: &str| {
+        let resource = ApiResource::namespaced(GroupVersionKind::new("example.com", version, "Site"), "sites");
+        env.client().dynamic(&resource)
+    };
+    let site = json!({"apiVersion": "example.com/v1beta1", "kind": "Site", "metadata": {"name": "s"}, "name": "Hello"});
+    sites("v1beta1").create(&serde_json::from_value::<DynamicObject>(site).unwrap()).await.unwrap();
+    assert_eq!(sites("v1").get("s").await.unwrap().data["title"], "Hello");
+    assert_eq!(sites("v1beta1").get("s").await.unwrap().data["name"], "Hello");
+    env.stop().await.unwrap();
+}

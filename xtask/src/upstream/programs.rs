@@ -48,6 +48,13 @@ pub(crate) fn build() -> Result<PathBuf> {
     directory(&version)
 }
 
+/// The kubectl of the control plane's version, if the cache has it.
+pub(crate) fn built_kubectl() -> Option<PathBuf> {
+    let module = Module { directory: root().join("tools"), file: "go.mod" };
+    let version = module.version_of("k8s.io/kubernetes").ok()?;
+    Some(directory(&version).ok()?.join("kubectl")).filter(|path| path.exists())
+}
+
 // === impl OtherKubectl ===
 
 impl OtherKubectl {

@@ -1,0 +1,128 @@
+//! What a cluster with the project's manager does for whoever asks with kubectl.
+
+use std::{
+    fs,
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+    time::Instant,
+};
+
+use super::{Way, running::Running};
+use crate::{Result, upstream};
+
+/// One that says as little as it can.
+const HOME: &str = "apiVersion: shop.example.com/v1
+kind: Website
+metadata: {name: home}
+spec: {message: Welcome}
+";
+
+/// kubectl, and what it is told of the cluster.
+struct Kubectl {
+    program: PathBuf,
+    kubeconfig: String,
+}
+
+/// Runs the project, and asks for each of the things that it was made for. Gives the lines of the manifests that were typed.
+pub(super) fn reconciled(way: &mut Way) -> Result<usize> {
+    let begun = Instant::now();
+    let mut command = Command::new(&way.windlass);
+    let mut running = Running::start(way.prepare(command.arg("run")))?;
+    let kubeconfig = running.wait_for("export KUBECONFIG=")?;
+    running.wait_for("ready in ")?;
+    way.typed(begun, "windlass run");
+    let lines = if let Some(program) = upstream::built_kubectl().or_else(on_path) {
+        ask(way, &Kubectl { program, kubeconfig: kubeconfig.clone() })?;
+        HOME.lines().count()
+    } else {
+        println!("          there is no kubectl here: what the cluster does is not asked");
+        0
+    };
+
+    // Edit, save, see.
+    let begun = Instant::now();
+    let source = way.folder.project().join("src/controller/website.rs");
+    let edited = fs::read_to_string(&source)?.replace("all is as it should be", "all is well");
+    fs::write(&source, edited)?;
+    running.wait_for("changed: src/controller/website.rs")?;
+    let took = running.wait_for("restarted in ")?;
+    println!("{:6.1} s  an edit: restarted in {took}", begun.elapsed().as_secs_f64());
+    running.stop()?;
+    if Path::new(&kubeconfig).exists() {
+        return Err(format!("windlass run has left {kubeconfig}").into());
+    }
+    Ok(lines)
+}
+
+fn ask(way: &mut Way, kubectl: &Kubectl) -> Result {
+    kubectl.says(way, &["apply", "--kustomize", "config/samples"], "website-sample")?;
+    kubectl.says(
+        way,
+        &["wait", "--for=condition=Ready", "--timeout=60s", "website/website-sample"],
+        "condition met",
+    )?;
+    kubectl.says(
+        way,
+        &["wait", "--for=condition=Ready", "--timeout=60s", "httpgate/httpgate-sample"],
+        "condition met",
+    )?;
+
+    let begun = Instant::now();
+    let output = kubectl.run(way, &["apply", "--filename", "-"], HOME)?;
+    expect("kubectl apply", &output, true, "website.shop.example.com/home created")?;
+    way.typed(begun, "kubectl apply --filename - <<END");
+    kubectl.says(way, &["get", "website", "home", "--output", "jsonpath={.spec.replicas}"], "1")?;
+
+    let begun = Instant::now();
+    let patch = r#"{"spec": {"replicas": 11}}"#;
+    let output = kubectl.run(way, &["patch", "website", "home", "--type=merge", "--patch", patch], "")?;
+    let denied = "denied the request: spec.replicas: 11 are too many, 10 are enough";
+    expect("kubectl patch", &output, false, denied)?;
+    way.typed(begun, "kubectl patch website home --type=merge --patch '…': denied");
+
+    let path = "jsonpath={.apiVersion} {.spec.message}";
+    let read = ["get", "websites.v1beta1.shop.example.com", "home", "--output", path];
+    kubectl.says(way, &read, "shop.example.com/v1beta1 Welcome")?;
+    // Not by its name alone: it is the manager who is asked.
+    let path = "jsonpath={.spec.conversion.strategy} {.spec.conversion.webhook.clientConfig.url}";
+    let asked = ["get", "crd", "websites.shop.example.com", "--output", path];
+    let output = kubectl.run(way, &asked, "")?;
+    expect("kubectl get crd", &output, true, "Webhook https://127.0.0.1:")
+}
+
+impl Kubectl {
+    /// A command that must end well, and say this.
+    fn says(&self, way: &mut Way, arguments: &[&str], expected: &str) -> Result {
+        let (begun, typed) = (Instant::now(), format!("kubectl {}", arguments.join(" ")));
+        expect(&typed, &self.run(way, arguments, "")?, true, expected)?;
+        way.typed(begun, &typed);
+        Ok(())
+    }
+
+    fn run(&self, way: &Way, arguments: &[&str], input: &str) -> Result<Output> {
+        let mut command = Command::new(&self.program);
+        command.args(arguments).env("KUBECONFIG", &self.kubeconfig).env("HOME", &way.folder.0);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut process = way.prepare(&mut command).spawn().map_err(|error| format!("starting kubectl: {error}"))?;
+        if let Some(mut written) = process.stdin.take() {
+            written.write_all(input.as_bytes())?;
+        }
+        Ok(process.wait_with_output()?)
+    }
+}
+
+/// Whether a command ended as it should, and said this.
+fn expect(typed: &str, output: &Output, success: bool, expected: &str) -> Result {
+    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if output.status.success() == success && said.contains(expected) {
+        return Ok(());
+    }
+    Err(format!("{typed}: {}, without {expected:?}:\n{said}", output.status).into())
+}
+
+/// The one that the user would call.
+fn on_path() -> Option<PathBuf> {
+    let output = Command::new("kubectl").args(["version", "--client"]).output().ok()?;
+    output.status.success().then(|| PathBuf::from("kubectl"))
+}
