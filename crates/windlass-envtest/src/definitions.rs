@@ -87,6 +87,8 @@ impl Environment {
     }
 
     async fn establish(&self, definition: DynamicObject) -> Result<(), Error> {
+        #[cfg(feature = "webhook")]
+        let definition = self.converted_here(definition);
         let name = definition.name().to_owned();
         let doing = || format!("installing {KIND} {name}");
         let definitions = self.client().dynamic(&definitions());

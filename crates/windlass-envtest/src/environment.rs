@@ -37,6 +37,9 @@ pub struct Environment {
     stopping: watch::Sender<bool>,
     /// Managers, and what else has to end before the server does.
     running: Mutex<JoinSet<Result<(), Error>>>,
+    /// Who converts the kinds that are installed.
+    #[cfg(feature = "webhook")]
+    pub(crate) converter: Mutex<Option<crate::webhooks::Converter>>,
 }
 
 /// Where the API server is.
@@ -72,7 +75,18 @@ impl Environment {
 
     pub(crate) fn new(place: Place, transport: Transport, clock: Clock, entropy: Entropy, patience: Duration) -> Self {
         let (taps, stopping) = (Arc::default(), watch::Sender::new(false));
-        Self { place, transport, taps, clock, entropy, patience, stopping, running: Mutex::default() }
+        Self {
+            place,
+            transport,
+            taps,
+            clock,
+            entropy,
+            patience,
+            stopping,
+            running: Mutex::default(),
+            #[cfg(feature = "webhook")]
+            converter: Mutex::default(),
+        }
     }
 
     /// The administrator's client. Its requests pass by the [faults](Self::on) and [recorders](Self::record) of the

@@ -8,10 +8,7 @@ use std::{
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use windlass_api::{
-    ApiResource, DynamicObject, GroupVersionKind, ObjectExt as _,
-    k8s_openapi::{ByteString, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition},
-};
+use windlass_api::{ApiResource, DynamicObject, GroupVersionKind, ObjectExt as _};
 use windlass_client::{
     certificates::{ServingCertificate, Validity, self_signed},
     config::LiveIdentity,
@@ -28,11 +25,17 @@ const VALIDATING: &str = "ValidatingWebhookConfiguration";
 /// How long the certificate is good: longer than any test takes.
 const LIFETIME: Duration = Duration::from_hours(7 * 24);
 
+/// Where kinds are converted, and whose certificate is shown there.
+pub(crate) struct Converter {
+    address: SocketAddr,
+    bundle: String,
+}
+
 impl Environment {
     /// Serves webhooks on a free port of loopback until the environment is stopped, with a certificate of an authority that
     /// is made for it, and installs the configurations in a text of YAML or JSON (as in a project's
     /// `config/webhook/manifests.yaml`): where they name a service they get the address instead, and that authority. Definitions that
-    /// are installed already, and say that a service converts, get them too. Gives the address.
+    /// are installed from then on, and say that a service converts, get them too. Gives the address.
     ///
     /// Sockets do not go together with a paused clock.
     pub async fn serve_webhooks(&self, webhooks: Webhooks, configurations: &str) -> Result<SocketAddr, Error> {
@@ -58,25 +61,19 @@ impl Environment {
             let installed = self.client().dynamic(&resource).apply(&object).field_manager(NAME).force().await;
             installed.map_err(Error::client(doing))?;
         }
-        self.convert_at(address, keyed.certificate().to_pem()).await?;
+        *self.converter.lock() = Some(Converter { address, bundle });
         Ok(address)
     }
 
-    /// Lets kinds that a service would convert be converted here.
-    async fn convert_at(&self, address: SocketAddr, authority: &str) -> Result<(), Error> {
-        let failed = Error::client("finding definitions whose objects are converted");
-        let definitions = self.client().list::<CustomResourceDefinition>().await.map_err(failed)?;
-        for mut definition in definitions.items {
-            let webhook = definition.spec.conversion.as_mut().and_then(|conversion| conversion.webhook.as_mut());
-            let Some(config) = webhook.and_then(|webhook| webhook.client_config.as_mut()) else { continue };
-            let Some(service) = config.service.take() else { continue };
-            let path = service.path.unwrap_or_default();
-            config.url = Some(format!("https://{address}/{}", path.trim_start_matches('/')));
-            config.ca_bundle = Some(ByteString(authority.as_bytes().to_vec()));
-            let doing = format!("letting {} be converted", definition.name());
-            self.client().update(&definition).await.map_err(Error::client(doing))?;
+    /// A definition whose objects are converted by webhooks that are served here, if there are such.
+    pub(crate) fn converted_here(&self, mut definition: DynamicObject) -> DynamicObject {
+        if let Some(Converter { address, bundle }) = &*self.converter.lock()
+            && let Some(config) =
+                definition.data.get_mut("spec").and_then(|spec| spec.pointer_mut("/conversion/webhook/clientConfig"))
+        {
+            redirect_call(config, *address, bundle);
         }
-        Ok(())
+        definition
     }
 }
 
@@ -95,11 +92,14 @@ fn configuration(object: &DynamicObject) -> Option<ApiResource> {
 fn redirect(object: &mut DynamicObject, address: SocketAddr, bundle: &str) {
     let Some(webhooks) = object.data.get_mut("webhooks").and_then(Value::as_array_mut) else { return };
     for webhook in webhooks {
-        let config = &mut webhook["clientConfig"];
-        if let Some(path) = config["service"]["path"].as_str() {
-            let url = format!("https://{address}/{}", path.trim_start_matches('/'));
-            *config = json!({"url": url});
-        }
-        config["caBundle"] = bundle.into();
+        redirect_call(&mut webhook["clientConfig"], address, bundle);
     }
+}
+
+fn redirect_call(config: &mut Value, address: SocketAddr, bundle: &str) {
+    if let Some(path) = config["service"]["path"].as_str() {
+        let url = format!("https://{address}/{}", path.trim_start_matches('/'));
+        *config = json!({"url": url});
+    }
+    config["caBundle"] = bundle.into();
 }

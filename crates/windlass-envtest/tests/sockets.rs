@@ -117,10 +117,10 @@ spec:
     }
 
     let env = Environment::start().await;
-    env.install_manifests(DEFINITION).await.unwrap();
     let webhooks = Webhooks::builder().converter(GroupKind::new("example.com", "Site"), Renamed).build().unwrap();
     env.serve_webhooks(webhooks, "").await.unwrap();
-    let sites = |version: &str| {
+    env.install_manifests(DEFINITION).await.unwrap();
+    let sites = |version: &'static str| {
         let resource = ApiResource::namespaced(GroupVersionKind::new("example.com", version, "Site"), "sites");
         env.client().dynamic(&resource)
     };

@@ -48,6 +48,15 @@ pub(super) fn reconciled(way: &mut Way) -> Result<usize> {
     running.wait_for("changed: src/controller/website.rs")?;
     let took = running.wait_for("restarted in ")?;
     println!("{:6.1} s  an edit: restarted in {took}", begun.elapsed().as_secs_f64());
+
+    // What the cluster alone is told of does not stop the manager.
+    let begun = Instant::now();
+    let webhooks = way.folder.project().join("config/webhook/website.yaml");
+    let edited = fs::read_to_string(&webhooks)?.replace("sideEffects: None", "sideEffects: None\n  timeoutSeconds: 7");
+    fs::write(&webhooks, edited)?;
+    running.wait_for("changed: config/webhook/website.yaml")?;
+    running.wait_for("applied: ")?;
+    println!("{:6.1} s  an edit of config/: applied, and the manager runs on", begun.elapsed().as_secs_f64());
     running.stop()?;
     if Path::new(&kubeconfig).exists() {
         return Err(format!("windlass run has left {kubeconfig}").into());
@@ -59,12 +68,12 @@ fn ask(way: &mut Way, kubectl: &Kubectl) -> Result {
     kubectl.says(way, &["apply", "--kustomize", "config/samples"], "website-sample")?;
     kubectl.says(
         way,
-        &["wait", "--for=condition=Ready", "--timeout=60s", "website/website-sample"],
+        &["wait", "--for=condition=Ready", "--timeout=180s", "website/website-sample"],
         "condition met",
     )?;
     kubectl.says(
         way,
-        &["wait", "--for=condition=Ready", "--timeout=60s", "httpgate/httpgate-sample"],
+        &["wait", "--for=condition=Ready", "--timeout=180s", "httpgate/httpgate-sample"],
         "condition met",
     )?;
 
