@@ -5,6 +5,7 @@ pub(crate) mod api_versions;
 pub(crate) mod create;
 pub(crate) mod demo;
 pub(crate) mod envtest_assets;
+pub(crate) mod from;
 pub(crate) mod generate;
 pub(crate) mod get;
 pub(crate) mod import;

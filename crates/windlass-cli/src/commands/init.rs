@@ -6,9 +6,9 @@ use std::{
 };
 
 use clap::Args;
-use windlass_scaffold::{Init, Overwrite, Windlass};
+use windlass_scaffold::{Init, Overwrite, Taken, Windlass};
 
-use super::scaffolding;
+use super::{from, scaffolding};
 
 /// The flags of `windlass init`.
 #[derive(Args, Debug)]
@@ -22,6 +22,9 @@ pub(crate) struct Options {
     /// Windlass' repository in a folder, in place of the released version
     #[arg(long, value_name = "DIR")]
     windlass_path: Option<PathBuf>,
+    /// A PROJECT file of kubebuilder: its APIs are taken over, with the types of its definitions
+    #[arg(long, value_name = "PROJECT", conflicts_with_all = ["domain", "project_name"])]
+    from: Option<PathBuf>,
     #[command(flatten)]
     mode: scaffolding::Mode,
 }
@@ -40,6 +43,13 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     // A project of its own is what is wanted; what else is in the folder may have been forgotten there.
     if overwrite == Overwrite::Never && folder.read_dir()?.flatten().any(|entry| entry.file_name() != ".git") {
         tracing::warn!("the folder is not empty");
+    }
+    if let Some(project) = &options.from {
+        let Taken { changes, left } = from::plan(project, windlass, overwrite, folder)?;
+        for what in left {
+            tracing::warn!("not taken over: {what}");
+        }
+        return options.mode.carry_out(&changes, "next: windlass generate crds, cargo test");
     }
     let changes = Init::new(&options.domain, &name)?.windlass(windlass).overwrite(overwrite).plan(folder)?;
     options.mode.carry_out(&changes, "next: windlass create api --group … --version v1 --kind …")

@@ -1,0 +1,125 @@
+//! `windlass init --from PROJECT`: a kubebuilder project, begun anew with its own APIs.
+
+use std::{
+    error::Error,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde_json::Value;
+use windlass_scaffold::{FromKubebuilder, ImportedType, Overwrite, Taken, Windlass};
+
+use super::import;
+
+/// What a kubebuilder project becomes in a folder.
+pub(crate) fn plan(
+    project: &Path,
+    windlass: Windlass,
+    overwrite: Overwrite,
+    folder: &Path,
+) -> Result<Taken, Box<dyn Error>> {
+    let mut from = FromKubebuilder::read(project)?.windlass(windlass).overwrite(overwrite);
+    let definitions = from.definitions_folder();
+    let mut left = Vec::new();
+    if definitions.is_dir() {
+        let types = import::modules(std::slice::from_ref(&definitions), None)?.into_iter();
+        from = from.types(types.map(|module| ImportedType {
+            group: module.group,
+            version: module.version,
+            kind: module.kind,
+            source: module.text,
+        }));
+        for entry in fs::read_dir(&definitions)? {
+            let path = entry?.path();
+            from = from.definition(name(&path), read(&path)?);
+        }
+    }
+    for (path, namespaced) in from.sample_files() {
+        match sample(&read(&path)?, namespaced) {
+            Some(json) => from = from.sample(name(&path), json),
+            None => left.push(format!("{}: it is no object", path.display())),
+        }
+    }
+    let mut taken = from.plan(folder)?;
+    taken.left.extend(left);
+    Ok(taken)
+}
+
+/// An object as JSON, where a test can create it.
+fn sample(text: &str, namespaced: bool) -> Option<String> {
+    let mut object: Value = serde_saphyr::from_str(text).ok()?;
+    let metadata = object.get_mut("metadata")?.as_object_mut()?;
+    metadata.shift_remove("namespace");
+    if namespaced {
+        metadata.insert("namespace".to_owned(), "default".into());
+    }
+    // kubebuilder writes an empty one, with a comment in it.
+    if object["spec"].is_null() {
+        object["spec"] = Value::Object(serde_json::Map::new());
+    }
+    serde_json::to_string_pretty(&object).ok()
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn read(path: &PathBuf) -> Result<String, Box<dyn Error>> {
+    fs::read_to_string(path).map_err(|error| format!("reading {}: {error}", path.display()).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken() -> Taken {
+        let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kubebuilder/PROJECT");
+        plan(&project, Windlass::default(), Overwrite::Never, Path::new("/nowhere")).unwrap()
+    }
+
+    #[test]
+    fn the_apis_of_a_kubebuilder_project_are_scaffolded_with_their_types() {
+        let Taken { changes, .. } = taken();
+        let paths = changes.paths().map(|path| path.display().to_string()).collect::<Vec<_>>();
+        for path in [
+            "PROJECT",
+            "Cargo.toml",
+            "src/api/v1/captain.rs",
+            "src/controller/captain.rs",
+            "src/webhook/captain.rs",
+            "tests/captain.rs",
+            "config/crd/bases/crew.example.com_captains.yaml",
+            "config/samples/crew_v1_captain.yaml",
+        ] {
+            assert!(paths.iter().any(|there| there == path), "{path} in {paths:#?}");
+        }
+        assert!(!paths.iter().any(|path| path.contains("cabin") || path.contains("_webhook.rs")), "{paths:#?}");
+        let diff = changes.diff();
+        for line in [
+            "+    #[schema(minimum = 1, default = 3)]",
+            "+    pub ships: Option<i32>,",
+            "+    webhooks.mutator(default).validator(Rules)",
+            "+projectName: fleet",
+            "+  \"kind\": \"Captain\",",
+            "+        .kind::<crate::api::v1::captain::Captain>()",
+        ] {
+            assert!(diff.lines().any(|there| there == line), "{line} in {diff}");
+        }
+        assert!(!diff.contains("spec.message"), "no example is left");
+    }
+
+    #[test]
+    fn what_is_not_taken_over_is_told() {
+        let left = taken().left.join("\n");
+        for why in [
+            "the code in Go",
+            "crew/v1, Captain: the conversion between its versions",
+            "apps/v1, Deployment: left out: its type is not the project's own",
+            "crew/v1, Cabin: left out: there is no definition of it in config/crd/bases",
+        ] {
+            assert!(left.contains(why), "{why} in {left}");
+        }
+        let error = FromKubebuilder::read(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"))).unwrap_err();
+        assert!(error.to_string().contains("Cargo.toml"), "{error}");
+    }
+}

@@ -1,0 +1,296 @@
+//! `windlass init --from PROJECT`: the APIs of a kubebuilder project, in a project of ours.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use minijinja::context;
+use serde::Deserialize;
+
+use crate::{
+    Changes, CreateApi, CreateWebhook, Error, Init, Kind, Overwrite, Sources, Windlass,
+    templates::{Template, templates},
+};
+
+/// What takes the place of a scaffold's examples, which need fields that an imported type does not have.
+const CONTROLLER: &Template =
+    &templates!("imported": Scaffold "src/controller/{{ module }}.rs" from "controller.rs",)[0];
+const TEST: &Template = &templates!("imported": Scaffold "tests/{{ module }}.rs" from "test.rs",)[0];
+const WEBHOOK: &Template = &templates!("imported": Scaffold "src/webhook/{{ module }}.rs" from "webhook.rs",)[0];
+
+/// A PROJECT file of kubebuilder, in its third version.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Project {
+    #[serde(default)]
+    domain: String,
+    #[serde(default)]
+    layout: Vec<String>,
+    project_name: String,
+    #[serde(default)]
+    resources: Vec<Resource>,
+    version: String,
+}
+
+/// A kind in a version, as such a file has it.
+#[allow(clippy::struct_excessive_bools, reason = "each is said or is not")]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Resource {
+    api: Option<Api>,
+    controller: bool,
+    core: bool,
+    domain: String,
+    external: bool,
+    group: String,
+    kind: String,
+    plural: Option<String>,
+    version: String,
+    webhooks: Option<Webhooks>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Api {
+    namespaced: bool,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Webhooks {
+    conversion: bool,
+    defaulting: bool,
+    validation: bool,
+}
+
+/// A type that has been imported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImportedType {
+    /// The group, whole.
+    pub group: String,
+    /// The version.
+    pub version: String,
+    /// The kind.
+    pub kind: String,
+    /// The module of the type.
+    pub source: String,
+}
+
+/// `windlass init --from PROJECT`.
+#[derive(Clone, Debug)]
+#[must_use = "a command does nothing before it is planned"]
+pub struct FromKubebuilder {
+    path: PathBuf,
+    project: Project,
+    types: Vec<ImportedType>,
+    /// Files by their names: definitions, and samples in JSON.
+    definitions: BTreeMap<String, String>,
+    samples: BTreeMap<String, String>,
+    windlass: Windlass,
+    overwrite: Overwrite,
+}
+
+/// What a project becomes.
+#[derive(Debug)]
+pub struct Taken {
+    /// The files.
+    pub changes: Changes,
+    /// What was not taken over, and why.
+    pub left: Vec<String>,
+}
+
+impl FromKubebuilder {
+    /// Reads a PROJECT file.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let wrong = |why: String| Error::Project { path: path.to_owned(), source: why.into() };
+        let text = fs::read_to_string(path).map_err(|source| Error::File {
+            doing: "reading",
+            path: path.to_owned(),
+            source,
+        })?;
+        let project: Project = serde_saphyr::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+        let is_go = |layout: &String| layout.starts_with("go.kubebuilder.io/");
+        if project.version != "3" || !project.layout.iter().any(is_go) {
+            let layout = project.layout.join(", ");
+            return Err(wrong(format!(
+                "its version is {} and its layout {layout}, not kubebuilder's third version for Go",
+                project.version
+            )));
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            project,
+            types: Vec::new(),
+            definitions: BTreeMap::new(),
+            samples: BTreeMap::new(),
+            windlass: Windlass::default(),
+            overwrite: Overwrite::Never,
+        })
+    }
+
+    /// Where its definitions are.
+    pub fn definitions_folder(&self) -> PathBuf {
+        self.path.with_file_name("config").join("crd/bases")
+    }
+
+    /// Where the samples of its kinds are, each with whether it is in a namespace.
+    pub fn sample_files(&self) -> Vec<(PathBuf, bool)> {
+        let folder = self.path.with_file_name("config").join("samples");
+        let file = |resource: &Resource| Some((folder.join(resource.sample()), resource.api.as_ref()?.namespaced));
+        self.project.resources.iter().filter_map(file).filter(|(path, _)| path.is_file()).collect()
+    }
+
+    /// The types of its definitions.
+    pub fn types(mut self, types: impl IntoIterator<Item = ImportedType>) -> Self {
+        self.types.extend(types);
+        self
+    }
+
+    /// A file of definitions, by its name.
+    pub fn definition(mut self, file: impl Into<String>, text: impl Into<String>) -> Self {
+        self.definitions.insert(file.into(), text.into());
+        self
+    }
+
+    /// A sample as JSON, by the name of its file.
+    pub fn sample(mut self, file: impl Into<String>, json: impl Into<String>) -> Self {
+        self.samples.insert(file.into(), json.into());
+        self
+    }
+
+    /// Another Windlass than the released one of this version.
+    pub fn windlass(mut self, windlass: Windlass) -> Self {
+        self.windlass = windlass;
+        self
+    }
+
+    /// What to do where a file is there.
+    pub const fn overwrite(mut self, overwrite: Overwrite) -> Self {
+        self.overwrite = overwrite;
+        self
+    }
+
+    /// What it would do to the folder, and what it would not.
+    pub fn plan(&self, folder: &Path) -> Result<Taken, Error> {
+        let failed = |source| Error::File { doing: "making", path: "a folder for the time being".into(), source };
+        // The commands are planned on what their predecessors wrote: somewhere else, so that all or nothing comes here.
+        let workshop = tempfile::tempdir().map_err(failed)?;
+        let there = workshop.path();
+        let name = self.project.project_name.to_lowercase();
+        Init::new(&self.project.domain, &name)?.windlass(self.windlass.clone()).plan(there)?.write()?;
+        let mut left = vec!["the code in Go: reconcilers, webhooks, tests and main".to_owned()];
+        for resource in &self.project.resources {
+            if let Err(why) = self.take(resource, there, &name, &mut left) {
+                left.push(format!("{}: {why}", resource.named()));
+            }
+        }
+        let mut files = Vec::new();
+        collect(there, there, &mut files)?;
+        let changes = Sources::new(files).overwrite(self.overwrite).plan(folder)?;
+        Ok(Taken { changes, left })
+    }
+
+    /// One kind in one version.
+    fn take(&self, resource: &Resource, folder: &Path, project: &str, left: &mut Vec<String>) -> Result<(), Error> {
+        let needs = |needs: &str| Error::Needs { what: "left out".to_owned(), needs: needs.to_owned() };
+        let Resource { group, version, kind, .. } = resource;
+        let Some(api) = resource.api.as_ref().filter(|_| !resource.core && !resource.external) else {
+            return Err(needs("its type is not the project's own; windlass::k8s has those of Kubernetes"));
+        };
+        if resource.domain != self.project.domain {
+            return Err(needs("its group does not end in the project's domain"));
+        }
+        let whole = format!("{group}.{}", self.project.domain);
+        let found = |ty: &&ImportedType| ty.group == whole && ty.version == *version && ty.kind == *kind;
+        let ty = self.types.iter().find(found);
+        let ty =
+            ty.ok_or_else(|| needs("there is no definition of it in config/crd/bases; make manifests writes it"))?;
+        let name = Kind::new(kind)?;
+        if resource.plural.as_ref().is_some_and(|plural| *plural != name.plural()) {
+            return Err(needs("its plural is not the usual one"));
+        }
+        let create = CreateApi::new(group, version, kind)?.namespaced(api.namespaced).controller(resource.controller);
+        create.plan(folder)?.write()?;
+        let module = name.module();
+        let webhooks = resource.webhooks.clone().unwrap_or_default();
+        let sample = self.samples.get(&resource.sample());
+        let values = context! {
+            project => project,
+            krate => project.replace('-', "_"),
+            group => whole,
+            version => version,
+            kind => kind,
+            module,
+            singular => name.singular(),
+            defaulting => webhooks.defaulting,
+            validation => webhooks.validation,
+            sample => sample,
+        };
+        let mut files = vec![(format!("src/api/{version}/{module}.rs"), ty.source.clone())];
+        let definition = format!("{whole}_{}.yaml", name.plural());
+        if let Some(text) = self.definitions.get(&definition) {
+            files.push((format!("config/crd/bases/{definition}"), text.clone()));
+        }
+        let ours = format!("config/samples/{group}_{version}_{module}.yaml");
+        match fs::read_to_string(self.path.with_file_name("config").join("samples").join(resource.sample())) {
+            Ok(text) => files.push((ours, text)),
+            Err(_) => {
+                left.push(format!("{}: it has no sample; {ours} is an example of another type", resource.named()))
+            }
+        }
+        if resource.controller {
+            files.push(CONTROLLER.render(&values)?);
+            if sample.is_some() {
+                files.push(TEST.render(&values)?);
+            } else {
+                remove(folder, &format!("tests/{module}.rs"))?;
+            }
+        }
+        if webhooks.defaulting || webhooks.validation {
+            let create = CreateWebhook::new(group, version, kind)?;
+            create.defaulting(webhooks.defaulting).validation(webhooks.validation).plan(folder)?.write()?;
+            files.push(WEBHOOK.render(&values)?);
+            remove(folder, &format!("tests/{module}_webhook.rs"))?;
+        }
+        if webhooks.conversion {
+            left.push(format!("{}: the conversion between its versions", resource.named()));
+        }
+        Sources::new(files).overwrite(Overwrite::Force).plan(folder)?.write()
+    }
+}
+
+impl Resource {
+    fn named(&self) -> String {
+        format!("{}/{}, {}", self.group, self.version, self.kind)
+    }
+
+    /// The name of the file that kubebuilder writes a sample to.
+    fn sample(&self) -> String {
+        format!("{}_{}_{}.yaml", self.group, self.version, self.kind.to_lowercase())
+    }
+}
+
+/// Takes away a test of an example.
+fn remove(folder: &Path, file: &str) -> Result<(), Error> {
+    let path = folder.join(file);
+    fs::remove_file(&path).map_err(|source| Error::File { doing: "removing", path, source })
+}
+
+/// All files below a folder.
+fn collect(root: &Path, folder: &Path, files: &mut Vec<(PathBuf, String)>) -> Result<(), Error> {
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| Error::File { doing: "reading", path, source }
+    };
+    for entry in fs::read_dir(folder).map_err(failed(folder))? {
+        let path = entry.map_err(failed(folder))?.path();
+        if path.is_dir() {
+            collect(root, &path, files)?;
+        } else if let Ok(name) = path.strip_prefix(root) {
+            files.push((name.to_owned(), fs::read_to_string(&path).map_err(failed(&path))?));
+        }
+    }
+    Ok(())
+}
