@@ -188,8 +188,11 @@ impl FromKubebuilder {
         }
         let mut files = Vec::new();
         collect(there, there, &mut files)?;
-        let changes = Sources::new(files).overwrite(self.overwrite).plan(folder)?;
-        Ok(Taken { changes, left })
+        let mut changes = Changes::of(folder, self.overwrite);
+        for (path, text) in files {
+            changes.create(path, text)?;
+        }
+        Ok(Taken { changes: changes.checked()?, left })
     }
 
     /// One kind in one version.
