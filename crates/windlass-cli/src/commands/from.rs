@@ -101,7 +101,7 @@ mod tests {
             "+    webhooks.mutator(default).validator(Rules)",
             "+projectName: fleet",
             "+  \"kind\": \"Captain\",",
-            "+        .kind::<crate::api::v1::captain::Captain>()",
+            "+    Manifests::new(\"fleet\").kind::<crate::api::v1::captain::Captain>()",
         ] {
             assert!(diff.lines().any(|there| there == line), "{line} in {diff}");
         }
