@@ -240,7 +240,7 @@ impl FromKubebuilder {
         match fs::read_to_string(self.path.with_file_name("config").join("samples").join(resource.sample())) {
             Ok(text) => files.push((ours, text)),
             Err(_) => {
-                left.push(format!("{}: it has no sample; {ours} is an example of another type", resource.named()))
+                left.push(format!("{}: it has no sample; {ours} is an example of another type", resource.named()));
             }
         }
         if resource.controller {
