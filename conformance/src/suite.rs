@@ -37,7 +37,7 @@ const CHANCES: usize = 5;
 ///
 /// # Panics
 /// When windlass-server answers differently and `DIFFERENCES.md` does not list the case, or lists it and it does not;
-/// when the real server answers differently each of [`CHANCES`] times.
+/// when the real server answers differently as often as it is asked.
 pub async fn hold(file: &str) {
     let cases = cases(file);
     let upstream = Target::upstream();
