@@ -109,6 +109,12 @@ pub(super) enum Failure {
     Stream(BoxError),
 }
 
+/// What a connection had carried when it was last looked at.
+struct Idle {
+    carried: u64,
+    since: Instant,
+}
+
 /// The body of an answer.
 pub(super) struct Answer {
     stream: RecvStream,
@@ -279,12 +285,6 @@ async fn drive(mut connection: Connection<Socket, Bytes>, shared: Weak<Shared>) 
         }
         () = keep_alive(pings, shared) => tracing::debug!("no answer to a ping within {PING_TIMEOUT:?}"),
     }
-}
-
-/// What a connection had carried when it was last looked at.
-struct Idle {
-    carried: u64,
-    since: Instant,
 }
 
 /// Ends when the server does not answer any more. Lets go of a connection that rests.
