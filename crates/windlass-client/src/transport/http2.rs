@@ -29,7 +29,7 @@ use h2::{
     Ping, PingPong, RecvStream, SendStream,
     client::{Builder, Connection, ResponseFuture, SendRequest},
 };
-use http::{Method, Request, Response, Uri, header, request::Parts};
+use http::{HeaderName, Method, Request, Response, Uri, header, request::Parts};
 use http_body::{Body as _, Frame, SizeHint};
 use hyper_util::{client::legacy::connect::Connection as _, rt::TokioIo};
 use parking_lot::Mutex;
@@ -54,6 +54,14 @@ const SEND_BUFFER: usize = 1024 * 1024;
 const STREAMS_AT_FIRST: usize = 100;
 /// How many connections are opened for one request that finds each of them ended.
 const CONNECTIONS: usize = 3;
+
+/// What a request in HTTP/1.1 says of its connection, and must not in HTTP/2.
+const OF_ONE_CONNECTION: [HeaderName; 4] = [
+    header::CONNECTION,
+    header::TRANSFER_ENCODING,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+];
 
 /// The connection of a pool. Requests keep nothing of it but their streams.
 pub(super) struct Http2(Arc<Shared>);
@@ -152,6 +160,9 @@ impl Http2 {
 
     pub(super) async fn send(&self, request: Request<Body>) -> Result<Carried, Failure> {
         let (mut head, body) = request.into_parts();
+        for name in OF_ONE_CONNECTION {
+            head.headers.remove(name);
+        }
         let length = body.size_hint().exact().filter(|length| *length != 0 || has_a_body(&head.method));
         if let Some(length) = length {
             head.headers.entry(header::CONTENT_LENGTH).or_insert_with(|| length.into());
@@ -164,7 +175,7 @@ impl Http2 {
                     self.0.open(&head.uri).await.map_err(|error| Failure::Connect(error.into()))?;
                 }
                 Found::Connection(begun) => {
-                    let (answer, stream) = begun.map_err(|error| Failure::Stream(NotBegun(error).into()))?;
+                    let (answer, stream) = begun.map_err(not_begun)?;
                     let upload = upload(body, stream);
                     let answer = answer.await.map_err(|error| Failure::Stream(error.into()))?;
                     return Ok(Carried::Answered(Answer::new(answer, upload)));
@@ -183,16 +194,16 @@ impl Shared {
             State::Http1 => Found::Http1(head),
             State::Closed | State::Opening(_) => Found::Nothing(head),
             State::Open { sender, carried } => {
-                let mut cx = Context::from_waker(Waker::noop());
-                if sender.poll_ready(&mut cx).is_pending() {
+                match sender.poll_ready(&mut Context::from_waker(Waker::noop())) {
+                    Poll::Ready(Ok(())) => {}
                     // The request before is one too many for the server, and waits; a clone waits for nothing. The connection
                     // keeps them in order.
-                    *sender = sender.clone();
-                }
-                if let Poll::Ready(Err(error)) = sender.poll_ready(&mut cx) {
-                    tracing::debug!(%error, "the connection has ended");
-                    *state = State::Closed;
-                    return Found::Nothing(head);
+                    Poll::Pending => *sender = sender.clone(),
+                    Poll::Ready(Err(error)) => {
+                        tracing::debug!(%error, "the connection has ended");
+                        *state = State::Closed;
+                        return Found::Nothing(head);
+                    }
                 }
                 *carried += 1;
                 Found::Connection(sender.send_request(Request::from_parts(head, ()), ends))
@@ -220,14 +231,16 @@ impl Shared {
         opening.await
     }
 
-    /// Whether nothing has been carried for a while, as far as is known.
-    fn rests(&self, idle: &mut Idle) -> bool {
+    /// Lets go of the connection if it has carried nothing for a while, as far as is known.
+    fn rest(&self, idle: &mut Idle) {
         let open = self.streams.strong_count() > 1;
-        let State::Open { carried, .. } = &*self.state.lock() else { return false };
+        let mut state = self.state.lock();
+        let State::Open { carried, .. } = &*state else { return };
         if open || *carried != idle.carried {
             *idle = Idle { carried: *carried, since: Instant::now() };
+        } else if idle.since.elapsed() >= IDLE_TIMEOUT {
+            *state = State::Closed;
         }
-        idle.since.elapsed() >= IDLE_TIMEOUT
     }
 }
 
@@ -293,10 +306,8 @@ async fn keep_alive(pings: Option<PingPong>, shared: Weak<Shared>) {
     let mut idle = Idle { carried: 0, since: Instant::now() };
     loop {
         sleep(PING_INTERVAL).await;
-        if let Some(shared) = shared.upgrade()
-            && shared.rests(&mut idle)
-        {
-            *shared.state.lock() = State::Closed;
+        if let Some(shared) = shared.upgrade() {
+            shared.rest(&mut idle);
         }
         match timeout(PING_TIMEOUT, pings.ping(Ping::opaque())).await {
             Ok(Ok(_)) => {}
@@ -305,6 +316,13 @@ async fn keep_alive(pings: Option<PingPong>, shared: Weak<Shared>) {
             Err(_late) => return,
         }
     }
+}
+
+/// What keeps a request from being handed to a connection that was ready: its end, a moment before, or the request itself, which does not get
+/// better by being sent again.
+fn not_begun(error: h2::Error) -> Failure {
+    let ended = error.is_io() || error.is_go_away();
+    Failure::Stream(if ended { NotBegun(error).into() } else { error.into() })
 }
 
 /// Whether a request of this method says how long its body is even if there is none.

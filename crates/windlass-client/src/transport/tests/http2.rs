@@ -9,7 +9,20 @@ use futures::future::join_all;
 use tokio::sync::Semaphore;
 
 use super::*;
-use crate::config::Dialer;
+use crate::{
+    config::Dialer,
+    metrics::{Attempt, ClientMetrics},
+};
+
+/// How many attempts were made.
+#[derive(Clone, Debug, Default)]
+struct Attempts(Arc<AtomicUsize>);
+
+impl ClientMetrics for Attempts {
+    fn attempted(&self, _: &Attempt<'_>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
 
 fn trusting(server: &Server, pki: &Pki) -> Client {
     let config = Config::new(server.url("https")).with_tls(TlsOptions::trusting(pki.pem()));
@@ -131,4 +144,26 @@ async fn a_server_that_comes_back_with_http2_is_asked_what_it_speaks() {
     let error = ask().await.unwrap_err();
     assert!(error.chain().contains("no connection to 127.0.0.1"), "{}", error.chain());
     assert_eq!(get(&client).await["version"], "HTTP/2.0");
+}
+
+#[tokio::test]
+async fn what_a_request_says_of_its_connection_stays_behind_and_what_is_malformed_is_not_repeated() {
+    let pki = Pki::new();
+    let server = Server::start(Some(pki.server("127.0.0.1", &["h2"], Clients::Any))).await;
+    let client = trusting(&server, &pki);
+    let mut request = Request::get("/x").body(()).unwrap();
+    for (name, value) in
+        [("connection", "close"), ("keep-alive", "1"), ("proxy-connection", "close"), ("transfer-encoding", "chunked")]
+    {
+        request.headers_mut().insert(name, http::HeaderValue::from_static(value));
+    }
+    let seen: Value = client.request_json(request).await.unwrap_or_else(|error| panic!("{}", error.chain()));
+    assert_eq!(seen["version"], "HTTP/2.0");
+
+    let attempts = Attempts::default();
+    let client = client.with_metrics(attempts.clone());
+    let malformed = Request::get("/x").header("te", "gzip").body(()).unwrap();
+    let error = client.request_json::<Value>(malformed).await.unwrap_err();
+    assert!(error.chain().contains("malformed headers"), "{}", error.chain());
+    assert_eq!(attempts.0.load(Ordering::Relaxed), 1);
 }
