@@ -11,10 +11,11 @@ use std::{
     process::{Child, Command, Stdio},
     sync::mpsc::{Receiver, channel},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use tokio::time::{Instant, sleep};
 use windlass_api::Entropy;
 use windlass_client::{Client, Config, Kubeconfig, config::kubeconfig::Selection};
 
@@ -82,8 +83,7 @@ impl Project {
     }
 
     /// What the manager of this number has told: its process, and its arguments. It says so once it runs, a moment after it was started.
-    #[track_caller]
-    fn told(&self, number: u8) -> (String, String) {
+    async fn told(&self, number: u8) -> (String, String) {
         let until = Instant::now() + PATIENCE;
         loop {
             let told = fs::read_to_string(self.0.join("target/told")).unwrap_or_default();
@@ -92,7 +92,7 @@ impl Project {
                 return (words.next().unwrap(), words.next().unwrap());
             }
             assert!(Instant::now() < until, "manager {number} does not run; what was told last: {told:?}");
-            thread::sleep(Duration::from_millis(10));
+            sleep(Duration::from_millis(10)).await;
         }
     }
 }
@@ -157,7 +157,7 @@ async fn a_manager_runs_again_when_files_change_and_nothing_is_left_in_the_end()
     let kubeconfig = running.says("export KUBECONFIG=");
     running.says("building");
     running.says("ready in ");
-    let (first, arguments) = project.told(1);
+    let (first, arguments) = project.told(1).await;
     assert_eq!(arguments, format!("{kubeconfig} --health-probe-bind-address=0 --webhook-port=1 --own"));
 
     // The definition is where the manager looks.
@@ -168,7 +168,7 @@ async fn a_manager_runs_again_when_files_change_and_nothing_is_left_in_the_end()
     project.write("src/main.sh", &manager(2));
     assert_eq!(running.says("changed: "), "src/main.sh");
     running.says("restarted in ");
-    let (second, _) = project.told(2);
+    let (second, _) = project.told(2).await;
     assert_eq!((lives(&first), lives(&second)), (false, true));
 
     project.write("src/broken", "");
@@ -207,7 +207,7 @@ async fn a_manager_that_ends_is_told_and_starts_again_after_a_change() {
     project.write("src/main.sh", &manager(1));
     running.says("changed: src/main.sh");
     running.says("restarted in ");
-    let (process, _) = project.told(1);
+    let (process, _) = project.told(1).await;
     assert!(lives(&process));
     running.stop();
     assert!(!lives(&process));
