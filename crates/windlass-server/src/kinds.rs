@@ -54,6 +54,7 @@ pub(crate) mod service;
 mod storage;
 mod strategy;
 mod table;
+mod volume_sources;
 mod volumes;
 mod workload;
 
@@ -85,8 +86,10 @@ struct Kind {
     prepare_update: fn(&mut Value, &Value),
     prepare_status: fn(&mut Value, &Value),
     prepare_part: fn(Part, &mut Value, &Value),
-    /// The paths of fields that belong to features that are off: they are dropped.
+    /// The paths of fields that belong to features that are off: they are dropped. `*` is each element of a list.
     off: &'static [&'static str],
+    /// Where a spec of pods stands in it.
+    pods_at: Option<&'static str>,
     /// Writes into a new object who makes it.
     sign: fn(&mut Value, &User),
     /// Writes the time of a creation or of a change of the status into an object that keeps it; `old` is none for
@@ -131,6 +134,7 @@ const BASE: Kind = Kind {
     prepare_status: |_, _| {},
     prepare_part: |_, _, _| {},
     off: &[],
+    pods_at: None,
     sign: |_, _| {},
     stamp: None,
     validate: |_, _| {},

@@ -103,9 +103,8 @@ fn number(value: &mut Value, ty: &Type) -> Result<(), String> {
     }
     let integer = match value.as_i64() {
         Some(integer) => integer,
-        None => decode::go_float(number)
-            .and_then(|number| number.as_i64())
-            .ok_or_else(|| format!("cannot convert float64 to {}", ty.go_name()))?,
+        None if number.fract() != 0.0 => return Err(format!("cannot convert float64 to {}", ty.go_name())),
+        None => go_integer(number),
     };
     // Go keeps the low bits of what does not fit.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
@@ -116,6 +115,17 @@ fn number(value: &mut Value, ty: &Type) -> Result<(), String> {
     };
     *value = Value::from(converted);
     Ok(())
+}
+
+/// A whole number as an integer; what does not fit becomes the smallest one, as processors have it.
+fn go_integer(number: f64) -> i64 {
+    #[allow(clippy::cast_precision_loss, reason = "a power of two")]
+    let limit = i64::MIN as f64;
+    if (limit..-limit).contains(&number) {
+        #[allow(clippy::cast_possible_truncation, reason = "it fits")]
+        return number as i64;
+    }
+    i64::MIN
 }
 
 fn go_kind(value: &Value) -> &'static str {

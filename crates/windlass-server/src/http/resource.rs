@@ -239,8 +239,9 @@ impl Request<'_> {
 
     async fn update(self, body: RequestBody) -> Result<Response<Body>, Failure> {
         let showing = self.showing()?;
-        let body = self.object(body).await?;
+        // The options are looked at before the body, as the real server does, of updates only.
         let params = self.write_params(WriteOptions::parse(&self.exchange.query, "UpdateOptions", self.user_agent())?);
+        let body = self.object(body).await?;
         let written = self.registry.update(&self.target, body, params).await?;
         self.written(&showing, written)
     }

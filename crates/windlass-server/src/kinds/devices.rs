@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json};
 
-use super::{BASE, Kind, selector::validate_node_selector, volumes::validate_driver_name};
+use super::{BASE, Kind, selector::validate_node_selector, volume_sources::validate_driver_name};
 use crate::registry::{
     Errors, FieldRule, Generation, MetadataRule, NameRule, Path, Resets, Rules, Tree, UnknownField, as_object,
     c_identifier, default_to, dns_label, dns_subdomain, entry_mut, items_mut, label_value, qualified_name,
@@ -84,6 +84,7 @@ pub(super) const KINDS: &[Kind] = &[
             unknown_field: UnknownField::OfVersion,
             ..Rules::COMMON
         },
+        off: &["spec.devices.*.nodeAllocatableResourceMappings"],
         stamp: Some(stamp_taints),
         validate_create: |slice, errors| validate_slice(slice, None, errors),
         validate_update: |new, old, errors| validate_slice(new, Some(old), errors),

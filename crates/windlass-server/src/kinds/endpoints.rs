@@ -149,7 +149,10 @@ pub(super) fn validate_slice(object: &Value, errors: &mut Errors) {
         }
         validate_port(port, &place, errors);
     }
-    let list = Path::new("endpoints");
+}
+
+pub(super) fn validate_slice_endpoints(object: &Value, errors: &mut Errors) {
+    let (list, kind) = (Path::new("endpoints"), object.text(&["addressType"]));
     for (index, endpoint) in object.items(&["endpoints"]).iter().enumerate() {
         validate_endpoint(endpoint, kind, is_own(object), &list.index(index), errors);
     }
@@ -210,6 +213,10 @@ fn validate_endpoint(endpoint: &Value, kind: &str, own: bool, path: &Path<'_>, e
 }
 
 pub(super) fn validate_slice_update(new: &Value, old: &Value, errors: &mut Errors) {
+    // What was let through once stays.
+    if new.items(&["endpoints"]) != old.items(&["endpoints"]) {
+        validate_slice_endpoints(new, errors);
+    }
     errors.immutable(&Path::new("addressType"), new.at(&["addressType"]), old.at(&["addressType"]));
 }
 

@@ -244,11 +244,14 @@ fn validate_service(service: &Value, path: &Path<'_>, errors: &mut Errors) {
     if target == "//" {
         return errors.invalid(&place, target, "segment[0] may not be empty");
     }
+    let rest;
     let steps = if let Some(steps) = target.strip_prefix('/') {
         steps
     } else {
         errors.invalid(&place, target, "must start with a '/'");
-        target.get(1..).unwrap_or_default()
+        // The real server leaves out the first byte, whatever it is of.
+        rest = String::from_utf8_lossy(&target.as_bytes()[1..]);
+        &rest
     };
     for (index, step) in steps.strip_suffix('/').unwrap_or(steps).split('/').enumerate() {
         if step.is_empty() {

@@ -125,10 +125,13 @@ fn validate_selecting_spec(spec: &Value, errors: &mut Errors) {
     if spec.at(&["selector"]).is_none() {
         errors.required(&SPEC.child("selector"), "");
     }
-    validate_selector(spec.at(&["selector"]), &SPEC.child("selector"), errors);
+    let mut unreadable = Errors::default();
+    validate_selector(spec.at(&["selector"]), &SPEC.child("selector"), &mut unreadable);
+    let readable = unreadable.is_empty();
+    errors.append(unreadable);
     let labels = spec.at(&["template", "metadata", "labels"]);
     let selects = spec.at(&["selector"]).is_some();
-    if !selects || !selector_of(spec).matches(|key| labels.and_then(|labels| labels.at(&[key])?.as_str())) {
+    if !selects || readable && !selector_of(spec).matches(|key| labels.and_then(|labels| labels.at(&[key])?.as_str())) {
         let text = "`selector` does not match template `labels`";
         errors.invalid(&SPEC.child("template.metadata.labels"), labels.unwrap_or(&Value::Null), text);
     }
@@ -158,7 +161,9 @@ fn validate_generated(object: &Value, spec: &Value, errors: &mut Errors) {
         }
     }
     let of = |key: &str| expected.into_iter().find(|(known, _)| *known == key).map(|(_, value)| value);
-    if !selector_of(spec).matches(of) {
+    let mut unreadable = Errors::default();
+    validate_selector(spec.at(&["selector"]), &SPEC, &mut unreadable);
+    if unreadable.is_empty() && !selector_of(spec).matches(of) {
         let selector = spec.at(&["selector"]).unwrap_or(&Value::Null);
         errors.invalid(&SPEC.child("selector"), selector, "`selector` not auto-generated");
     }
@@ -399,6 +404,7 @@ pub(super) fn validate_job_status(new: &Value, old: &Value, errors: &mut Errors)
     if (ended || changed("startTime")) && !empty && started.is_none() && finished(new) {
         errors.required(&STATUS.child("startTime"), "startTime is required for finished job");
     }
+    validate_job_indexes(new, old, errors);
     let terminating = new.int(&["status", "terminating"]).unwrap_or_default();
     if (ended || changed("terminating")) && terminating > 0 && finished(new) {
         errors.invalid(&STATUS.child("terminating"), &terminating, "terminating>0 is invalid for finished job");
@@ -414,6 +420,45 @@ pub(super) fn validate_job_status(new: &Value, old: &Value, errors: &mut Errors)
         }
     }
     validate_job_progress(new, old, &is, errors);
+}
+
+/// Which indexes have come to an end, and how.
+fn validate_job_indexes(new: &Value, old: &Value, errors: &mut Errors) {
+    const FIELDS: [&str; 2] = ["completedIndexes", "failedIndexes"];
+    let changed = |field: &str| new.at(&["status", field]) != old.at(&["status", field]);
+    let list = |field: &str| new.at(&["status", field]).and_then(Value::as_str);
+    let (completed, failed) = (list("completedIndexes").unwrap_or_default(), list("failedIndexes"));
+    let by_index = new.at(&["spec", "backoffLimitPerIndex"]).is_some();
+    let total = new.int(&["spec", "completions"]);
+    let read = |field: &str, text: &str, total: i64, errors: &mut Errors| {
+        if let Err(why) = success_policy::count_indexes(text, total) {
+            errors.invalid(&STATUS.child(field), text, &format!("error parsing {field}: {why}"));
+        }
+    };
+    if let Some(total) = total {
+        if changed("completedIndexes") {
+            read("completedIndexes", completed, total, errors);
+        }
+        if let Some(failed) = failed.filter(|_| by_index && changed("failedIndexes")) {
+            read("failedIndexes", failed, total, errors);
+        }
+    }
+    if changed("completedIndexes") && !completed.is_empty() && new.text(&["spec", "completionMode"]) != "Indexed" {
+        let text = "cannot set non-empty completedIndexes when non-indexed completion mode";
+        errors.invalid(&STATUS.child("completedIndexes"), completed, text);
+    }
+    let Some(failed) = failed else { return };
+    let place = STATUS.child("failedIndexes");
+    if changed("failedIndexes") && !by_index {
+        errors.invalid(&place, failed, "cannot set non-null failedIndexes when backoffLimitPerIndex is null");
+    }
+    if let Some(total) = total
+        && FIELDS.into_iter().any(changed)
+        && let Some(index) = success_policy::common_index(completed, failed, total)
+    {
+        let text = format!("failedIndexes and completedIndexes overlap at index: {index}");
+        errors.invalid(&place, failed, &text);
+    }
 }
 
 /// What has happened stays so.

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
 
-use super::pod_defaults::quality_of_service;
+use super::{pod_defaults::quality_of_service, pod_rules::validate_tolerations};
 use crate::registry::{
-    Errors, FieldRule, Path, Tree, as_object, dns_subdomain, metadata_mut, object_mut, qualified_name, same,
+    Errors, FieldRule, Path, Tree, as_object, dns_subdomain, items_mut, metadata_mut, object_mut, qualified_name, same,
     validate_address,
 };
 
@@ -53,10 +53,55 @@ pub(super) fn prepare_create(pod: &mut Value) {
         status.insert("conditions".to_owned(), json!([condition]));
     }
     status.insert("qosClass".to_owned(), quality.into());
+    select_by_label_keys(pod);
+}
+
+/// Adds the pod's own values of the labels that it says other pods are to have, or not to have, to its selectors.
+fn select_by_label_keys(pod: &mut Value) {
+    let Some(labels) = pod.at(&["metadata", "labels"]).and_then(Value::as_object).cloned() else { return };
+    let spec = object_mut(pod, "spec");
+    for kind in ["podAffinity", "podAntiAffinity"] {
+        let Some(affinity) = spec.get_mut("affinity").and_then(|affinity| affinity.get_mut(kind)) else { continue };
+        for preferred in items_mut(affinity, "preferredDuringSchedulingIgnoredDuringExecution") {
+            if let Some(term) = preferred.get_mut("podAffinityTerm") {
+                add_selected(term, &labels);
+            }
+        }
+        for term in items_mut(affinity, "requiredDuringSchedulingIgnoredDuringExecution") {
+            add_selected(term, &labels);
+        }
+    }
+    let constraints = spec.get_mut("topologySpreadConstraints").and_then(Value::as_array_mut);
+    for constraint in constraints.into_iter().flatten() {
+        add_selected(constraint, &labels);
+    }
+}
+
+fn add_selected(term: &mut Value, labels: &Map<String, Value>) {
+    let mut added = Vec::new();
+    for (field, operator) in [("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")] {
+        for key in term.items(&[field]).iter().filter_map(Value::as_str) {
+            if let Some(value) = labels.get(key) {
+                added.push(json!({"key": key, "operator": operator, "values": [value]}));
+            }
+        }
+    }
+    let Some(selector) = term.get_mut("labelSelector").filter(|selector| selector.is_object() && !added.is_empty())
+    else {
+        return;
+    };
+    let mut expressions = selector.items(&["matchExpressions"]).to_vec();
+    expressions.append(&mut added);
+    selector["matchExpressions"] = expressions.into();
 }
 
 pub(super) fn prepare_status(new: &mut Value, old: &Value) {
     metadata_mut(new).shift_remove("deletionTimestamp");
+    let (single, first) = (new.text(&["status", "podIP"]).to_owned(), new.items(&["status", "podIPs"]).first());
+    if !single.is_empty() && first.is_some_and(|first| first.text(&["ip"]) != single) {
+        // Older kubelets know of one address only, which counts.
+        object_mut(new, "status").insert("podIPs".to_owned(), json!([{"ip": single}]));
+    }
     let quality = old.text(&["status", "qosClass"]).to_owned();
     let status = object_mut(new, "status");
     if status.text(&["qosClass"]).is_empty() && !quality.is_empty() {
@@ -189,6 +234,8 @@ pub(super) fn validate_update(new: &Value, old: &Value, errors: &mut Errors) {
         let path = spec_path.child("tolerations");
         errors.forbidden(&path, "existing toleration can not be modified except its tolerationSeconds");
     }
+    // The real server looks at them twice.
+    validate_tolerations(spec, &spec_path, errors);
     validate_gates(spec, old_spec, errors);
     let gated = !old_spec.items(&["schedulingGates"]).is_empty();
     if gated {

@@ -17,7 +17,10 @@ mod placement;
 mod resources;
 mod security;
 mod volumes;
+mod windows;
 
+const HEADER: &str = "a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', regex \
+                      used for validation is '[-A-Za-z0-9]+')";
 const NOT_FOR_INIT: &str = "may not be set for init containers without restartPolicy=Always";
 
 /// A pod, new or old.
@@ -96,12 +99,12 @@ pub(super) fn validate_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) 
             }
             match kind {
                 ContainerKind::Regular => {
-                    validate_life(container, &place, errors);
+                    validate_life(container, spec, &place, errors);
                     resources::validate_restart(container, &place, errors);
                 }
                 ContainerKind::Init => {
                     validate_host_ports(std::slice::from_ref(container), &list_path, errors);
-                    validate_init(container, &place, errors);
+                    validate_init(container, spec, &place, errors);
                 }
                 ContainerKind::Ephemeral => pod_parts::validate_ephemeral(container, spec, &place, errors),
             }
@@ -120,6 +123,7 @@ pub(super) fn validate_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) 
     network::validate_dns(spec, path, errors);
     placement::validate_gates(spec, path, errors);
     placement::validate_spreading(spec, path, errors);
+    windows::validate_host_processes(spec, path, errors);
     security::validate_host_users(spec, path, errors);
     network::validate_own_name(spec, path, errors);
     for field in ["serviceAccountName", "nodeName"] {
@@ -153,7 +157,7 @@ pub(super) fn validate_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) 
     environment::validate_file_volumes(spec, path, errors);
 }
 
-/// The lists of containers, in the order in which they are looked at.
+/// The lists of containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ContainerKind {
     Regular,
@@ -162,7 +166,10 @@ enum ContainerKind {
 }
 
 impl ContainerKind {
+    /// In the order in which they are looked at.
     const ALL: [Self; 3] = [Self::Regular, Self::Init, Self::Ephemeral];
+    /// In the order in which they start, which rules about all of them follow.
+    const IN_LIFE: [Self; 3] = [Self::Init, Self::Regular, Self::Ephemeral];
 
     fn list(self) -> &'static str {
         match self {
@@ -201,11 +208,13 @@ fn validate_container(
 }
 
 /// What happens when a container starts and stops, and how it is asked whether it lives.
-fn validate_life(container: &Value, path: &Path<'_>, errors: &mut Errors) {
+fn validate_life(container: &Value, spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let lifecycle = path.child("lifecycle");
     for moment in ["postStart", "preStop"] {
         if let Some(hook) = container.at(&["lifecycle", moment]) {
-            validate_handler(hook, &["exec", "httpGet", "tcpSocket", "sleep"], &lifecycle.child(moment), errors);
+            let place = lifecycle.child(moment);
+            validate_handler(hook, &["exec", "httpGet", "tcpSocket", "sleep"], &place, errors);
+            validate_sleep(hook, spec, &place, errors);
         }
     }
     for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
@@ -214,9 +223,9 @@ fn validate_life(container: &Value, path: &Path<'_>, errors: &mut Errors) {
 }
 
 /// Containers that run before the others have no life that is looked after, but those that stay.
-fn validate_init(container: &Value, path: &Path<'_>, errors: &mut Errors) {
+fn validate_init(container: &Value, spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     if container.text(&["restartPolicy"]) == "Always" {
-        return validate_life(container, path, errors);
+        return validate_life(container, spec, path, errors);
     }
     for field in ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"] {
         if container.at(&[field]).is_some() {
@@ -318,12 +327,32 @@ fn validate_handler(action: &Value, known: &[&str], path: &Path<'_>, errors: &mu
             }
             validate_port(handler, &place, errors);
             one_of(handler, "scheme", &["HTTP", "HTTPS"], &place, errors);
+            let list = place.child("httpHeaders");
+            for header in handler.items(&["httpHeaders"]) {
+                let name = header.text(&["name"]);
+                if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
+                    errors.invalid(&list, name, HEADER);
+                }
+            }
         }
         "tcpSocket" | "grpc" => validate_port(handler, &place, errors),
         _ => {}
     }
     for handler in handlers {
         errors.forbidden(&path.child(handler), "may not specify more than 1 handler type");
+    }
+}
+
+/// Nobody sleeps for longer than a pod has to stop.
+fn validate_sleep(hook: &Value, spec: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let only = ["exec", "httpGet", "tcpSocket"].iter().all(|other| hook.at(&[other]).is_none());
+    let (Some(sleep), Some(grace)) = (hook.at(&["sleep"]), spec.int(&["terminationGracePeriodSeconds"])) else {
+        return;
+    };
+    let seconds = sleep.int(&["seconds"]).unwrap_or_default();
+    if only && !(0..=grace).contains(&seconds) {
+        let text = format!("must be non-negative and less than terminationGracePeriodSeconds ({grace})");
+        errors.invalid(&path.child("sleep"), &seconds, &text);
     }
 }
 

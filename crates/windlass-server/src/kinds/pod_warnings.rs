@@ -132,9 +132,9 @@ fn of_template(template: &Value, path: Option<&Path<'_>>) -> Vec<String> {
             let place = list_path.index(index);
             fractions(container, &place, &mut told);
             hidden_variables(container, &place, &mut told);
-            ports(container, &place, &mut told);
         }
     }
+    ports(spec, &spec_path, &mut told);
     if spec.int(&["terminationGracePeriodSeconds"]).is_some_and(|seconds| seconds < 0) {
         let place = spec_path.child("terminationGracePeriodSeconds");
         told.push(format!("{place}: must be >= 0; negative values are invalid and will be treated as 1"));
@@ -245,15 +245,55 @@ fn hidden_variables(container: &Value, path: &Path<'_>, told: &mut Vec<String>) 
     }
 }
 
-fn ports(container: &Value, path: &Path<'_>, told: &mut Vec<String>) {
-    let list = path.child("ports");
-    let ports = container.items(&["ports"]);
-    let same = |one: &Value, other: &Value| {
-        ["containerPort", "protocol", "hostPort", "hostIP"].iter().all(|field| one.at(&[field]) == other.at(&[field]))
-    };
-    for (index, port) in ports.iter().enumerate() {
-        if let Some(first) = ports[..index].iter().position(|other| same(other, port)) {
-            told.push(format!("{}: duplicate port definition with {}", list.index(index), list.index(first)));
+/// Ports that containers of a pod have both, by number or by name.
+fn ports(spec: &Value, path: &Path<'_>, told: &mut Vec<String>) {
+    let mut all: Vec<(String, &Value)> = Vec::new();
+    for list in ["initContainers", "containers", "ephemeralContainers"] {
+        let list_path = path.child(list);
+        for (index, container) in spec.items(&[list]).iter().enumerate() {
+            let list = list_path.index(index);
+            let list = list.child("ports");
+            let ports = container.items(&["ports"]).iter().enumerate();
+            all.extend(ports.map(|(index, port)| (list.index(index).to_string(), port)));
+        }
+    }
+    let text = |port: &'_ Value, field: &str| port.text(&[field]).to_owned();
+    let number = |port: &Value, field: &str| port.int(&[field]).unwrap_or_default();
+    for (index, (place, port)) in all.iter().enumerate() {
+        let (address, host) = (text(port, "hostIP"), number(port, "hostPort"));
+        if !address.is_empty() && host == 0 {
+            let (name, own, protocol) = (text(port, "name"), number(port, "containerPort"), text(port, "protocol"));
+            told.push(format!(
+                "{place}: hostIP set without hostPort: {{Name:{name} HostPort:0 ContainerPort:{own} Protocol:{protocol} \
+                 HostIP:{address}}}"
+            ));
+        }
+        let same = |field: &str, other: &Value| port.at(&[field]) == other.at(&[field]);
+        for (first, other) in &all[..index] {
+            if !same("containerPort", other) || !same("protocol", other) {
+                continue;
+            }
+            let (other_address, other_host) = (text(other, "hostIP"), number(other, "hostPort"));
+            let how = if address == other_address && host == other_host {
+                "duplicate"
+            } else if host == 0 || other_host == 0 {
+                "overlapping"
+            } else if host == other_host && address.is_empty() != other_address.is_empty() {
+                "dangerously ambiguous"
+            } else {
+                continue;
+            };
+            told.push(format!("{place}: {how} port definition with {first}"));
+        }
+    }
+    for (index, (place, port)) in all.iter().enumerate() {
+        let name = text(port, "name");
+        let known = all[..index].iter().find(|(_, other)| !name.is_empty() && text(other, "name") == name);
+        if let Some((first, _)) = known {
+            told.push(format!(
+                "{place}: duplicate port name {name:?} with {first}, services and probes that select ports by name will use \
+                 {first}"
+            ));
         }
     }
 }

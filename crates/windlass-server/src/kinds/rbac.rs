@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use super::{BASE, Kind, selector::validate_selector};
 use crate::registry::{
-    Errors, NameRule, Path, Rules, Tree, default_to, dns_subdomain, items_mut, object_mut, path_segment,
+    Errors, NameRule, Path, Rules, Tree, default_to, dns_subdomain, items_mut, label_value, object_mut, path_segment,
+    qualified_name,
 };
 
 const GROUP: &str = "rbac.authorization.k8s.io";
@@ -76,7 +77,11 @@ fn validate_cluster_role(role: &Value, errors: &mut Errors) {
                     _ => false,
                 }
             };
-            if !selector.items(&["matchExpressions"]).iter().all(sound) {
+            let labels = selector.entries(&["matchLabels"]);
+            let readable = labels.into_iter().all(|(key, value)| {
+                qualified_name(key).is_empty() && value.as_str().is_some_and(|value| label_value(value).is_empty())
+            });
+            if !readable || !selector.items(&["matchExpressions"]).iter().all(sound) {
                 errors.invalid(&list.index(index), &Value::Null, "invalid label selector.");
             }
         }

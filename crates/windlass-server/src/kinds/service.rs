@@ -175,5 +175,8 @@ pub(super) fn warnings(service: &Value, _old: Option<&Value>) -> Vec<String> {
     if headless && !service.text(&["spec", "loadBalancerIP"]).is_empty() {
         told.push("spec.loadBalancerIP is ignored for headless services".to_owned());
     }
+    if service.text(&["spec", "type"]) != "ExternalName" && !service.text(&["spec", "externalName"]).is_empty() {
+        told.push("spec.externalName is ignored when spec.type is not \"ExternalName\"".to_owned());
+    }
     told
 }

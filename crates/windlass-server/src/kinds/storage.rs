@@ -5,10 +5,8 @@ use std::collections::HashMap;
 use serde_json::{Value, json};
 
 use super::{
-    BASE, Kind,
-    quantity::amount,
-    selector::validate_selector,
-    volumes::{validate_driver_name, validate_inline_volume},
+    BASE, Kind, quantity::amount, selector::validate_selector, volume_sources::validate_driver_name,
+    volumes::validate_inline_volume,
 };
 use crate::registry::{
     Errors, MetadataRule, Path, Resets, Rules, Tree, default_pointer, dns_subdomain, metadata_mut, object_mut,

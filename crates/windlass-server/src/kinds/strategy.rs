@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use windlass_api::{Clock, Status};
 
 use super::{Kind, KindOptions};
@@ -10,6 +10,14 @@ use crate::{
     authn::User,
     registry::{Effect, Errors, Part, Rules, ScaleRule, Strategy},
 };
+
+/// What belongs to features of pods that are off.
+const OFF_IN_PODS: [&str; 4] = [
+    "schedulingGroup",
+    "containers.*.lifecycle.stopSignal",
+    "initContainers.*.lifecycle.stopSignal",
+    "ephemeralContainers.*.lifecycle.stopSignal",
+];
 
 /// The strategy of a built-in kind.
 pub(super) struct BuiltIn {
@@ -51,11 +59,12 @@ impl BuiltIn {
 
     fn drop_what_is_off(&self, object: &mut Value) {
         for path in self.kind.off {
-            let mut parts = path.split('.');
-            let last = parts.next_back().unwrap_or_default();
-            let around = parts.try_fold(&mut *object, |value, part| value.get_mut(part));
-            if let Some(Value::Object(around)) = around {
-                around.shift_remove(last);
+            drop_at(object, path);
+        }
+        let pods = self.kind.pods_at.map(|path| path.replace('.', "/"));
+        if let Some(pod) = pods.and_then(|path| object.pointer_mut(&format!("/{path}"))) {
+            for path in OFF_IN_PODS {
+                drop_at(pod, path);
             }
         }
     }
@@ -64,6 +73,24 @@ impl BuiltIn {
         if let Some(stamp) = self.kind.stamp {
             stamp(new, old, &windlass_api::format_time(self.clock.now()));
         }
+    }
+}
+
+/// Drops the field at a path, in which `*` is each element of a list; an object that is left with nothing goes too.
+fn drop_at(value: &mut Value, path: &str) {
+    let (first, rest) = path.split_once('.').map_or((path, None), |(first, rest)| (first, Some(rest)));
+    match (value, rest) {
+        (Value::Array(items), Some(rest)) if first == "*" => items.iter_mut().for_each(|item| drop_at(item, rest)),
+        (Value::Object(fields), None) => drop(fields.shift_remove(first)),
+        (Value::Object(fields), Some(rest)) => {
+            let Some(inner) = fields.get_mut(first) else { return };
+            let held = inner.as_object().is_some_and(|inner| !inner.is_empty());
+            drop_at(inner, rest);
+            if held && inner.as_object().is_some_and(Map::is_empty) {
+                fields.shift_remove(first);
+            }
+        }
+        _ => {}
     }
 }
 

@@ -20,9 +20,6 @@ const QUESTION: Kind = BASE;
 /// What workloads have in common.
 const WORKLOAD: Rules = Rules { metadata: MetadataRule::CHANGES, generation: Generation::Spec, ..Rules::WITH_STATUS };
 
-/// What a pod template within a spec may not have yet.
-const OFF_IN_TEMPLATES: &[&str] = &["spec.template.spec.schedulingGroup"];
-
 pub(super) const KINDS: &[Kind] = &[
     Kind { name: "Binding", ..QUESTION },
     Kind {
@@ -55,7 +52,7 @@ pub(super) const KINDS: &[Kind] = &[
         prepare_create: pod::prepare_create,
         prepare_status: pod::prepare_status,
         prepare_part: pod_parts::prepare,
-        off: &["spec.schedulingGroup"],
+        pods_at: Some("spec"),
         validate: pod_rules::validate_pod,
         validate_create: pod_rules::validate_new_pod,
         validate_update: pod::validate_update,
@@ -75,7 +72,7 @@ pub(super) const KINDS: &[Kind] = &[
             ..Rules::COMMON
         },
         default: |object| pod_defaults::default_template(object, "template"),
-        off: &["template.spec.schedulingGroup"],
+        pods_at: Some("template.spec"),
         validate: |object, errors| {
             let nothing = Value::Null;
             let template = object.get("template").unwrap_or(&nothing);
@@ -96,7 +93,7 @@ pub(super) const KINDS: &[Kind] = &[
         },
         scales: true,
         default: workload::default_replication_controller,
-        off: OFF_IN_TEMPLATES,
+        pods_at: Some("spec.template.spec"),
         validate: workload::validate_replication_controller,
         validate_status: workload::validate_replica_set_status,
         warnings: pod_warnings::of_named_workload,
@@ -265,7 +262,7 @@ pub(super) const KINDS: &[Kind] = &[
         },
         scales: true,
         default: workload::default_deployment,
-        off: OFF_IN_TEMPLATES,
+        pods_at: Some("spec.template.spec"),
         validate: workload::validate_deployment,
         validate_update: workload::selector_is_immutable,
         validate_status: workload::validate_deployment_status,
@@ -280,7 +277,7 @@ pub(super) const KINDS: &[Kind] = &[
         rules: WORKLOAD,
         scales: true,
         default: workload::default_replica_set,
-        off: OFF_IN_TEMPLATES,
+        pods_at: Some("spec.template.spec"),
         validate: workload::validate_replica_set,
         validate_update: workload::selector_is_immutable,
         validate_status: workload::validate_replica_set_status,
@@ -290,12 +287,13 @@ pub(super) const KINDS: &[Kind] = &[
     Kind {
         group: "apps",
         name: "StatefulSet",
+        off: &["spec.updateStrategy.rollingUpdate.maxUnavailable"],
         prefix: "/registry/statefulsets/",
         subresources: &["status", "scale"],
         rules: Rules { name: NameRule::Label, ..WORKLOAD },
         scales: true,
         default: workload::default_stateful_set,
-        off: OFF_IN_TEMPLATES,
+        pods_at: Some("spec.template.spec"),
         validate_create: workload::validate_new_stateful_set,
         validate_update: workload::validate_stateful_set_update,
         validate_status: workload::validate_stateful_set_status,
@@ -311,7 +309,7 @@ pub(super) const KINDS: &[Kind] = &[
         default: workload::default_daemon_set,
         prepare_create: workload::prepare_daemon_set_create,
         prepare_update: workload::prepare_daemon_set_update,
-        off: OFF_IN_TEMPLATES,
+        pods_at: Some("spec.template.spec"),
         validate: workload::validate_daemon_set,
         validate_update: workload::selector_is_immutable,
         validate_status: workload::validate_daemon_set_status,
@@ -334,7 +332,7 @@ pub(super) const KINDS: &[Kind] = &[
         },
         default: jobs::default_job,
         prepare_create: jobs::prepare_job_create,
-        off: OFF_IN_TEMPLATES,
+        pods_at: Some("spec.template.spec"),
         validate: jobs::validate_job,
         validate_update: jobs::validate_job_update,
         validate_status: jobs::validate_job_status,
@@ -348,7 +346,7 @@ pub(super) const KINDS: &[Kind] = &[
         subresources: &["status"],
         rules: WORKLOAD,
         default: jobs::default_cron_job,
-        off: &["spec.jobTemplate.spec.template.spec.schedulingGroup"],
+        pods_at: Some("spec.jobTemplate.spec.template.spec"),
         validate: jobs::validate_cron_job,
         validate_create: jobs::validate_new_cron_job,
         warnings: pod_warnings::of_cron_job,
@@ -377,6 +375,7 @@ pub(super) const KINDS: &[Kind] = &[
         prepare_create: endpoints::prepare_slice,
         prepare_update: endpoints::prepare_slice_update,
         validate: endpoints::validate_slice,
+        validate_create: endpoints::validate_slice_endpoints,
         validate_update: endpoints::validate_slice_update,
         warnings: endpoints::slice_warnings,
         ..BASE

@@ -7,6 +7,7 @@ use super::{
     pod_rules::one_of,
     quantity::amount,
     selector::{validate_node_selector, validate_selector},
+    volume_sources::{self, Owner},
 };
 use crate::registry::{
     Errors, MetadataRule, Path, Rules, Tree, as_object, default_pointer, default_to, dns_label, dns_subdomain,
@@ -29,7 +30,7 @@ pub(super) const KINDS: &[Kind] = &[
         },
         default: default_volume,
         stamp: Some(stamp_volume),
-        validate: |volume, errors| validate_volume_spec(volume.at(&["spec"]), errors),
+        validate: validate_volume,
         validate_update: validate_volume_update,
         warnings: |volume, _| volume_warnings(volume),
         ..BASE
@@ -50,8 +51,6 @@ pub(super) const KINDS: &[Kind] = &[
     },
 ];
 
-const REGISTRY: &str = "must be a host:port pair or multiple pairs separated by commas";
-
 /// The kinds of volumes in the order in which they are looked at, and what each needs. The name of `cephfs` in complaints
 /// is not its own.
 const SOURCES: [(&str, &[&str]); 22] = [
@@ -62,7 +61,7 @@ const SOURCES: [(&str, &[&str]); 22] = [
     ("flocker", &[]),
     ("nfs", &["server", "path"]),
     ("rbd", &["monitors", "image"]),
-    ("quobyte", &["registry", "volume"]),
+    ("quobyte", &[]),
     ("cephfs", &["monitors"]),
     ("iscsi", &["targetPortal", "iqn"]),
     ("cinder", &["volumeID"]),
@@ -153,11 +152,15 @@ fn prepare_claim_create(claim: &mut Value) {
 fn drop_foreign_sources(claim: &mut Value) {
     let Some(spec) = entry_mut(claim, "spec") else { return };
     let spec = as_object(spec);
+    let refers = spec.at(&["dataSourceRef"]).is_some();
     if !spec.text(&["dataSourceRef", "namespace"]).is_empty() {
         spec.shift_remove("dataSourceRef");
     }
     let (group, kind) = (spec.text(&["dataSource", "apiGroup"]), spec.text(&["dataSource", "kind"]));
-    if !matches!((group, kind), ("", "PersistentVolumeClaim") | ("snapshot.storage.k8s.io", "VolumeSnapshot")) {
+    // Who knows the newer field is told what is wrong with the older one.
+    if !refers
+        && !matches!((group, kind), ("", "PersistentVolumeClaim") | ("snapshot.storage.k8s.io", "VolumeSnapshot"))
+    {
         spec.shift_remove("dataSource");
     }
 }
@@ -179,9 +182,9 @@ fn normalise_sources(claim: &mut Value) {
 
 // === rules for volumes ===
 
-fn validate_volume_spec(spec: Option<&Value>, errors: &mut Errors) {
+fn validate_volume(volume: &Value, errors: &mut Errors) {
     let nothing = json!({});
-    let spec = spec.unwrap_or(&nothing);
+    let spec = volume.at(&["spec"]).unwrap_or(&nothing);
     validate_modes(spec, "", &SPEC, errors);
     let path = SPEC.child("capacity");
     let capacity = spec.at(&["capacity"]).and_then(Value::as_object);
@@ -193,6 +196,7 @@ fn validate_volume_spec(spec: Option<&Value>, errors: &mut Errors) {
         errors.unsupported(&path, shown, &["storage"]);
     }
     for (name, quantity) in spec.entries(&["capacity"]) {
+        validate_amount(quantity, &path.key(name), errors);
         validate_positive(quantity, &path.key(name), errors);
     }
     one_of(spec, "persistentVolumeReclaimPolicy", &["Delete", "Recycle", "Retain"], &SPEC, errors);
@@ -202,7 +206,7 @@ fn validate_volume_spec(spec: Option<&Value>, errors: &mut Errors) {
         (Some(_), None) => errors.required(&affinity.child("required"), "must specify required node constraints"),
         (Some(_), Some(required)) => validate_node_selector(required, &affinity.child("required"), errors),
     }
-    validate_source(spec, &SPEC, errors);
+    validate_source(spec, volume.text(&["metadata", "name"]), &SPEC, errors);
     let class = spec.text(&["storageClassName"]);
     if !class.is_empty() {
         errors.invalid_each(&SPEC.child("storageClassName"), class, dns_subdomain(class));
@@ -244,7 +248,7 @@ pub(super) fn validate_inline_volume(spec: &Value, whole: &Path<'_>, errors: &mu
     if spec.at(&["nodeAffinity"]).is_some() {
         refuse("nodeAffinity", errors);
     }
-    validate_source(spec, whole, errors);
+    validate_source(spec, "", whole, errors);
     if !spec.text(&["storageClassName"]).is_empty() {
         refuse("storageClassName", errors);
     }
@@ -254,159 +258,32 @@ pub(super) fn validate_inline_volume(spec: &Value, whole: &Path<'_>, errors: &mu
     }
 }
 
-/// A volume is of exactly one kind.
-fn validate_source(spec: &Value, whole: &Path<'_>, errors: &mut Errors) {
-    let mut found = SOURCES.into_iter().filter_map(|(name, fields)| Some((name, fields, spec.at(&[name])?)));
-    let Some((name, fields, source)) = found.next() else {
-        return errors.required(whole, "must specify a volume type");
-    };
-    let path = whole.child(if name == "gcePersistentDisk" { "persistentDisk" } else { name });
-    for field in fields {
-        let missing = match source.at(&[field]) {
-            None => true,
-            Some(Value::String(text)) => text.is_empty(),
-            Some(Value::Array(items)) => items.is_empty(),
-            Some(_) => false,
-        };
-        if missing {
-            errors.required(&path.child(field), needed(name, field));
+/// A volume is of exactly one kind; `flexVolume` may stand beside another. One without a name says for itself where it is.
+fn validate_source(spec: &Value, name: &str, whole: &Path<'_>, errors: &mut Errors) {
+    let mut first = true;
+    for (kind, fields) in SOURCES {
+        let Some(source) = spec.at(&[kind]) else { continue };
+        if !first && kind != "flexVolume" {
+            let shown = if kind == "cephfs" { "cephFS" } else { kind };
+            errors.forbidden(&whole.child(shown), "may not specify more than 1 volume type");
+            continue;
+        }
+        first = false;
+        let path = whole.child(if kind == "gcePersistentDisk" { "persistentDisk" } else { kind });
+        volume_sources::validate_source(kind, fields, source, &path, Owner::Volume(name), errors);
+        if kind == "local" && (name.is_empty() || spec.at(&["nodeAffinity"]).is_none()) {
+            errors.required(&whole.child("nodeAffinity"), "Local volume requires node affinity");
         }
     }
-    let file = source.text(&["path"]);
-    match name {
-        "iscsi" => validate_target(source, &path, errors),
-        "quobyte" => validate_registry(source, &path, errors),
-        "glusterfs" => {
-            let place = path.child("endpointsNamespace");
-            match source.at(&["endpointsNamespace"]).and_then(Value::as_str) {
-                Some("") => {
-                    errors.invalid(&place, "", "if the endpointnamespace is set, it must be a valid namespace name");
-                }
-                Some(namespace) => errors.invalid_each(&place, namespace, dns_label(namespace)),
-                None => {}
-            }
-        }
-        "hostPath" | "local" if file.split('/').any(|part| part == "..") => {
-            errors.invalid(&path.child("path"), file, "must not contain '..'");
-        }
-        "nfs" if !file.starts_with('/') => errors.invalid(&path.child("path"), file, "must be an absolute path"),
-        "csi" => {
-            validate_driver_name(source.text(&["driver"]), &path.child("driver"), errors);
-            if source.text(&["volumeHandle"]).is_empty() {
-                errors.required(&path.child("volumeHandle"), "");
-            }
-            for secret in [
-                "controllerPublishSecretRef",
-                "controllerExpandSecretRef",
-                "nodePublishSecretRef",
-                "nodeExpandSecretRef",
-            ] {
-                if source.at(&[secret]).is_some() {
-                    for field in ["name", "namespace"] {
-                        if source.text(&[secret, field]).is_empty() {
-                            errors.required(&path.child(secret).child(field), "");
-                        }
-                    }
-                }
-            }
-        }
-        _ => {}
+    if first {
+        errors.required(whole, "must specify a volume type");
     }
-    if name == "local" && spec.at(&["nodeAffinity"]).is_none() {
-        errors.required(&whole.child("nodeAffinity"), "Local volume requires node affinity");
-    }
-    if name == "hostPath" {
-        let known =
-            ["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
-        one_of(source, "type", &known, &path, errors);
-    }
-    for (name, _, _) in found {
-        let name = if name == "cephfs" { "cephFS" } else { name };
-        errors.forbidden(&whole.child(name), "may not specify more than 1 volume type");
-    }
-    let root = file.split('/').all(|part| matches!(part, "" | "."));
-    if name == "hostPath" && !file.is_empty() && root && spec.text(&["persistentVolumeReclaimPolicy"]) == "Recycle" {
+    let file = spec.text(&["hostPath", "path"]);
+    let root = !file.is_empty() && file.split('/').all(|part| matches!(part, "" | "."));
+    if root && spec.text(&["persistentVolumeReclaimPolicy"]) == "Recycle" {
         let text = "may not be 'recycle' for a hostPath mount of '/'";
         errors.forbidden(&whole.child("persistentVolumeReclaimPolicy"), text);
     }
-}
-
-/// What a complaint about a field that a kind of volume lacks says beyond that.
-pub(super) fn needed(volume: &str, field: &str) -> &'static str {
-    if (volume, field) == ("quobyte", "registry") { REGISTRY } else { "" }
-}
-
-/// The servers that know where a volume is.
-pub(super) fn validate_registry(source: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let registry = source.text(&["registry"]);
-    if registry.is_empty() {
-        return;
-    }
-    if source.text(&["tenant"]).len() > 64 {
-        let text = "must be a UUID and may not exceed a length of 64 characters";
-        return errors.required(&path.child("tenant"), text);
-    }
-    let is_address = |pair: &&str| {
-        let host = pair.rsplit_once(':').map(|(host, _)| host);
-        host.is_some_and(|host| !host.contains([':', '[', ']']) || (host.starts_with('[') && host.ends_with(']')))
-    };
-    for _ in registry.split(',').filter(|pair| !is_address(pair)) {
-        errors.invalid(&path.child("registry"), registry, REGISTRY);
-    }
-}
-
-/// The names of a target and of who asks it for its disks.
-fn validate_target(source: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let check = |field: &str, shown: &str, errors: &mut Errors| {
-        let name = source.text(&[field]);
-        if !name.is_empty() && !is_iscsi_name(name) {
-            errors.invalid(&path.child(shown), name, "must be valid format");
-        }
-    };
-    check("iqn", "iqn", errors);
-    if let Some(lun) = source.int(&["lun"]).filter(|lun| !(0..=255).contains(lun)) {
-        errors.invalid(&path.child("lun"), &lun, "must be between 0 and 255, inclusive");
-    }
-    let asks = source.flag(&["chapAuthDiscovery"]) || source.flag(&["chapAuthSession"]);
-    match source.at(&["secretRef"]) {
-        None if asks => errors.required(&path.child("secretRef"), ""),
-        Some(secret) if secret.text(&["name"]).is_empty() => errors.required(&path.child("secretRef.name"), ""),
-        _ => {}
-    }
-    check("initiatorName", "initiatorname", errors);
-}
-
-/// `iqn.2001-04.com.example:disk`, or a number after `eui.` or `naa.`.
-fn is_iscsi_name(name: &str) -> bool {
-    let of = |rest: &str, length: usize| {
-        let mut letters = rest.chars();
-        letters.next().is_some() && rest.len() == length + 1 && letters.all(|letter| letter.is_ascii_alphanumeric())
-    };
-    if let Some(rest) = name.strip_prefix("iqn.") {
-        let Some((date, rest)) = rest.split_once('.') else { return false };
-        let digits = |text: &str, length: usize| text.len() == length && text.bytes().all(|byte| byte.is_ascii_digit());
-        let dated = date.split_once('-').is_some_and(|(year, month)| digits(year, 4) && digits(month, 2));
-        let Some((authority, own)) = rest.split_once(':') else { return false };
-        let named = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
-        return dated
-            && !authority.is_empty()
-            && authority.bytes().all(named)
-            && !own.is_empty()
-            && !own.contains([',', ';', '*', '&', '$', '|', ' ', '\t', '\n', '\r']);
-    }
-    name.strip_prefix("eui").is_some_and(|rest| of(rest, 16))
-        || name.strip_prefix("naa").is_some_and(|rest| of(rest, 32))
-}
-
-/// The name of a driver of volumes.
-pub(super) fn validate_driver_name(name: &str, path: &Path<'_>, errors: &mut Errors) {
-    if name.is_empty() {
-        return errors.required(path, "");
-    }
-    if name.len() > 63 {
-        errors.too_long(path, 63);
-    }
-    errors.invalid_each(path, name, dns_subdomain(&name.to_lowercase()));
 }
 
 fn validate_modes(spec: &Value, why: &str, whole: &Path<'_>, errors: &mut Errors) {
@@ -425,6 +302,15 @@ fn validate_modes(spec: &Value, why: &str, whole: &Path<'_>, errors: &mut Errors
     }
 }
 
+/// Nothing is less than nothing. What is shown are whole units, rounded up.
+fn validate_amount(quantity: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let value = amount(quantity.as_str().unwrap_or_default()).unwrap_or_default();
+    if value.ceil() < 0.0 {
+        #[allow(clippy::cast_possible_truncation, reason = "a negative number of bytes, shown in a complaint")]
+        errors.invalid(path, &(value.ceil() as i64), "must be a valid resource quantity");
+    }
+}
+
 fn validate_positive(quantity: &Value, path: &Path<'_>, errors: &mut Errors) {
     let text = quantity.as_str().unwrap_or_default();
     if amount(text).is_none_or(|amount| amount <= 0.0) {
@@ -434,7 +320,7 @@ fn validate_positive(quantity: &Value, path: &Path<'_>, errors: &mut Errors) {
 
 fn validate_volume_update(new: &Value, old: &Value, errors: &mut Errors) {
     // The real server looks at the spec twice, and complains twice.
-    validate_volume_spec(new.at(&["spec"]), errors);
+    validate_volume(new, errors);
     const CLASS: &str = "volumeAttributesClassName";
     let source = |volume: &Value| {
         let mut source = json!({});
@@ -601,7 +487,8 @@ fn validate_claim_update(new: &Value, old: &Value, errors: &mut Errors) {
     }
     let path = Path::new("volumeMode");
     errors.immutable(&path, new.at(&["spec", "volumeMode"]), old.at(&["spec", "volumeMode"]));
-    if old.at(&["status", "currentVolumeAttributesClassName"]).is_some() {
+    let class = |claim: &'_ Value| claim.at(&["spec", "volumeAttributesClassName"]).cloned();
+    if class(new) != class(old) && old.at(&["status", "currentVolumeAttributesClassName"]).is_some() {
         let path = SPEC.child("volumeAttributesClassName");
         match new.at(&["spec", "volumeAttributesClassName"]).and_then(Value::as_str) {
             None => errors
@@ -618,12 +505,7 @@ fn validate_claim_update(new: &Value, old: &Value, errors: &mut Errors) {
 fn validate_claim_status(new: &Value, _old: &Value, errors: &mut Errors) {
     let path = Path::new("status.capacity");
     for (name, quantity) in new.entries(&["status", "capacity"]) {
-        let value = amount(quantity.as_str().unwrap_or_default()).unwrap_or_default();
-        if value < 0.0 {
-            // Whole units, rounded up.
-            #[allow(clippy::cast_possible_truncation, reason = "a negative number of bytes, shown in a complaint")]
-            errors.invalid(&path.key(name), &(value.ceil() as i64), "must be a valid resource quantity");
-        }
+        validate_amount(quantity, &path.key(name), errors);
     }
 }
 

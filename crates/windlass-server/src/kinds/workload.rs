@@ -153,7 +153,10 @@ pub(super) fn validate_deployment(object: &Value, errors: &mut Errors) {
         }
         _ => {
             // The value is shown with the names of Go's fields.
-            let rolling = spec.at(&["strategy", "rollingUpdate"]).unwrap_or(&Value::Null);
+            let share = |rolling: &Value, field: &str| rolling.at(&[field]).cloned().unwrap_or_else(|| 0.into());
+            let rolling = spec.at(&["strategy", "rollingUpdate"]).map(
+                |rolling| json!({"MaxUnavailable": share(rolling, "maxUnavailable"), "MaxSurge": share(rolling, "maxSurge")}),
+            );
             let shown = json!({"Type": spec.text(&["strategy", "type"]), "RollingUpdate": rolling});
             errors.unsupported(&path, &shown, &["Recreate", "RollingUpdate"]);
         }
@@ -383,15 +386,18 @@ fn validate_template(spec: &Value, selected: &Selected, noun: &str, errors: &mut
     let matches = match selected {
         Selected::Never => false,
         Selected::By(selector) => selector.matches(|key| labels.and_then(|labels| labels.at(&[key])?.as_str())),
-        Selected::Unknown => return,
-        Selected::Unreadable => true,
+        Selected::Unknown if noun != "StatefulSet" => return,
+        Selected::Unknown | Selected::Unreadable => true,
     };
     if !matches {
         let shown = labels.unwrap_or(&Value::Null);
         errors.invalid(&path.child("metadata.labels"), shown, "`selector` does not match template `labels`");
     }
-    validate_pod_template(template, &path, errors);
-    if noun == "StatefulSet" {
+    let looked_at = !matches!(selected, Selected::Unknown);
+    if looked_at {
+        validate_pod_template(template, &path, errors);
+    }
+    if looked_at && noun == "StatefulSet" {
         // The real server looks at them twice, and complains twice.
         validate_template_metadata(template, &path, errors);
     }
@@ -465,7 +471,7 @@ pub(super) fn validate_deployment_status(new: &Value, old: &Value, errors: &mut 
     counts(
         new,
         &["updatedReplicas", "readyReplicas", "availableReplicas"],
-        &["unavailableReplicas", "terminatingReplicas"],
+        &["unavailableReplicas", "terminatingReplicas", "collisionCount"],
         errors,
     );
     collisions(new, old, errors);

@@ -492,7 +492,7 @@ fn bad_directive(directive: &Value, patch: &Entries) -> Error {
 fn go_text(value: &Value) -> String {
     match value {
         Value::Null => "%!s(<nil>)".to_owned(),
-        Value::Bool(_) | Value::Number(_) => format!("%!s({}={value})", go_type(value)),
+        Value::Bool(_) | Value::Number(_) => format!("%!s({}={})", go_type(value), go_format(value)),
         Value::String(text) => text.clone(),
         Value::Array(items) => {
             let item = |item: &Value| if item.is_null() { "<nil>".to_owned() } else { go_text(item) };

@@ -66,7 +66,8 @@ impl Registry {
             }
             match self.store_new(target, object, &params, &mut warnings).await {
                 Err(status) if status.is_already_exists() && generate && attempts > 0 => {}
-                Err(status) if status.is_already_exists() && generate => return Err(name_conflict(status)),
+                // The real server says so of a name that was given, too.
+                Err(status) if status.is_already_exists() && !prefix.is_empty() => return Err(name_conflict(status)),
                 Err(status) => return Err(status),
                 Ok(item) => return Ok(Written::object(Self::present(resource, item).await?, true, warnings)),
             }
@@ -125,6 +126,7 @@ impl Registry {
         let given = metadata_mut(&mut attributes.object).shift_remove("resourceVersion");
         let given = given.and_then(|version| version.as_str().and_then(|text| text.parse::<u64>().ok()));
         if params.dry_run == DryRun::No && given.is_some_and(|version| version != 0) {
+            params.warnings.extend(std::mem::take(warnings));
             return Err(Status::unclassified("resourceVersion should not be set on objects to be created"));
         }
         let encoded = Encoded::new(&*resource.to_stored(&mut attributes.object).await?, resource.shape.style());

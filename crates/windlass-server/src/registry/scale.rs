@@ -61,6 +61,7 @@ pub(super) fn scaled(target: &Target, object: &Value, scale: &Value) -> Result<V
     super::validate_labels(scale.at(&["metadata", "labels"]), &Path::new("metadata.labels"), &mut errors);
     let metadata = scale.at(&["metadata"]).unwrap_or(&Value::Null);
     super::validate_annotations(metadata, &Path::new("metadata.annotations"), &mut errors);
+    errors.not_negative(&Path::new("metadata.generation"), metadata.int(&["generation"]));
     errors.not_negative(&Path::new("spec.replicas"), Some(replicas));
     errors.check(&GroupKind::new("autoscaling", "Scale"), target.name())?;
     check_uid(target, object, scale)?;

@@ -60,14 +60,10 @@ pub(super) fn attributes_class(class: &Value, now: Timestamp) -> Vec<Value> {
 }
 
 fn access_modes(modes: &Value) -> String {
-    let short = |mode: &Value| match text(mode) {
-        "ReadWriteOnce" => Some("RWO"),
-        "ReadOnlyMany" => Some("ROX"),
-        "ReadWriteMany" => Some("RWX"),
-        "ReadWriteOncePod" => Some("RWOP"),
-        _ => None,
-    };
-    items(modes).iter().filter_map(short).collect::<Vec<_>>().join(",")
+    const SHORT: [(&str, &str); 4] =
+        [("ReadWriteOnce", "RWO"), ("ReadOnlyMany", "ROX"), ("ReadWriteMany", "RWX"), ("ReadWriteOncePod", "RWOP")];
+    let there = SHORT.iter().filter(|(mode, _)| items(modes).iter().any(|given| text(given) == *mode));
+    there.map(|(_, short)| *short).collect::<Vec<_>>().join(",")
 }
 
 /// The class of a volume or claim: that of the annotation of old, if there is one.

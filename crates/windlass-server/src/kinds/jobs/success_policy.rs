@@ -54,44 +54,68 @@ pub(super) fn validate(spec: &Value, completions: i64, path: &Path<'_>, errors: 
 }
 
 /// How many indexes a list like `0,3-5` has.
-fn count_indexes(text: &str, completions: i64) -> Result<i64, String> {
+pub(super) fn count_indexes(text: &str, completions: i64) -> Result<i64, String> {
     if text.is_empty() {
         return Ok(0);
     }
+    let (mut total, mut last) = (0, None);
+    for interval in text.split(',') {
+        let (first, end) = interval_of(interval, completions)?;
+        if let Some(last) = last {
+            grows(last, first)?;
+        }
+        total += end - first + 1;
+        last = Some(end);
+    }
+    Ok(total)
+}
+
+/// The first index that two lists have both. Intervals that cannot be read are left out.
+pub(super) fn common_index(one: &str, other: &str, completions: i64) -> Option<i64> {
+    let intervals = |text: &str| -> Vec<(i64, i64)> {
+        text.split(',').filter_map(|interval| interval_of(interval, completions).ok()).collect()
+    };
+    let (one, other) = (intervals(one), intervals(other));
+    let (mut left, mut right) = (one.iter().peekable(), other.iter().peekable());
+    while let (Some((first, end)), Some((other_first, other_end))) = (left.peek(), right.peek()) {
+        if first <= other_end && other_first <= end {
+            return Some(*first.max(other_first));
+        }
+        if first <= other_first {
+            left.next()
+        } else {
+            right.next()
+        };
+    }
+    None
+}
+
+/// One index, or the first and last of several.
+fn interval_of(interval: &str, completions: i64) -> Result<(i64, i64), String> {
     let index = |part: &str| {
         let number =
             part.parse::<i64>().map_err(|_| format!("cannot convert string to integer for index: {part:?}"))?;
         if number >= completions { Err(format!("too large index: {part:?}")) } else { Ok(number) }
     };
-    let grows = |previous: i64, current: i64| {
-        if previous < current {
-            return Ok(());
-        }
-        Err(format!("non-increasing order, previous: {previous}, current: {current}"))
-    };
-    let (mut total, mut last) = (0, None);
-    for interval in text.split(',') {
-        let (first, end) = match interval.split_once('-') {
-            None => (index(interval)?, None),
-            Some((_, end)) if end.contains('-') => {
-                return Err(format!(
-                    "the fragment {interval:?} violates the requirement that an index interval can have at most two parts \
-                     separated by '-'"
-                ));
-            }
-            Some((first, end)) => (index(first)?, Some(index(end)?)),
-        };
-        if let Some(end) = end {
+    match interval.split_once('-') {
+        None => index(interval).map(|index| (index, index)),
+        Some((_, end)) if end.contains('-') => Err(format!(
+            "the fragment {interval:?} violates the requirement that an index interval can have at most two parts separated \
+             by '-'"
+        )),
+        Some((first, end)) => {
+            let (first, end) = (index(first)?, index(end)?);
             grows(first, end)?;
+            Ok((first, end))
         }
-        if let Some(last) = last {
-            grows(last, first)?;
-        }
-        let end = end.unwrap_or(first);
-        total += end - first + 1;
-        last = Some(end);
     }
-    Ok(total)
+}
+
+fn grows(previous: i64, current: i64) -> Result<(), String> {
+    if previous < current {
+        return Ok(());
+    }
+    Err(format!("non-increasing order, previous: {previous}, current: {current}"))
 }
 
 #[cfg(test)]
@@ -111,6 +135,8 @@ mod tests {
         ] {
             assert_eq!(count_indexes(text, 10), Err(why.to_owned()), "{text}");
         }
+        assert_eq!(common_index("0,3-5", "1,4-6", 10), Some(4));
+        assert_eq!(common_index("0,x,3-5", "1-2,6", 10), None);
         assert!(count_indexes("1-2-3", 10).unwrap_err().contains("at most two parts"));
     }
 }

@@ -60,11 +60,46 @@ fn validate_term(term: &Value, path: &Path<'_>, errors: &mut Errors) {
     for name in term.items(&["namespaces"]).iter().filter_map(Value::as_str) {
         errors.invalid_each(&path.child("namespace"), name, dns_label(name));
     }
+    validate_label_keys(term, path, errors);
     let key = term.text(&["topologyKey"]);
     if key.is_empty() {
         errors.required(&path.child("topologyKey"), "can not be empty");
     }
     errors.invalid_each(&path.child("topologyKey"), key, qualified_name(key));
+}
+
+/// The labels by whose values pods are matched beside the selector, which has had them added by now.
+fn validate_label_keys(term: &Value, path: &Path<'_>, errors: &mut Errors) {
+    const FIELDS: [&str; 2] = ["matchLabelKeys", "mismatchLabelKeys"];
+    let keys = |field: &'static str| term.items(&[field]).iter().filter_map(Value::as_str);
+    for field in FIELDS {
+        let place = path.child(field);
+        if term.at(&["labelSelector"]).is_none() {
+            if keys(field).next().is_some() {
+                errors.forbidden(&place, "must not be specified when labelSelector is not set");
+            }
+            continue;
+        }
+        for (index, key) in keys(field).enumerate() {
+            errors.invalid_each(&place.index(index), key, qualified_name(key));
+        }
+    }
+    let labels = term.at(&["labelSelector", "matchLabels"]).and_then(Value::as_object);
+    let mut selected: HashSet<&str> = labels.into_iter().flat_map(|labels| labels.keys().map(String::as_str)).collect();
+    for expression in term.items(&["labelSelector", "matchExpressions"]) {
+        let key = expression.text(&["key"]);
+        if !selected.insert(key)
+            && let Some(index) = keys("matchLabelKeys").collect::<Vec<_>>().iter().rposition(|known| *known == key)
+        {
+            errors.invalid(&path.index(index), key, "exists in both matchLabelKeys and labelSelector");
+        }
+    }
+    for (index, key) in keys("matchLabelKeys").enumerate() {
+        if keys("mismatchLabelKeys").any(|other| other == key) {
+            let place = path.child("matchLabelKeys");
+            errors.invalid(&place.index(index), key, "exists in both matchLabelKeys and mismatchLabelKeys");
+        }
+    }
 }
 
 /// How evenly pods are spread.
@@ -96,6 +131,7 @@ pub(super) fn validate_spreading(spec: &Value, path: &Path<'_>, errors: &mut Err
         for policy in ["nodeAffinityPolicy", "nodeTaintsPolicy"] {
             one_of(constraint, policy, &["Honor", "Ignore"], &place, errors);
         }
+        validate_label_keys(constraint, &place, errors);
         validate_selector(constraint.at(&["labelSelector"]), &place.child("labelSelector"), errors);
     }
 }

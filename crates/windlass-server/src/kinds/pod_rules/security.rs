@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json};
 
-use super::one_of;
+use super::{ContainerKind, one_of, windows};
 use crate::registry::{Errors, Path, Tree};
 
 const ID: &str = "must be between 0 and 2147483647, inclusive";
@@ -66,8 +66,10 @@ pub(super) fn validate_pod_security(spec: &Value, path: &Path<'_>, errors: &mut 
     validate_sysctls(context, &path.child("sysctls"), errors);
     one_of(context, "fsGroupChangePolicy", &["Always", "OnRootMismatch"], &path, errors);
     validate_profile(context, "seccompProfile", "seccomp", &path, errors);
+    windows::validate_options(context, &path, errors);
     validate_profile(context, "appArmorProfile", "AppArmor", &path, errors);
     one_of(context, "supplementalGroupsPolicy", &["Merge", "Strict"], &path, errors);
+    one_of(context, "seLinuxChangePolicy", &["Recursive"], &path, errors);
 }
 
 /// A container's.
@@ -93,6 +95,7 @@ pub(super) fn validate_container_security(container: &Value, spec: &Value, path:
             errors.invalid(&path, &shown, &format!("{but} `capabilities.Add` CAP_SYS_ADMIN"));
         }
     }
+    windows::validate_options(context, &path, errors);
     validate_profile(context, "appArmorProfile", "AppArmor", &path, errors);
 }
 
@@ -156,6 +159,7 @@ fn is_sysctl(name: &str) -> bool {
 
 /// A profile of what may be called: the runtime's, a file of the node, or none.
 fn validate_profile(context: &Value, field: &str, name: &str, path: &Path<'_>, errors: &mut Errors) {
+    const PLAIN: [&str; 2] = ["RuntimeDefault", "Unconfined"];
     let Some(profile) = context.at(&[field]) else { return };
     let place = path.child(field);
     match profile.text(&["type"]) {
@@ -164,7 +168,15 @@ fn validate_profile(context: &Value, field: &str, name: &str, path: &Path<'_>, e
             let text = format!("must be set when {name} type is Localhost");
             errors.required(&place.child("localhostProfile"), &text);
         }
-        _ => one_of(profile, "type", &["Localhost", "RuntimeDefault", "Unconfined"], &place, errors),
+        kind => {
+            if let Some(given) =
+                profile.at(&["localhostProfile"]).filter(|_| name == "AppArmor" && PLAIN.contains(&kind))
+            {
+                let text = "can only be set when AppArmor type is Localhost";
+                errors.invalid(&place.child("localhostProfile"), given, text);
+            }
+            one_of(profile, "type", &["Localhost", "RuntimeDefault", "Unconfined"], &place, errors);
+        }
     }
 }
 
@@ -179,9 +191,9 @@ pub(super) fn validate_host_users(spec: &Value, path: &Path<'_>, errors: &mut Er
             errors.forbidden(&path.child(shown), WHY);
         }
     }
-    for list in ["initContainers", "containers", "ephemeralContainers"] {
-        let list_path = path.child(list);
-        for (index, container) in spec.items(&[list]).iter().enumerate() {
+    for kind in ContainerKind::IN_LIFE {
+        let list_path = path.child(kind.list());
+        for (index, container) in spec.items(&[kind.list()]).iter().enumerate() {
             if !container.items(&["volumeDevices"]).is_empty() {
                 errors.forbidden(&list_path.index(index).child("volumeDevices"), WHY);
             }
@@ -196,11 +208,10 @@ pub(super) fn validate_system(spec: &Value, path: &Path<'_>, errors: &mut Errors
         return;
     }
     let place = path.child("os");
-    let contexts = ["initContainers", "containers", "ephemeralContainers"];
     let each = |errors: &mut Errors, check: &dyn Fn(&Value, &Path<'_>, &mut Errors)| {
-        for list in contexts {
-            let place = path.child(list);
-            for (index, container) in spec.items(&[list]).iter().enumerate() {
+        for kind in ContainerKind::IN_LIFE {
+            let place = path.child(kind.list());
+            for (index, container) in spec.items(&[kind.list()]).iter().enumerate() {
                 if let Some(context) = container.at(&["securityContext"]) {
                     check(context, &place.index(index).child("securityContext"), errors);
                 }

@@ -9,13 +9,15 @@ use super::{
     one_of,
 };
 use crate::{
-    kinds::volumes::{needed, validate_driver_name, validate_registry},
-    registry::{Errors, Path, Tree, dns_label},
+    kinds::{
+        quantity::amount,
+        volume_sources::{self, Owner, no_steps_back},
+        volumes::validate_claim_spec,
+    },
+    registry::{Errors, Path, Tree, dns_label, validate_labels},
 };
 
 const MODE: &str = "must be a number between 0 and 0777 (octal), both inclusive";
-const HOST_PATHS: [&str; 8] =
-    ["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
 const MODES_OF_PROPAGATION: [&str; 3] = ["Bidirectional", "HostToContainer", "None"];
 
 /// The sound volumes of a pod, by name. Only those can be mounted.
@@ -38,7 +40,7 @@ const SOURCES: [(&str, &str, &[&str]); 30] = [
     ("rbd", "rbd", &["monitors", "image"]),
     ("cinder", "cinder", &["volumeID"]),
     ("cephfs", "cephFS", &["monitors"]),
-    ("quobyte", "quobyte", &["registry", "volume"]),
+    ("quobyte", "quobyte", &[]),
     ("downwardAPI", "downwarAPI", &[]),
     ("fc", "fc", &[]),
     ("flexVolume", "flexVolume", &["driver"]),
@@ -48,7 +50,7 @@ const SOURCES: [(&str, &str, &[&str]); 30] = [
     ("photonPersistentDisk", "photonPersistentDisk", &["pdID"]),
     ("portworxVolume", "portworxVolume", &["volumeID"]),
     ("azureDisk", "azureDisk", &["diskName", "diskURI"]),
-    ("storageos", "storageos", &["volumeName"]),
+    ("storageos", "storageos", &[]),
     ("projected", "projected", &[]),
     ("scaleIO", "scaleIO", &["gateway", "system", "volumeName"]),
     ("csi", "csi", &[]),
@@ -91,17 +93,7 @@ fn validate_source(volume: &Value, path: &Path<'_>, errors: &mut Errors) {
     };
     let source = volume.at(&[name]).unwrap_or(&Value::Null);
     let place = path.child(if *name == "gcePersistentDisk" { "persistentDisk" } else { name });
-    for field in *required {
-        let missing = match source.at(&[field]) {
-            None => true,
-            Some(Value::String(text)) => text.is_empty(),
-            Some(Value::Array(items)) => items.is_empty(),
-            Some(_) => false,
-        };
-        if missing {
-            errors.required(&place.child(field), needed(name, field));
-        }
-    }
+    volume_sources::validate_source(name, required, source, &place, Owner::Pod, errors);
     validate_details(name, source, &place, errors);
     for (_, name, _) in sources {
         errors.forbidden(&path.child(name), "may not specify more than 1 volume type");
@@ -110,14 +102,18 @@ fn validate_source(volume: &Value, path: &Path<'_>, errors: &mut Errors) {
 
 /// What a kind of volume asks for beyond fields that must be there.
 fn validate_details(name: &str, source: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let file = source.text(&["path"]);
     match name {
-        "hostPath" if !file.is_empty() => {
-            no_steps_back(file, &path.child("path"), errors);
-            one_of(source, "type", &HOST_PATHS, path, errors);
+        "emptyDir" if amount(source.text(&["sizeLimit"])).is_some_and(|limit| limit < 0.0) => {
+            errors.forbidden(&path.child("sizeLimit"), "SizeLimit field must be a valid resource quantity");
         }
+        "ephemeral" => {
+            let path = path.child("volumeClaimTemplate");
+            let Some(template) = source.at(&["volumeClaimTemplate"]) else { return };
+            validate_labels(template.at(&["metadata", "labels"]), &path.child("metadata.labels"), errors);
+            validate_claim_spec(template.at(&["spec"]).unwrap_or(&Value::Null), &path.child("spec"), errors);
+        }
+        "image" => one_of(source, "pullPolicy", &["Always", "IfNotPresent", "Never"], path, errors),
         "gitRepo" => descending(source.text(&["directory"]), &path.child("directory"), errors),
-        "nfs" if !file.starts_with('/') => errors.invalid(&path.child("path"), file, "must be an absolute path"),
         "secret" | "configMap" => {
             validate_mode(source, "defaultMode", path, errors);
             validate_items(source, path, errors);
@@ -133,8 +129,6 @@ fn validate_details(name: &str, source: &Value, path: &Path<'_>, errors: &mut Er
             validate_mode(source, "defaultMode", path, errors);
             validate_projections(source, path, errors);
         }
-        "quobyte" => validate_registry(source, path, errors),
-        "csi" => validate_driver_name(source.text(&["driver"]), &path.child("driver"), errors),
         _ => {}
     }
 }
@@ -233,12 +227,6 @@ fn descending(file: &str, path: &Path<'_>, errors: &mut Errors) {
         errors.invalid(path, file, "must be a relative path");
     }
     no_steps_back(file, path, errors);
-}
-
-fn no_steps_back(file: &str, path: &Path<'_>, errors: &mut Errors) {
-    if file.split('/').any(|part| part == "..") {
-        errors.invalid(path, file, "must not contain '..'");
-    }
 }
 
 /// The same, and its first name is none that the kubelet uses.

@@ -336,6 +336,12 @@ fn check_families(spec: &impl Tree, name: &str) -> Result<(), Status> {
         return Ok(());
     }
     let mut errors = Errors::default();
+    // Who says nothing gets one family.
+    if matches!(spec.text(&["ipFamilyPolicy"]), "" | "SingleStack") && spec.items(&["ipFamilies"]).len() == 2 {
+        let text = "must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified";
+        errors.invalid(&SPEC.child("ipFamilyPolicy"), "SingleStack", text);
+        return errors.check(&GroupKind::new("", "Service"), name);
+    }
     if spec.text(&["ipFamilyPolicy"]) == "RequireDualStack" {
         let text = "this cluster is not configured for dual-stack services";
         errors.invalid(&SPEC.child("ipFamilyPolicy"), "RequireDualStack", text);
