@@ -153,13 +153,7 @@ impl Admission for RuntimeClasses {
             let own = write.object.at(&["spec", "overhead"]).cloned();
             let name = write.object.text(&["spec", "runtimeClassName"]).to_owned();
             if name.is_empty() {
-                return match own {
-                    Some(own) if own.as_object().is_some_and(|own| !own.is_empty()) => {
-                        let why = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead";
-                        Err(write.forbidden(why))
-                    }
-                    _ => Ok(()),
-                };
+                return Ok(());
             }
             let Some(class) = class(registry, "node.k8s.io", "runtimeclasses", &name).await? else {
                 return Err(write.forbidden(format!("pod rejected: RuntimeClass {name:?} not found")));
@@ -190,6 +184,26 @@ impl Admission for RuntimeClasses {
                 }
             }
             Ok(())
+        })
+    }
+
+    /// What a pod costs beside its containers is said by its class, and by nobody else.
+    fn validate<'a>(&'a self, registry: &'a Registry, write: &'a Attributes) -> BoxFuture<'a, Result<(), Status>> {
+        Box::pin(async move {
+            let name = write.object.text(&["spec", "runtimeClassName"]);
+            let Some(own) = write.object.at(&["spec", "overhead"]) else { return Ok(()) };
+            let class =
+                if name.is_empty() { None } else { class(registry, "node.k8s.io", "runtimeclasses", name).await? };
+            match class.as_ref().and_then(|class| class.at(&["overhead", "podFixed"])) {
+                Some(overhead) if same(Some(own), Some(overhead)) => Ok(()),
+                Some(_) => {
+                    Err(write.forbidden("pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"))
+                }
+                None => {
+                    let why = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead";
+                    Err(write.forbidden(why))
+                }
+            }
         })
     }
 }

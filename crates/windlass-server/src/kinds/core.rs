@@ -254,6 +254,9 @@ pub(super) fn node_warnings(new: &Value, _old: Option<&Value>) -> Vec<String> {
 pub(super) fn validate_node(object: &Value, errors: &mut Errors) {
     validate_taints(object, errors);
     validate_node_amounts(object, errors);
+    if let Some(swap) = object.int(&["status", "nodeInfo", "swap", "capacity"]).filter(|swap| *swap <= 0) {
+        errors.invalid(&Path::new("metadata.nodeSwapStatus.capacity"), &swap, "must be greater than zero");
+    }
     validate_node_features(object, errors);
     let list = Path::new("spec.podCIDRs");
     let ranges = object.items(&["spec", "podCIDRs"]);

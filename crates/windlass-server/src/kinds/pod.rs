@@ -110,10 +110,14 @@ pub(super) fn prepare_status(new: &mut Value, old: &Value) {
 }
 
 pub(super) fn validate_status(new: &Value, old: &Value, errors: &mut Errors) {
+    const NOT_SEEN: &str = "must be a non-negative integer";
     let path = Path::new("status");
     let conditions = path.child("conditions");
     for (index, condition) in new.items(&["status", "conditions"]).iter().enumerate() {
         let kind = condition.text(&["type"]);
+        if let Some(seen) = condition.int(&["observedGeneration"]).filter(|seen| *seen < 0) {
+            errors.invalid(&conditions.index(index).child("observedGeneration"), &seen, NOT_SEEN);
+        }
         errors.invalid_each(&conditions.index(index).child("Type"), kind, qualified_name(kind));
     }
     let nominated = new.text(&["status", "nominatedNodeName"]);

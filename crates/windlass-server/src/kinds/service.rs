@@ -104,6 +104,15 @@ pub(super) fn prepare_update(new: &mut Value, old: &Value) {
                 copy_key(spec, old_spec, key);
             }
         }
+        let families = spec.items(&["ipFamilies"]);
+        if spec.text(&["ipFamilyPolicy"]) == "SingleStack"
+            && families.len() > 1
+            && families == old_spec.items(&["ipFamilies"])
+        {
+            // Who asks for one family of the two that are there gets the first.
+            let first = json!(families[..1]);
+            spec.insert("ipFamilies".to_owned(), first);
+        }
     }
     let checked = spec.int(&["healthCheckNodePort"]).unwrap_or_default();
     let checked_before = old_spec.int(&["healthCheckNodePort"]).unwrap_or_default();

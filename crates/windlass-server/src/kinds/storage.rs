@@ -5,8 +5,11 @@ use std::collections::HashMap;
 use serde_json::{Value, json};
 
 use super::{
-    BASE, Kind, quantity::amount, selector::validate_selector, volume_sources::validate_driver_name,
-    volumes::validate_inline_volume,
+    BASE, Kind,
+    quantity::amount,
+    selector::validate_selector,
+    volume_sources::validate_driver_name,
+    volumes::{default_source, validate_inline_volume},
 };
 use crate::registry::{
     Errors, MetadataRule, Path, Resets, Rules, Tree, default_pointer, dns_subdomain, metadata_mut, object_mut,
@@ -65,6 +68,13 @@ pub(super) const KINDS: &[Kind] = &[
             unconditional_update: false,
             returns_deleted: true,
             ..Rules::WITH_STATUS
+        },
+        default: |attachment| {
+            let source = attachment.get_mut("spec").and_then(|spec| spec.get_mut("source"));
+            let volume = source.and_then(|source| source.get_mut("inlineVolumeSpec"));
+            if let Some(Value::Object(volume)) = volume {
+                default_source(volume);
+            }
         },
         validate: validate_attachment,
         validate_update: validate_attachment_update,

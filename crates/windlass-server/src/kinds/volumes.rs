@@ -302,9 +302,11 @@ fn validate_modes(spec: &Value, why: &str, whole: &Path<'_>, errors: &mut Errors
     }
 }
 
-/// Nothing is less than nothing. What is shown are whole units, rounded up.
+/// Nothing is less than nothing. What is shown are whole units, rounded up; what is too many for Go is -1 to it.
 fn validate_amount(quantity: &Value, path: &Path<'_>, errors: &mut Errors) {
+    const TOO_MANY: f64 = 9_223_372_036_854_775_808.0;
     let value = amount(quantity.as_str().unwrap_or_default()).unwrap_or_default();
+    let value = if value >= TOO_MANY { -1.0 } else { value };
     if value.ceil() < 0.0 {
         #[allow(clippy::cast_possible_truncation, reason = "a negative number of bytes, shown in a complaint")]
         errors.invalid(path, &(value.ceil() as i64), "must be a valid resource quantity");

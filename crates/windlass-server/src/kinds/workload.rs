@@ -152,12 +152,7 @@ pub(super) fn validate_deployment(object: &Value, errors: &mut Errors) {
             validate_rolling(spec, &rolling, errors);
         }
         _ => {
-            // The value is shown with the names of Go's fields.
-            let share = |rolling: &Value, field: &str| rolling.at(&[field]).cloned().unwrap_or_else(|| 0.into());
-            let rolling = spec.at(&["strategy", "rollingUpdate"]).map(
-                |rolling| json!({"MaxUnavailable": share(rolling, "maxUnavailable"), "MaxSurge": share(rolling, "maxSurge")}),
-            );
-            let shown = json!({"Type": spec.text(&["strategy", "type"]), "RollingUpdate": rolling});
+            let shown = shown_strategy(spec.at(&["strategy"]).unwrap_or(&Value::Null));
             errors.unsupported(&path, &shown, &["Recreate", "RollingUpdate"]);
         }
     }
@@ -288,6 +283,13 @@ pub(super) fn validate_stateful_set_update(new: &Value, old: &Value, errors: &mu
     }
 }
 
+/// How pods are replaced, by the names of Go's internal struct.
+fn shown_strategy(strategy: &Value) -> Value {
+    let share = |rolling: &Value, field: &str| rolling.at(&[field]).cloned().unwrap_or_else(|| 0.into());
+    let shares = |rolling: &Value| json!({"MaxUnavailable": share(rolling, "maxUnavailable"), "MaxSurge": share(rolling, "maxSurge")});
+    json!({"Type": strategy.text(&["type"]), "RollingUpdate": strategy.at(&["rollingUpdate"]).map(shares)})
+}
+
 pub(super) fn validate_daemon_set(object: &Value, errors: &mut Errors) {
     let Some(spec) = object.at(&["spec"]) else { return };
     // Without a selector it selects nothing, which is complained about below.
@@ -302,8 +304,8 @@ pub(super) fn validate_daemon_set(object: &Value, errors: &mut Errors) {
     match spec.text(&["updateStrategy", "type"]) {
         "OnDelete" => {}
         "RollingUpdate" => validate_daemon_rolling(rolling, &path.child("rollingUpdate"), errors),
-        other => {
-            let shown = json!({"Type": other, "RollingUpdate": rolling.unwrap_or(&Value::Null)});
+        _ => {
+            let shown = shown_strategy(spec.at(&["updateStrategy"]).unwrap_or(&Value::Null));
             errors.unsupported(&path, &shown, &["RollingUpdate", "OnDelete"]);
         }
     }

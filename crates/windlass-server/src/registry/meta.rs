@@ -193,7 +193,7 @@ fn validate_changes(new: &Value, old: &Value, errors: &mut Errors) {
     validate_common(new, errors);
 }
 
-fn validate_common(metadata: &Value, errors: &mut Errors) {
+pub(super) fn validate_common(metadata: &Value, errors: &mut Errors) {
     validate_labels(metadata.at(&["labels"]), &METADATA.child("labels"), errors);
     validate_annotations(metadata, &METADATA.child("annotations"), errors);
     let path = METADATA.child("ownerReferences");

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use windlass_api::{FieldValidation, GroupKind, GroupResource, LabelSelector, Operator, Requirement, Status};
 
-use super::{Errors, Item, Path, Shape, Target, Tree, strategy::ScaleRule, tree::as_object};
+use super::{Errors, Item, Path, Shape, Target, Tree, meta, strategy::ScaleRule, tree::as_object};
 use crate::{codec, encoded::Encoded};
 
 /// How scales are read.
@@ -58,10 +58,9 @@ pub(super) fn scaled(target: &Target, object: &Value, scale: &Value) -> Result<V
     let rule = rule(target)?;
     let replicas = scale.int(&["spec", "replicas"]).unwrap_or_default();
     let mut errors = Errors::default();
-    super::validate_labels(scale.at(&["metadata", "labels"]), &Path::new("metadata.labels"), &mut errors);
     let metadata = scale.at(&["metadata"]).unwrap_or(&Value::Null);
-    super::validate_annotations(metadata, &Path::new("metadata.annotations"), &mut errors);
     errors.not_negative(&Path::new("metadata.generation"), metadata.int(&["generation"]));
+    meta::validate_common(metadata, &mut errors);
     errors.not_negative(&Path::new("spec.replicas"), Some(replicas));
     errors.check(&GroupKind::new("autoscaling", "Scale"), target.name())?;
     check_uid(target, object, scale)?;

@@ -77,6 +77,7 @@ pub(super) fn endpoint_slice(slice: &Value, now: Timestamp) -> Vec<Value> {
     let ports = ports.collect::<Vec<_>>();
     let addresses = items(&slice["endpoints"]).iter().flat_map(|endpoint| items(&endpoint["addresses"]));
     let addresses = addresses.map(|address| text(address).to_owned()).collect::<Vec<_>>();
-    let unset = |all: &[String]| if all.is_empty() { "<unset>".into() } else { Value::from(first_three(all)) };
+    let unset =
+        |all: &[String]| if all.join(",").is_empty() { "<unset>".into() } else { Value::from(first_three(all)) };
     vec![name(slice), text(&slice["addressType"]).into(), unset(&ports), unset(&addresses), age(slice, now)]
 }
