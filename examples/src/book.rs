@@ -22,6 +22,7 @@ pages! {
     talk_to_a_cluster: "how-to/talk-to-a-cluster.md",
     test_a_controller: "how-to/test-a-controller.md",
     test_from_go: "how-to/test-from-go.md",
+    test_until_it_breaks: "how-to/test-until-it-breaks.md",
     webhooks: "how-to/webhooks.md",
     write_a_controller: "how-to/write-a-controller.md",
     from_kube_rs: "from-kube-rs.md",

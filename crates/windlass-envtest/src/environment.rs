@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// The namespace of objects that name none.
-const NAMESPACE: &str = "default";
+pub(crate) const NAMESPACE: &str = "default";
 
 /// A cluster for one test: see the [crate].
 ///
@@ -98,6 +98,12 @@ impl Environment {
 
     pub(crate) fn client_over(&self, transport: Transport) -> Client {
         Client::from_service(Wire::new(transport, self.taps.clone()), NAMESPACE)
+    }
+
+    /// The way to the server, past nothing.
+    #[cfg(feature = "explore")]
+    pub(crate) fn transport(&self) -> Transport {
+        self.transport.clone()
     }
 
     /// A manager of that client, with the clock and the randomness of the environment.

@@ -37,6 +37,7 @@
 //! | things to go wrong | [`Environment::on`] some [`Requests`]: they fail, wait, are lost, or their answers are |
 //! | to know what was asked | [`Environment::record`] |
 //! | events without a server | [`FakeListWatch`] |
+//! | everything to go wrong, one thing after the other | `explore` (feature `explore`, on by default) |
 //!
 //! # What is guaranteed
 //!
@@ -59,6 +60,8 @@ mod definitions;
 mod environment;
 mod error;
 mod expectations;
+#[cfg(feature = "explore")]
+pub mod explore;
 mod faults;
 mod recorder;
 mod requests;

@@ -125,7 +125,7 @@ async fn released(mut held: watch::Receiver<bool>) {
 }
 
 /// What a server would answer.
-fn answer(status: &Status) -> Response<Body> {
+pub(crate) fn answer(status: &Status) -> Response<Body> {
     let body = serde_json::to_vec(status).expect("a status is plain data");
     let mut answer = Response::new(Body::from(body));
     *answer.status_mut() = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);

@@ -1,0 +1,167 @@
+//! The end of a run, without what differs from run to run.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::{scenario::Scenario, state::State, tap::TOUCH};
+
+/// By resource and key, with a star for what the server has generated of a name: the objects, which several may have in
+/// common.
+pub(crate) type Normal = BTreeMap<(String, String), Vec<Value>>;
+
+/// What names and uids become.
+#[derive(Default)]
+struct Names {
+    generated: Vec<(String, String)>,
+    uids: BTreeMap<String, String>,
+}
+
+/// Brings a state into the form that is compared.
+pub(crate) fn normal(scenario: &Scenario, state: &State) -> Normal {
+    let mut names = Names::default();
+    let objects = || {
+        let kinds = state.0.iter().filter(|(resource, _)| !scenario.ignored.contains(*resource));
+        kinds.flat_map(|(resource, objects)| objects.iter().map(move |(key, object)| (resource, key, object)))
+    };
+    for (resource, key, object) in objects() {
+        let metadata = &object["metadata"];
+        let (name, prefix) = (text(&metadata["name"]), text(&metadata["generateName"]));
+        if !prefix.is_empty() && name.starts_with(prefix) && name.len() > prefix.len() {
+            names.generated.push((name.to_owned(), format!("{prefix}*")));
+        }
+        let key = names.starred(key);
+        names.uids.insert(text(&metadata["uid"]).to_owned(), format!("the uid of {resource} {key}"));
+    }
+    // Of names that begin alike, the longest first.
+    names.generated.sort_by(|a, b| b.0.len().cmp(&a.0.len()).then_with(|| a.cmp(b)));
+    let mut normal = Normal::new();
+    for (resource, key, object) in objects() {
+        let mut object = object.clone();
+        for (of, pointer) in &scenario.hidden {
+            if let Some(field) = object.pointer_mut(pointer).filter(|_| of == resource) {
+                *field = "ignored".into();
+            }
+        }
+        let generation = object["metadata"]["generation"].as_i64();
+        strip(&mut object);
+        names.apply(&mut object, generation);
+        normal.entry((resource.clone(), names.starred(key))).or_default().push(object);
+    }
+    for alike in normal.values_mut() {
+        alike.sort_by_cached_key(ToString::to_string);
+    }
+    normal
+}
+
+/// Takes away what tells how an object came to be as it is, not what it is.
+fn strip(object: &mut Value) {
+    let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
+    for field in ["uid", "resourceVersion", "creationTimestamp", "managedFields", "generation"] {
+        metadata.remove(field);
+    }
+    if let Some(Value::Object(annotations)) = metadata.get_mut("annotations") {
+        annotations.remove(TOUCH);
+        if annotations.is_empty() {
+            metadata.remove("annotations");
+        }
+    }
+}
+
+impl Names {
+    fn apply(&self, value: &mut Value, generation: Option<i64>) {
+        match value {
+            Value::String(text) => {
+                if let Some(renamed) = self.renamed(text) {
+                    *text = renamed;
+                }
+            }
+            Value::Array(items) => items.iter_mut().for_each(|item| self.apply(item, generation)),
+            Value::Object(fields) => {
+                for (name, field) in fields {
+                    if name == "observedGeneration" && field.is_i64() {
+                        let is_current = field.as_i64() == generation;
+                        *field = if is_current { "the present one" } else { "an older one" }.into();
+                    } else {
+                        self.apply(field, generation);
+                    }
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+
+    fn renamed(&self, text: &str) -> Option<String> {
+        if let Some(uid) = self.uids.get(text) {
+            return Some(uid.clone());
+        }
+        if is_uid(text) {
+            return Some("the uid of something else".to_owned());
+        }
+        if text.len() >= 20 && text.parse::<Timestamp>().is_ok() {
+            return Some("a time".to_owned());
+        }
+        let renamed = self.starred(text);
+        (renamed != text).then_some(renamed)
+    }
+
+    fn starred(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for (name, starred) in &self.generated {
+            if text.contains(name.as_str()) {
+                text = text.replace(name.as_str(), starred);
+            }
+        }
+        text
+    }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn is_uid(text: &str) -> bool {
+    let dashes = [8, 13, 18, 23];
+    text.len() == 36
+        && text
+            .bytes()
+            .enumerate()
+            .all(|(at, byte)| if dashes.contains(&at) { byte == b'-' } else { byte.is_ascii_hexdigit() })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_differs_from_run_to_run_is_no_difference() {
+        let state = |suffix: &str, uid: &str, time: &str| {
+            let name = format!("web-{suffix}");
+            let pod = json!({
+                "metadata": {"name": name, "generateName": "web-", "uid": uid, "resourceVersion": suffix, "generation": 3,
+                    "creationTimestamp": time, "annotations": {TOUCH: "yes"}},
+                "status": {"since": time, "observedGeneration": 3, "message": format!("{name} is ready")},
+            });
+            let config = json!({"metadata": {"name": "a", "ownerReferences": [{"uid": uid, "name": name}]}});
+            let mut state = State::default();
+            state.0.insert("pods".to_owned(), [(format!("default/{name}"), pod)].into());
+            state.0.insert("configmaps".to_owned(), [("default/a".to_owned(), config)].into());
+            state
+        };
+        let scenario = Scenario::new("pods");
+        let one = state("abcde", "0c4be7b6-1d63-4a4c-bd8b-9d2b4aa7a3f1", "2026-01-01T00:00:00Z");
+        let other = state("vwxyz", "ffffe7b6-1d63-4a4c-bd8b-9d2b4aa7a3f1", "2026-02-02T00:00:00Z");
+        let (one, other) = (normal(&scenario, &one), normal(&scenario, &other));
+        assert_eq!(one, other);
+        let pod = &one[&("pods".to_owned(), "default/web-*".to_owned())][0];
+        assert_eq!(
+            pod["status"],
+            json!({"since": "a time", "observedGeneration": "the present one", "message": "web-* is ready"})
+        );
+        let config = &one[&("configmaps".to_owned(), "default/a".to_owned())][0];
+        assert_eq!(config["metadata"]["ownerReferences"][0]["uid"], "the uid of pods default/web-*");
+    }
+}

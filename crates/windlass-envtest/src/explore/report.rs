@@ -1,0 +1,130 @@
+//! What an exploration has found, as text.
+
+use std::{fmt, path::Path, time::Duration};
+
+use super::{
+    plan::Plan,
+    timeline::{Entry, Sort},
+};
+
+/// A story is told in twice as many lines at most.
+const STORY: usize = 100;
+
+/// What an exploration has found.
+#[derive(Clone, Debug)]
+#[must_use = "a report is to be read: `assert` fails the test when something was found"]
+#[non_exhaustive]
+pub struct Report {
+    /// The scenario's name.
+    pub scenario: String,
+    /// What went wrong in the undisturbed runs. If something did, nothing was explored.
+    pub reference: Vec<String>,
+    /// What happened in the undisturbed run.
+    pub timeline: Vec<Entry>,
+    /// In how many runs something went wrong on purpose.
+    pub runs: usize,
+    /// In how many of these it never came to that: the plan's place was not reached.
+    pub not_reached: usize,
+    /// The runs that ended otherwise than they should.
+    pub failures: Vec<Failure>,
+    /// How long it took, by the clock on the wall.
+    pub took: Duration,
+}
+
+/// A run that ended otherwise than it should.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Failure {
+    /// What went wrong on purpose: the least that shows it.
+    pub plan: Plan,
+    /// What is wrong with the run.
+    pub findings: Vec<String>,
+    /// What happened.
+    pub timeline: Vec<Entry>,
+}
+
+impl Report {
+    /// Fails where the caller stands when something was found, with the story of the first failure.
+    ///
+    /// # Panics
+    /// When something was found.
+    #[track_caller]
+    pub fn assert(&self) {
+        assert!(self.is_clean(), "{self}");
+    }
+
+    /// Whether nothing was found.
+    #[must_use]
+    pub const fn is_clean(&self) -> bool {
+        self.reference.is_empty() && self.failures.is_empty()
+    }
+
+    /// Runs per minute.
+    #[must_use]
+    pub fn runs_per_minute(&self) -> f64 {
+        let runs = u32::try_from(self.runs).unwrap_or(u32::MAX);
+        f64::from(runs) * 60.0 / self.took.as_secs_f64().max(f64::EPSILON)
+    }
+
+    /// Writes the page of [`Self::html`] into a file.
+    pub fn write_page(&self, path: impl AsRef<Path>) -> std::io::Result<()> {
+        std::fs::write(path, self.html())
+    }
+
+    /// What replays a run, for the environment variable.
+    pub(crate) fn replayed_by(&self, plan: &Plan) -> String {
+        format!("{}='{}: {plan}'", super::VARIABLE, self.scenario)
+    }
+
+    pub(crate) fn summary(&self) -> String {
+        let Self { scenario, runs, not_reached, failures, took, .. } = self;
+        let (took, rate) = (took.as_secs_f64(), self.runs_per_minute());
+        let mut summary = format!(
+            "exploration of {scenario}: {runs} runs, {} of them wrong, in {took:.1} s ({rate:.0} a minute)",
+            failures.len()
+        );
+        if *not_reached > 0 {
+            summary.push_str(&format!("; in {not_reached} the place of the plan was not reached"));
+        }
+        summary
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.summary())?;
+        if !self.reference.is_empty() {
+            writeln!(f, "\nnothing was explored: already when nothing goes wrong on purpose,")?;
+            bullets(f, &self.reference)?;
+            return story(f, &self.timeline);
+        }
+        for failure in &self.failures {
+            writeln!(f, "\n{}", failure.plan)?;
+            for perturbation in failure.plan.perturbations() {
+                writeln!(f, "  {}:", perturbation.explained())?;
+            }
+            bullets(f, &failure.findings)?;
+        }
+        if let Some(first) = self.failures.first() {
+            writeln!(f, "\nwhat happened in the first of them, which {} replays:", self.replayed_by(&first.plan))?;
+            story(f, &first.timeline)?;
+        }
+        Ok(())
+    }
+}
+
+fn bullets(f: &mut fmt::Formatter<'_>, lines: &[String]) -> fmt::Result {
+    lines.iter().try_for_each(|line| writeln!(f, "  - {line}"))
+}
+
+/// Without reads; of a very long one, the beginning and the end.
+fn story(f: &mut fmt::Formatter<'_>, timeline: &[Entry]) -> fmt::Result {
+    let told: Vec<_> = timeline.iter().filter(|entry| entry.sort != Sort::Read).collect();
+    let left_out = told.len().saturating_sub(2 * STORY);
+    let beginning = told.len().min(if left_out > 0 { STORY } else { usize::MAX });
+    told[..beginning].iter().try_for_each(|entry| writeln!(f, "{entry}"))?;
+    if left_out > 0 {
+        writeln!(f, "             … and {left_out} more, then:")?;
+    }
+    told[beginning + left_out..].iter().try_for_each(|entry| writeln!(f, "{entry}"))
+}

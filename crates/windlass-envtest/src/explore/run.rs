@@ -1,0 +1,347 @@
+//! One run of a scenario: a cluster of its own, the program and its lives, the steps, the end.
+
+use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use futures::FutureExt as _;
+use tokio::{
+    runtime,
+    sync::mpsc,
+    task::{AbortHandle, JoinError, JoinSet},
+    time::{sleep, timeout},
+};
+use windlass_api::{Clock, Entropy, ErrorChain};
+use windlass_client::{Client, Transport};
+use windlass_runtime::{LeaderElection, Manager};
+
+use super::{
+    plan::Plan,
+    scenario::{Act, Scenario},
+    seam::Seam,
+    state::{How, State},
+    tap::{Tap, Who, list},
+    timeline::{Entry, Sort},
+    world::{Command, EventSeen, Gate, Life, World, WriteSeen},
+};
+use crate::Environment;
+
+/// The lease of programs of which several run.
+const LEASE: &str = "exploration";
+/// After so much a program that has ended is started again.
+const RESTART: Duration = Duration::from_secs(1);
+/// A program that ends more often than this by itself is broken.
+const MOST_ENDS: usize = 5;
+/// So late is the write of a leader that is none any more: its successor has been at work for a while.
+const LATE: Duration = Duration::from_secs(45);
+/// So long does a program live on that has lost its lease.
+const LINGERS: Duration = Duration::from_secs(5);
+
+/// What came of a run.
+#[derive(Debug, Default)]
+pub(crate) struct Run {
+    pub(crate) findings: Vec<String>,
+    pub(crate) timeline: Vec<Entry>,
+    pub(crate) writes: Vec<WriteSeen>,
+    pub(crate) events: Vec<EventSeen>,
+    pub(crate) counts: BTreeMap<(String, How), usize>,
+    pub(crate) baseline: State,
+    pub(crate) end: State,
+    pub(crate) paths: BTreeMap<String, String>,
+    pub(crate) requests: usize,
+    /// How many of the plan's perturbations came to pass.
+    pub(crate) hits: usize,
+    /// Whether it went through all steps.
+    pub(crate) is_complete: bool,
+}
+
+/// Carries out a run in a runtime of its own. `paths`: resources to be looked at, wherever they are written to or not.
+pub(crate) fn run(
+    scenario: &Arc<Scenario>,
+    plan: &Plan,
+    paths: &BTreeMap<String, String>,
+    most_requests: usize,
+) -> Run {
+    let runtime = runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => return Run { findings: vec![format!("there is no runtime: {error}")], ..Run::default() },
+    };
+    let played = AssertUnwindSafe(|| runtime.block_on(play(Arc::clone(scenario), plan.clone(), paths, most_requests)));
+    std::panic::catch_unwind(played).unwrap_or_else(|panic| Run {
+        findings: vec![format!("the run panicked: {}", words_of(&*panic))],
+        ..Run::default()
+    })
+}
+
+async fn play(scenario: Arc<Scenario>, plan: Plan, paths: &BTreeMap<String, String>, most_requests: usize) -> Run {
+    let env = match Environment::builder().seed(scenario.seed).start().await {
+        Ok(env) => env,
+        Err(error) => return Run { findings: vec![ErrorChain(&error).to_string()], ..Run::default() },
+    };
+    let (world, orders) = World::new(scenario, plan, most_requests);
+    let stage = Stage { world: Arc::clone(&world), transport: env.transport(), env: &env };
+    let is_complete = stage.perform(orders, paths).await;
+    for (resource, path) in world.paths() {
+        stage.tap(Who::User).look(&resource, &path).await;
+    }
+    let state = world.notes().state.clone();
+    if is_complete {
+        for finding in world.scenario.unmet(&state) {
+            world.find(finding);
+        }
+    }
+    let paths = world.paths();
+    let notes = std::mem::take(&mut *world.notes());
+    Run {
+        findings: notes.findings,
+        timeline: notes.timeline,
+        writes: notes.writes,
+        events: notes.events,
+        counts: notes.counts,
+        baseline: notes.baseline,
+        end: notes.state,
+        paths,
+        requests: notes.requests,
+        hits: notes.hits,
+        is_complete,
+    }
+}
+
+/// Where a run takes place.
+struct Stage<'e> {
+    env: &'e Environment,
+    transport: Transport,
+    world: Arc<World>,
+}
+
+impl Stage<'_> {
+    /// False: it could not go through all steps.
+    async fn perform(&self, orders: mpsc::UnboundedReceiver<Command>, paths: &BTreeMap<String, String>) -> bool {
+        let world = &self.world;
+        for (index, act) in world.scenario.prepare.iter().enumerate() {
+            if let Err(failure) = self.act(act).await {
+                world.find(format!("preparation {} has failed: {failure}", index + 1));
+                return false;
+            }
+        }
+        for (resource, path) in paths.iter().filter(|(resource, _)| world.is_new(resource)) {
+            self.tap(Who::User).look(resource, path).await;
+        }
+        world.notes().history.clear();
+        let mut others = JoinSet::new();
+        if !world.scenario.beside.is_empty() {
+            let client = self.client(Who::Beside);
+            let builder = Manager::builder(client).clock(self.env.clock().clone()).entropy(self.env.entropy.clone());
+            let mut manager = builder.build();
+            world.scenario.beside.iter().for_each(|add| add(&mut manager));
+            others.spawn(manager.run(std::future::pending()));
+        }
+        let supervisor = Supervisor {
+            world: Arc::clone(world),
+            transport: self.transport.clone(),
+            clock: self.env.clock().clone(),
+            entropy: self.env.entropy.clone(),
+            running: JoinSet::new(),
+            lives: Vec::new(),
+            ends: 0,
+        };
+        // Dropped with this, it takes the program with it.
+        let mut supervision = JoinSet::new();
+        supervision.spawn(supervisor.supervise(orders));
+
+        world.say("", Sort::Step, "the program is started");
+        if !self.settle().await {
+            return false;
+        }
+        for (name, act) in &world.scenario.steps {
+            world.notes().step_version = self.version().await;
+            world.step.send_modify(|step| *step += 1);
+            world.say("", Sort::Step, name.clone());
+            if !self.step(name, act).await || !self.settle().await {
+                return false;
+            }
+        }
+        if let Some(ended) = others.try_join_next() {
+            world.find(format!("what runs beside the program has ended: {}", ending(ended)));
+        }
+        true
+    }
+
+    /// A user whom something goes wrong for tries again later, when the program may have caught up.
+    async fn step(&self, name: &str, act: &Act) -> bool {
+        let Err(failure) = self.act(act).await else { return true };
+        let failure = if self.world.plan.is_empty() {
+            failure
+        } else {
+            self.world.say("user", Sort::Step, format!("{name} has failed, and is tried again: {failure}"));
+            if !self.settle().await {
+                return false;
+            }
+            match self.act(act).await {
+                Ok(()) => return true,
+                Err(failure) => failure,
+            }
+        };
+        self.world.find(format!("the step {name:?} has failed: {failure}"));
+        false
+    }
+
+    /// `Err`: why it has failed.
+    async fn act(&self, act: &Act) -> Result<(), String> {
+        let act = timeout(self.world.scenario.patience, AssertUnwindSafe(act(self.client(Who::User))).catch_unwind());
+        match act.await {
+            Ok(Ok(Ok(()))) => Ok(()),
+            Ok(Ok(Err(error))) => Err(ErrorChain(&*error).to_string()),
+            Ok(Err(panic)) => Err(words_of(&*panic)),
+            Err(_) => Err("it does not end".to_owned()),
+        }
+    }
+
+    async fn settle(&self) -> bool {
+        match self.world.settle().await {
+            Ok(()) => true,
+            Err(restless) => {
+                self.world.find(restless.0);
+                false
+            }
+        }
+    }
+
+    /// How far the cluster is.
+    async fn version(&self) -> Option<String> {
+        list(&self.transport, "/api/v1/namespaces").await.map(|(_, version)| version)
+    }
+
+    fn tap(&self, who: Who) -> Tap {
+        Tap { transport: self.transport.clone(), world: Arc::clone(&self.world), who }
+    }
+
+    fn client(&self, who: Who) -> Client {
+        self.env.client_over(Transport::new(self.tap(who)))
+    }
+}
+
+/// Starts the program, lets it die, and starts it again.
+struct Supervisor {
+    world: Arc<World>,
+    transport: Transport,
+    clock: Clock,
+    entropy: Entropy,
+    running: JoinSet<(usize, windlass_runtime::Result<()>)>,
+    lives: Vec<(Arc<Life>, AbortHandle)>,
+    /// How often it has ended by itself.
+    ends: usize,
+}
+
+impl Supervisor {
+    async fn supervise(mut self, mut orders: mpsc::UnboundedReceiver<Command>) {
+        self.start(None);
+        loop {
+            tokio::select! {
+                biased;
+                Some(command) = orders.recv() => match command {
+                    Command::Crash { life, rewind } => {
+                        let _busy = self.world.fault();
+                        self.end(life);
+                        sleep(RESTART).await;
+                        self.start(rewind);
+                    }
+                    Command::Depose { life, arrive } => {
+                        self.start(None);
+                        let Some((old, abort)) = self.lives.iter().find(|(old, _)| old.number == life).cloned() else {
+                            continue;
+                        };
+                        let (world, busy) = (Arc::clone(&self.world), self.world.fault());
+                        tokio::spawn(async move {
+                            sleep(LATE).await;
+                            world.say(old.name(), Sort::Fault, "what it had sent arrives");
+                            old.set(Gate::Open);
+                            let _ = arrive.send(());
+                            sleep(LINGERS).await;
+                            old.set(Gate::Dead);
+                            abort.abort();
+                            world.ended(&old);
+                            drop(busy);
+                        });
+                    }
+                },
+                Some(ended) = self.running.join_next() => self.ended(ended).await,
+                else => std::future::pending().await,
+            }
+        }
+    }
+
+    fn start(&mut self, rewind: Option<String>) {
+        let (world, number) = (&self.world, self.lives.len() + 1);
+        let life = Life::new(number, rewind);
+        world.say(life.name(), Sort::Life, "is started");
+        let tap =
+            Tap { transport: self.transport.clone(), world: Arc::clone(world), who: Who::Program(Arc::clone(&life)) };
+        let client = Client::from_service(tap, crate::environment::NAMESPACE);
+        let mut builder = Manager::builder(client.clone()).clock(self.clock.clone()).entropy(self.entropy.clone());
+        if world.plan.needs_election() {
+            builder = builder.leader_election(LeaderElection::new(LEASE).identity(format!("program-{number}")));
+        }
+        if let Some(adjust) = &world.scenario.builder {
+            builder = adjust(builder);
+        }
+        let (seen_by, of, caches) = (Arc::clone(world), Arc::clone(&life), client.without_default_rate_limit());
+        builder = builder.list_watch(move |resource, namespace| {
+            let inner = Arc::new(caches.list_watch(resource, namespace));
+            Arc::new(Seam::new(inner, resource, Arc::clone(&seen_by), Arc::clone(&of)))
+        });
+        let mut manager = builder.build();
+        for add in &world.scenario.controllers {
+            add(&mut manager);
+        }
+        let (observed_by, of) = (Arc::clone(world), Arc::clone(&life));
+        manager.on_reconcile(move |event: &windlass_runtime::ReconcileEvent<'_>| observed_by.observe(&of, event));
+        let abort = self.running.spawn(async move { (number, manager.run(std::future::pending()).await) });
+        self.lives.push((life, abort));
+    }
+
+    fn end(&mut self, number: usize) {
+        if let Some((life, abort)) = self.lives.iter().find(|(life, _)| life.number == number) {
+            life.set(Gate::Dead);
+            abort.abort();
+            self.world.ended(life);
+            self.world.say(life.name(), Sort::Life, "is gone, with all that it knew");
+        }
+    }
+
+    /// A program is at its end: because it was aborted, or by itself.
+    async fn ended(&mut self, ended: Result<(usize, windlass_runtime::Result<()>), JoinError>) {
+        let (number, outcome) = match ended {
+            Err(error) if error.is_cancelled() => return,
+            Err(panicked) => return self.world.find(format!("the program has panicked: {panicked}")),
+            Ok(ended) => ended,
+        };
+        let words = ending(Ok(outcome));
+        let Some((life, _)) = self.lives.iter().find(|(life, _)| life.number == number) else { return };
+        self.world.say(life.name(), Sort::Life, format!("has ended: {words}"));
+        self.world.ended(life);
+        if number < self.lives.len() {
+            return; // It has a successor.
+        }
+        life.set(Gate::Dead);
+        self.ends += 1;
+        if self.ends > MOST_ENDS {
+            return self.world.find(format!("the program ends again and again: {words}"));
+        }
+        let _busy = self.world.fault();
+        sleep(RESTART).await;
+        self.start(None);
+    }
+}
+
+fn ending(ended: Result<windlass_runtime::Result<()>, JoinError>) -> String {
+    match ended {
+        Ok(Ok(())) => "without an error".to_owned(),
+        Ok(Err(error)) => ErrorChain(&error).to_string(),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("a panic without words").to_owned()
+}

@@ -1,0 +1,196 @@
+//! Between the server of a run and the program's caches: what they are told is written down, and held up or left out as
+//! planned.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures::{
+    StreamExt as _,
+    future::BoxFuture,
+    stream::{self, BoxStream},
+};
+use serde::Deserialize;
+use tokio::time::sleep;
+use windlass_api::{
+    ApiResource, EventType, InitialEvents, ListItem, ListOptions, ListWatch, ListWatchError, RawEvent, Status,
+    VersionMatch, WatchOptions,
+};
+
+use super::{
+    plan::EventFault,
+    state::resource_name,
+    timeline::Sort,
+    world::{Life, World},
+};
+
+/// How long a cache is behind.
+pub(crate) const HELD: Duration = Duration::from_secs(30);
+
+/// What a cache of the program under test is told.
+pub(crate) struct Seam {
+    inner: Arc<dyn ListWatch>,
+    resource: String,
+    world: Arc<World>,
+    life: Arc<Life>,
+}
+
+type Items<T> = BoxStream<'static, Result<T, ListWatchError>>;
+
+/// What a stream of events is at.
+struct Flow {
+    events: Items<RawEvent>,
+    cache: Told,
+    over: bool,
+    /// The first event waits so long.
+    late: Option<Duration>,
+}
+
+/// Who is told of the events.
+struct Told {
+    resource: String,
+    world: Arc<World>,
+    life: Arc<Life>,
+}
+
+/// What is read of an event's object.
+#[derive(Deserialize)]
+struct Named {
+    metadata: Name,
+}
+
+#[derive(Deserialize)]
+struct Name {
+    name: String,
+    #[serde(default)]
+    namespace: Option<String>,
+}
+
+impl Seam {
+    pub(crate) fn new(inner: Arc<dyn ListWatch>, resource: &ApiResource, world: Arc<World>, life: Arc<Life>) -> Self {
+        Self { inner, resource: resource_name(resource), world, life }
+    }
+
+    fn is_rewound(&self) -> bool {
+        self.life.rewind.is_some() && !self.world.is_ignored(&self.resource)
+    }
+}
+
+impl ListWatch for Seam {
+    fn list(&self, mut options: ListOptions) -> BoxFuture<'_, Result<Items<ListItem>, ListWatchError>> {
+        Box::pin(async move {
+            if let Some(version) = self.life.rewind.clone().filter(|_| self.is_rewound()) {
+                let what = format!("is told what was in {} at {version}", self.resource);
+                self.world.say(self.life.name(), Sort::Fault, what);
+                let then = ListOptions {
+                    resource_version: Some(version),
+                    version_match: Some(VersionMatch::Exact),
+                    ..options.clone()
+                };
+                if let Ok(items) = self.inner.list(then).await {
+                    return Ok(items);
+                }
+                // So old a state is no longer known.
+                options.version_match = None;
+            }
+            self.inner.list(options).await
+        })
+    }
+
+    fn watch(&self, options: WatchOptions) -> BoxFuture<'_, Result<Items<RawEvent>, ListWatchError>> {
+        Box::pin(async move {
+            if self.is_rewound() && options.initial_events == InitialEvents::Send {
+                // What was before can only be listed.
+                return Err(Status::bad_request("the exploration wants a list").into());
+            }
+            let events = self.inner.watch(options).await?;
+            let late = self.is_rewound().then_some(HELD);
+            let (resource, world, life) = (self.resource.clone(), self.world.clone(), self.life.clone());
+            let flow = Flow { events, cache: Told { resource, world, life }, over: false, late };
+            Ok(stream::unfold(flow, Flow::next).boxed())
+        })
+    }
+}
+
+impl fmt::Debug for Seam {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Seam").field("resource", &self.resource).finish_non_exhaustive()
+    }
+}
+
+impl Flow {
+    async fn next(mut self) -> Option<(Result<RawEvent, ListWatchError>, Self)> {
+        if self.over {
+            return None;
+        }
+        let event = self.events.next().await?;
+        self.cache.life.pass().await;
+        let Ok(RawEvent { event_type: EventType::Added | EventType::Modified | EventType::Deleted, body }) = &event
+        else {
+            return Some((event, self));
+        };
+        if let Some(late) = self.late.take() {
+            let _busy = self.cache.world.fault();
+            sleep(late).await;
+            self.cache.life.pass().await;
+        }
+        if self.cache.world.is_ignored(&self.cache.resource) {
+            return Some((event, self));
+        }
+        let event_type = event.as_ref().map_or(EventType::Error, |event| event.event_type);
+        let fault = self.cache.world.event(&self.cache.resource, event_type, &key_of(body), &self.cache.life);
+        let Some(fault) = fault else { return Some((event, self)) };
+        self.cache.suffer(fault).await;
+        self.cache.life.pass().await;
+        let event = match fault {
+            EventFault::Freeze | EventFault::Lag => event,
+            EventFault::Skip | EventFault::Miss | EventFault::Cut => {
+                self.over = true;
+                Ok(expired())
+            }
+        };
+        Some((event, self))
+    }
+}
+
+impl Told {
+    /// Waits as long as the cache is to be told nothing.
+    async fn suffer(&self, fault: EventFault) {
+        let say = |what: &str| {
+            self.world.say(self.life.name(), Sort::Fault, format!("the cache of {} {what}", self.resource));
+        };
+        match fault {
+            EventFault::Freeze | EventFault::Skip => {
+                let _busy = self.world.fault();
+                say("is told nothing of this for half a minute");
+                sleep(HELD).await;
+            }
+            EventFault::Lag | EventFault::Miss => {
+                say("is told nothing of this until the next step");
+                let mut step = self.world.step.subscribe();
+                let now = *step.borrow_and_update();
+                let _ = step.wait_for(|step| *step > now).await;
+                let _busy = self.world.fault();
+                sleep(HELD).await;
+            }
+            EventFault::Cut => {}
+        }
+        say(match fault {
+            EventFault::Freeze | EventFault::Lag => "catches up",
+            EventFault::Skip | EventFault::Miss | EventFault::Cut => "loses its watch, and lists anew",
+        });
+    }
+}
+
+fn key_of(body: &[u8]) -> String {
+    match serde_json::from_slice::<Named>(body) {
+        Ok(Named { metadata: Name { name, namespace: Some(namespace) } }) => format!("{namespace}/{name}"),
+        Ok(Named { metadata: Name { name, namespace: None } }) => name,
+        Err(_) => "?".to_owned(),
+    }
+}
+
+/// The watch is told that its version is too old.
+fn expired() -> RawEvent {
+    let status = serde_json::to_vec(&Status::expired("the exploration wants a list")).expect("a status is plain data");
+    RawEvent { event_type: EventType::Error, body: Bytes::from(status) }
+}

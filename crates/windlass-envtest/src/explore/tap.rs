@@ -1,0 +1,268 @@
+//! Between the clients of a run and its server: what is asked is written down, and goes wrong as planned.
+
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use futures::future::BoxFuture;
+use http::{Method, Request, Response, StatusCode, header};
+use http_body_util::BodyExt as _;
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+use tower::{Service, ServiceExt as _};
+use windlass_api::{BoxError, Status};
+use windlass_client::{Body, Transport, Verb};
+
+use super::{
+    plan::WriteFault,
+    state::objects_of,
+    timeline::Sort,
+    world::{Command, Gate, Life, World, collection_of, resource_of},
+};
+use crate::{requests::Sent, wire};
+
+/// What somebody else leaves on an object that is to be in conflict.
+pub(crate) const TOUCH: &str = "windlass.dev/touched-by-somebody-else";
+
+/// Whose requests they are.
+#[derive(Clone)]
+pub(crate) enum Who {
+    /// The program under test.
+    Program(Arc<Life>),
+    /// Who carries out the steps.
+    User,
+    /// What runs beside the program.
+    Beside,
+}
+
+/// Carries requests to the server of a run.
+#[derive(Clone)]
+pub(crate) struct Tap {
+    pub(crate) transport: Transport,
+    pub(crate) world: Arc<World>,
+    pub(crate) who: Who,
+}
+
+/// The connection broke.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the connection was lost, as the plan of the exploration has it")]
+struct Lost;
+
+/// A request that can be sent later.
+type Held = Request<Body>;
+
+impl Who {
+    fn name(&self) -> String {
+        match self {
+            Self::Program(life) => life.name(),
+            Self::User => "user".to_owned(),
+            Self::Beside => "beside".to_owned(),
+        }
+    }
+}
+
+impl Tap {
+    async fn carry(self, request: Request<Body>) -> Result<Response<Body>, BoxError> {
+        let (head, body) = request.into_parts();
+        let body = body.collect().await?.to_bytes();
+        let sent = Sent::new(&head, body.clone());
+        let request = Request::from_parts(head, body.into());
+        if let Who::Program(life) = &self.who {
+            life.pass().await;
+            if !self.world.admit() {
+                // A loop: nothing else would end it.
+                std::future::pending::<()>().await;
+            }
+        }
+        let resource = resource_of(&sent);
+        if !sent.is_write() {
+            return self.read(&sent, request).await;
+        }
+        if self.world.is_ignored(&resource) {
+            return self.transport.oneshot(request).await;
+        }
+        if self.world.is_new(&resource) {
+            self.look(&resource, &collection_of(&sent)).await;
+        }
+        match self.who.clone() {
+            Who::Program(life) => self.write(&life, &sent, request).await,
+            Who::User | Who::Beside => self.forward(&sent, request, String::new()).await,
+        }
+    }
+
+    /// A read is written down, unless it is a watch or for the machinery.
+    async fn read(self, sent: &Sent, request: Held) -> Result<Response<Body>, BoxError> {
+        let answer = self.transport.oneshot(request).await;
+        if matches!(sent.verb, Verb::Get | Verb::List) && !self.world.is_ignored(&resource_of(sent)) {
+            let status = answer.as_ref().map_or_else(|_| "no answer".to_owned(), |answer| answer.status().to_string());
+            self.world.say(self.who.name(), Sort::Read, format!("{}: {status}", described(sent)));
+        }
+        answer
+    }
+
+    /// A write of the program under test.
+    async fn write(self, life: &Arc<Life>, sent: &Sent, request: Held) -> Result<Response<Body>, BoxError> {
+        let (n, fault) = self.world.write(sent.verb == Verb::Update);
+        let number = format!(" (write {n})");
+        let Some(fault) = fault else { return self.forward(sent, request, number).await };
+        let world = Arc::clone(&self.world);
+        let told = |what: &str| world.say(life.name(), Sort::Fault, format!("{what}: {}{number}", described(sent)));
+        match fault {
+            WriteFault::Lose => {
+                let answer = self.forward(sent, request, number.clone()).await;
+                told("the answer is lost");
+                answer.and(Err(Lost.into()))
+            }
+            WriteFault::Refuse => {
+                told("the server is in trouble and refuses it");
+                Ok(wire::answer(&Status::internal("the exploration wants it so")))
+            }
+            WriteFault::Conflict => {
+                told("somebody else changes the object just before");
+                self.touch(sent).await;
+                let answer = self.clone().forward(sent, request, number).await;
+                self.look_whether_the_touch_is_gone(sent).await;
+                answer
+            }
+            WriteFault::Crash | WriteFault::Rewind => {
+                let rewind = (fault == WriteFault::Rewind).then(|| world.notes().step_version.clone()).flatten();
+                let _ = self.forward(sent, request, number.clone()).await;
+                told("the program crashes after it");
+                life.set(Gate::Dead);
+                world.command(Command::Crash { life: life.number, rewind });
+                std::future::pending().await
+            }
+            WriteFault::Depose => {
+                told("it is stuck on its way, and nothing else of the program gets through");
+                life.set(Gate::Hung);
+                let (arrive, arrives) = oneshot::channel();
+                world.command(Command::Depose { life: life.number, arrive });
+                let (late, this) = (sent.clone(), self);
+                // On the wire already: it arrives whatever becomes of who has sent it.
+                let answered = tokio::spawn(async move {
+                    let _ = arrives.await;
+                    this.forward(&late, request, format!("{number}, late")).await
+                });
+                answered.await?
+            }
+        }
+    }
+
+    /// Sends a write, and looks at what it came to.
+    async fn forward(self, sent: &Sent, request: Held, note: String) -> Result<Response<Body>, BoxError> {
+        let answer = self.transport.clone().oneshot(request).await;
+        let (told, answer) = match answer {
+            Err(error) => (format!("no answer: {error}"), Err(error)),
+            Ok(answer) => {
+                let (head, body) = answer.into_parts();
+                let body = body.collect().await?.to_bytes();
+                let told = outcome(sent, head.status, &body);
+                (told, Ok(Response::from_parts(head, Body::from(body))))
+            }
+        };
+        self.world.say(self.who.name(), Sort::Write, format!("{}: {told}{note}", described(sent)));
+        self.look(&resource_of(sent), &collection_of(sent)).await;
+        answer
+    }
+
+    /// Looks at all objects of a resource.
+    pub(crate) async fn look(&self, resource: &str, path: &str) {
+        if let Some((objects, version)) = list(&self.transport, path).await {
+            self.world.learn(resource, path, objects, &version);
+        }
+    }
+
+    /// Somebody else annotates the object.
+    async fn touch(&self, sent: &Sent) {
+        let patch = json!({"metadata": {"annotations": {TOUCH: "yes"}}});
+        let request = Request::builder()
+            .method(Method::PATCH)
+            .uri(object_path(sent))
+            .header(header::CONTENT_TYPE, "application/merge-patch+json")
+            .body(Body::from(patch.to_string()));
+        if let Ok(request) = request {
+            let _ = self.transport.clone().oneshot(request).await;
+        }
+    }
+
+    /// An update without a version overwrites what others have written.
+    async fn look_whether_the_touch_is_gone(&self, sent: &Sent) {
+        let Some(object) = get(&self.transport, &object_path(sent)).await else { return };
+        if object["metadata"]["annotations"][TOUCH].is_null() && sent.subresource.is_none() {
+            self.world.find(format!("{} has undone what somebody else had written just before", described(sent)));
+        }
+    }
+}
+
+impl Service<Request<Body>> for Tap {
+    type Response = Response<Body>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Response<Body>, BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        Box::pin(self.clone().carry(request))
+    }
+}
+
+/// All objects of a resource, and the version of the list.
+pub(crate) async fn list(transport: &Transport, path: &str) -> Option<(super::state::Objects, String)> {
+    objects_of(get(transport, path).await?)
+}
+
+async fn get(transport: &Transport, path: &str) -> Option<Value> {
+    let request = Request::builder().uri(path).body(Body::empty()).ok()?;
+    let ask = transport.clone().oneshot(request);
+    let answer = tokio::time::timeout(Duration::from_secs(10), ask).await.ok()?.ok()?;
+    if answer.status() != StatusCode::OK {
+        return None;
+    }
+    serde_json::from_slice(&answer.into_body().collect().await.ok()?.to_bytes()).ok()
+}
+
+fn object_path(sent: &Sent) -> String {
+    let path = sent.uri.path();
+    let subresource = sent.subresource.as_ref().map(|subresource| format!("/{subresource}")).unwrap_or_default();
+    path.strip_suffix(&subresource).unwrap_or(path).to_owned()
+}
+
+/// `update pods default/web-0/status`
+fn described(sent: &Sent) -> String {
+    let mut name = sent.name.clone().unwrap_or_else(|| match sent.verb {
+        Verb::Create => {
+            let metadata = &sent.json()["metadata"];
+            let generated = metadata["generateName"].as_str().map(|prefix| format!("{prefix}*"));
+            metadata["name"].as_str().map(str::to_owned).or(generated).unwrap_or_default()
+        }
+        _ => "*".to_owned(),
+    });
+    if let Some(namespace) = &sent.namespace {
+        name = format!("{namespace}/{name}");
+    }
+    if let Some(subresource) = &sent.subresource {
+        name = format!("{name}/{subresource}");
+    }
+    format!("{} {} {name}", format!("{:?}", sent.verb).to_lowercase(), resource_of(sent))
+}
+
+/// `201`, `409 AlreadyExists`
+fn outcome(sent: &Sent, status: StatusCode, body: &[u8]) -> String {
+    let code = status.as_u16();
+    if status.is_success() {
+        let generated = sent.verb == Verb::Create && sent.json()["metadata"]["name"].is_null();
+        let name = generated.then(|| serde_json::from_slice::<Value>(body).ok()).flatten();
+        return match name.as_ref().and_then(|object| object["metadata"]["name"].as_str()) {
+            Some(name) => format!("{code}, {name}"),
+            None => code.to_string(),
+        };
+    }
+    match serde_json::from_slice::<Status>(body) {
+        Ok(status) => format!("{code} {}", status.reason.as_deref().unwrap_or_default()),
+        Err(_) => code.to_string(),
+    }
+}

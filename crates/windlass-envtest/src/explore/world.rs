@@ -1,0 +1,426 @@
+//! What all that takes part in a run shares: the story, the counts, and what is to go wrong.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    time::Instant,
+};
+use windlass_api::EventType;
+use windlass_runtime::{Outcome, ReconcileEvent};
+
+use super::{
+    plan::{EventFault, Plan, WriteFault},
+    scenario::Scenario,
+    state::{Change, How, Objects, State},
+    timeline::{Entry, Sort},
+};
+use crate::requests::Sent;
+
+/// One run, as seen from everywhere in it.
+pub(crate) struct World {
+    pub(crate) scenario: Arc<Scenario>,
+    pub(crate) plan: Plan,
+    began: Instant,
+    /// More requests than these are a loop.
+    most_requests: usize,
+    commands: mpsc::UnboundedSender<Command>,
+    /// How many steps have begun.
+    pub(crate) step: watch::Sender<usize>,
+    notes: Mutex<Notes>,
+}
+
+/// What is to become of the program.
+pub(crate) enum Command {
+    Crash { life: usize, rewind: Option<String> },
+    Depose { life: usize, arrive: oneshot::Sender<()> },
+}
+
+/// A life of the program under test, from its start to its end.
+pub(crate) struct Life {
+    pub(crate) number: usize,
+    gate: watch::Sender<Gate>,
+    /// The version of all things that its caches begin with.
+    pub(crate) rewind: Option<String>,
+}
+
+/// What becomes of what a program sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gate {
+    Open,
+    /// It waits.
+    Hung,
+    /// It waits for ever.
+    Dead,
+}
+
+/// What is written down in a run.
+#[derive(Default)]
+pub(crate) struct Notes {
+    pub(crate) timeline: Vec<Entry>,
+    pub(crate) writes: Vec<WriteSeen>,
+    pub(crate) events: Vec<EventSeen>,
+    events_of: BTreeMap<String, usize>,
+    /// Where the resources are that somebody has written to.
+    pub(crate) paths: BTreeMap<String, String>,
+    versions: BTreeMap<String, u64>,
+    pub(crate) state: State,
+    /// The objects that were there when a resource was first looked at.
+    pub(crate) baseline: State,
+    pub(crate) counts: BTreeMap<(String, How), usize>,
+    /// The resources of which something came into being, or went, in this order.
+    pub(crate) history: Vec<(String, How)>,
+    pub(crate) requests: usize,
+    /// The newest version of the cluster that was seen when the step began.
+    pub(crate) step_version: Option<String>,
+    last_change: Option<Instant>,
+    /// Reconciles that have failed and not succeeded since.
+    failing: BTreeMap<String, String>,
+    running: BTreeMap<usize, usize>,
+    /// Faults that are not over.
+    busy: usize,
+    pub(crate) hits: usize,
+    pub(crate) findings: Vec<String>,
+}
+
+/// A write of the program under test.
+#[derive(Clone, Debug)]
+pub(crate) struct WriteSeen {
+    pub(crate) is_update: bool,
+    /// 0: before the first step.
+    pub(crate) step: usize,
+}
+
+/// An event that reached a cache of the program under test.
+#[derive(Clone, Debug)]
+pub(crate) struct EventSeen {
+    pub(crate) resource: String,
+    pub(crate) n: usize,
+    pub(crate) step: usize,
+    /// The cache knew nothing of the object.
+    pub(crate) is_new: bool,
+}
+
+/// Why a run has not settled.
+#[derive(Clone, Debug)]
+pub(crate) struct Restless(pub(crate) String);
+
+// === impl Life ===
+
+impl Life {
+    pub(crate) fn new(number: usize, rewind: Option<String>) -> Arc<Self> {
+        Arc::new(Self { number, gate: watch::Sender::new(Gate::Open), rewind })
+    }
+
+    pub(crate) fn set(&self, gate: Gate) {
+        self.gate.send_if_modified(|now| {
+            let changes = *now != Gate::Dead && *now != gate;
+            if changes {
+                *now = gate;
+            }
+            changes
+        });
+    }
+
+    /// Returns when something may pass; never, when the program is dead.
+    pub(crate) async fn pass(&self) {
+        let mut gate = self.gate.subscribe();
+        if gate.wait_for(|gate| *gate == Gate::Open).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    pub(crate) fn name(&self) -> String {
+        format!("program #{}", self.number)
+    }
+}
+
+// === impl World ===
+
+impl World {
+    pub(crate) fn new(
+        scenario: Arc<Scenario>,
+        plan: Plan,
+        most_requests: usize,
+    ) -> (Arc<Self>, mpsc::UnboundedReceiver<Command>) {
+        let (commands, orders) = mpsc::unbounded_channel();
+        let step = watch::Sender::new(0);
+        let world =
+            Self { scenario, plan, began: Instant::now(), most_requests, commands, step, notes: Mutex::default() };
+        (Arc::new(world), orders)
+    }
+
+    pub(crate) fn notes(&self) -> parking_lot::MutexGuard<'_, Notes> {
+        self.notes.lock()
+    }
+
+    pub(crate) fn say(&self, who: impl Into<String>, sort: Sort, what: impl Into<String>) {
+        let at = self.began.elapsed();
+        self.notes.lock().timeline.push(Entry { at, who: who.into(), sort, what: what.into() });
+    }
+
+    /// Something is wrong with the run.
+    pub(crate) fn find(&self, finding: String) {
+        let mut notes = self.notes.lock();
+        if !notes.findings.contains(&finding) {
+            let at = self.began.elapsed();
+            notes.timeline.push(Entry { at, who: String::new(), sort: Sort::Finding, what: finding.clone() });
+            notes.findings.push(finding);
+        }
+    }
+
+    pub(crate) fn command(&self, command: Command) {
+        // Who would carry it out is gone with the run.
+        let _ = self.commands.send(command);
+    }
+
+    pub(crate) fn is_ignored(&self, resource: &str) -> bool {
+        self.scenario.ignored.contains(resource)
+    }
+
+    // === requests ===
+
+    /// Counts a request; false when there were too many.
+    pub(crate) fn admit(&self) -> bool {
+        let mut notes = self.notes.lock();
+        notes.requests += 1;
+        notes.requests <= self.most_requests
+    }
+
+    pub(crate) fn overran(&self) -> Option<usize> {
+        let requests = self.notes.lock().requests;
+        (requests > self.most_requests).then_some(self.most_requests)
+    }
+
+    /// Counts a write of the program, and says what happens to it.
+    pub(crate) fn write(&self, is_update: bool) -> (usize, Option<WriteFault>) {
+        let step = *self.step.borrow();
+        let mut notes = self.notes.lock();
+        notes.writes.push(WriteSeen { is_update, step });
+        let n = notes.writes.len();
+        let fault = self.plan.at_write(n);
+        notes.hits += usize::from(fault.is_some());
+        (n, fault)
+    }
+
+    /// Whether a resource has not been looked at yet.
+    pub(crate) fn is_new(&self, resource: &str) -> bool {
+        !self.notes.lock().paths.contains_key(resource)
+    }
+
+    /// Takes what a list of a resource has shown, unless something later is known.
+    pub(crate) fn learn(&self, resource: &str, path: &str, objects: Objects, version: &str) {
+        let version: u64 = version.parse().unwrap_or(u64::MAX);
+        let mut guard = self.notes.lock();
+        let notes = &mut *guard;
+        if !notes.paths.contains_key(resource) {
+            notes.paths.insert(resource.to_owned(), path.to_owned());
+            notes.versions.insert(resource.to_owned(), version);
+            notes.baseline.0.insert(resource.to_owned(), objects.clone());
+            notes.state.0.insert(resource.to_owned(), objects);
+            return;
+        }
+        if notes.versions.get(resource).is_some_and(|known| *known > version) {
+            return;
+        }
+        notes.versions.insert(resource.to_owned(), version);
+        let changes = notes.state.replace(resource, objects);
+        if changes.is_empty() {
+            return;
+        }
+        notes.last_change = Some(Instant::now());
+        let at = self.began.elapsed();
+        for Change { resource, key, how } in changes {
+            let what = format!("{resource} {key} {}", how.words());
+            notes.timeline.push(Entry { at, who: "cluster".to_owned(), sort: Sort::Change, what });
+            *notes.counts.entry((resource.clone(), how)).or_default() += 1;
+            if how != How::Changed {
+                notes.history.push((resource, how));
+            }
+        }
+        let broken: Vec<_> = self.scenario.broken(&notes.state, &notes.history).collect();
+        drop(guard);
+        for finding in broken {
+            self.find(finding);
+        }
+    }
+
+    // === events ===
+
+    /// Counts an event, and says what happens to the cache that it is for.
+    pub(crate) fn event(&self, resource: &str, event_type: EventType, key: &str, life: &Life) -> Option<EventFault> {
+        let step = *self.step.borrow();
+        let at = self.began.elapsed();
+        let mut notes = self.notes.lock();
+        let count = notes.events_of.entry(resource.to_owned()).or_default();
+        *count += 1;
+        let n = *count;
+        let is_new = event_type == EventType::Added;
+        notes.events.push(EventSeen { resource: resource.to_owned(), n, step, is_new });
+        let what = format!("sees {event_type} {resource} {key} (event {resource}:{n})");
+        notes.timeline.push(Entry { at, who: life.name(), sort: Sort::Event, what });
+        let fault = self.plan.at_event(resource, n);
+        notes.hits += usize::from(fault.is_some());
+        fault
+    }
+
+    // === reconciles ===
+
+    /// Hears what a program's controllers do.
+    pub(crate) fn observe(&self, life: &Life, event: &ReconcileEvent<'_>) {
+        match event {
+            ReconcileEvent::Started(started) => {
+                *self.notes.lock().running.entry(life.number).or_default() += 1;
+                self.say(life.name(), Sort::Reconcile, format!("{} begins {}", started.controller, started.key));
+            }
+            ReconcileEvent::Finished(finished) => {
+                let id = format!("{} {}", finished.controller, finished.key);
+                let (ended, failure) = match finished.outcome {
+                    Outcome::Done(action) => match action.delay() {
+                        Some(delay) => (format!("is done with it, and comes back in {delay:?}"), None),
+                        None => ("is done with it".to_owned(), None),
+                    },
+                    Outcome::Gone => ("finds it gone".to_owned(), None),
+                    Outcome::Failed { message, retry } => {
+                        let again = matches!(retry, windlass_runtime::Retry::Backoff);
+                        (format!("fails: {message}"), again.then(|| message.clone()))
+                    }
+                    Outcome::TimedOut { limit } => {
+                        (format!("takes longer than {limit:?}"), Some("too slow".to_owned()))
+                    }
+                    Outcome::Panicked { message } => {
+                        (format!("panics: {message}"), Some(format!("panicked: {message}")))
+                    }
+                    other => (format!("ends: {other:?}"), None),
+                };
+                self.say(life.name(), Sort::Reconcile, format!("{} {}: {ended}", finished.controller, finished.key));
+                if let Outcome::Panicked { message } = finished.outcome {
+                    self.find(format!("{} panicked: {message}", finished.controller));
+                }
+                let mut notes = self.notes.lock();
+                if let Some(running) = notes.running.get_mut(&life.number) {
+                    *running = running.saturating_sub(1);
+                }
+                match failure {
+                    Some(message) => {
+                        notes.last_change = Some(Instant::now());
+                        notes.failing.insert(id, message);
+                    }
+                    None => drop(notes.failing.remove(&id)),
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A life has ended; nothing of it runs any more.
+    pub(crate) fn ended(&self, life: &Life) {
+        let mut notes = self.notes.lock();
+        notes.running.remove(&life.number);
+        notes.failing.clear();
+    }
+
+    // === the end of a step ===
+
+    /// Something that goes wrong is under way until the guard is dropped.
+    pub(crate) fn fault(self: &Arc<Self>) -> Busy {
+        self.notes.lock().busy += 1;
+        Busy(Arc::clone(self))
+    }
+
+    /// Waits until nothing has changed for a while, nothing is in progress, nothing is failing, and no fault is under way.
+    pub(crate) async fn settle(&self) -> Result<(), Restless> {
+        let (quiet, patience) = (self.scenario.quiet, self.scenario.patience);
+        let began = Instant::now();
+        self.notes.lock().last_change = Some(began);
+        loop {
+            let since = self.notes.lock().last_change.unwrap_or(began);
+            tokio::time::sleep_until(since + quiet).await;
+            if let Some(most) = self.overran() {
+                return Err(Restless(format!("it made more than {most} requests")));
+            }
+            let (last, reason) = {
+                let notes = self.notes.lock();
+                (notes.last_change.unwrap_or(began), notes.reason())
+            };
+            let is_quiet = last.elapsed() >= quiet;
+            match reason {
+                None if is_quiet => return Ok(()),
+                reason if began.elapsed() > patience => {
+                    let reason = reason.unwrap_or_else(|| "something still changes".to_owned());
+                    return Err(Restless(format!("it has not settled within {patience:?}: {reason}")));
+                }
+                Some(_) if is_quiet => tokio::time::sleep(Duration::from_secs(5)).await,
+                _ => {}
+            }
+        }
+    }
+
+    /// The resources that have been looked at, and where they are.
+    pub(crate) fn paths(&self) -> BTreeMap<String, String> {
+        self.notes.lock().paths.clone()
+    }
+}
+
+impl std::fmt::Debug for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("World").field("plan", &self.plan).finish_non_exhaustive()
+    }
+}
+
+impl Notes {
+    /// Why the run is not at rest.
+    fn reason(&self) -> Option<String> {
+        if self.busy > 0 {
+            return Some("what goes wrong is not over".to_owned());
+        }
+        if self.running.values().any(|running| *running > 0) {
+            return Some("a reconcile does not end".to_owned());
+        }
+        self.failing.iter().next().map(|(key, message)| format!("{key} fails: {message}"))
+    }
+}
+
+/// See [`World::fault`].
+pub(crate) struct Busy(Arc<World>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        let mut notes = self.0.notes.lock();
+        notes.busy -= 1;
+        notes.last_change = Some(Instant::now());
+    }
+}
+
+impl How {
+    pub(crate) const fn words(self) -> &'static str {
+        match self {
+            Self::Created => "is there",
+            Self::Changed => "has changed",
+            Self::Removed => "is gone",
+        }
+    }
+}
+
+/// The resource that a request is for.
+pub(crate) fn resource_of(sent: &Sent) -> String {
+    super::state::name_of(&sent.group, &sent.resource)
+}
+
+/// Where all objects of the resource are listed.
+pub(crate) fn collection_of(sent: &Sent) -> String {
+    let Sent { group, version, resource, .. } = sent;
+    if group.is_empty() { format!("/api/{version}/{resource}") } else { format!("/apis/{group}/{version}/{resource}") }
+}
+
+/// Resources that are no part of what a program is for.
+pub(crate) fn usually_ignored() -> BTreeSet<String> {
+    ["events", "events.events.k8s.io", "leases.coordination.k8s.io", "customresourcedefinitions.apiextensions.k8s.io"]
+        .map(str::to_owned)
+        .into()
+}

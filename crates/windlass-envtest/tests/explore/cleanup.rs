@@ -1,0 +1,137 @@
+//! An app has two Secrets that it does not own, and a finalizer while it has.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+};
+
+use serde_json::json;
+use windlass_api::{
+    ObjectBuilder as _, ObjectExt as _, ObjectRef, Patch,
+    k8s_openapi::api::core::v1::{ConfigMap, Secret},
+};
+use windlass_client::Client;
+use windlass_envtest::explore::{Scenario, State, explore};
+use windlass_runtime::{Action, Context, Controller, Result};
+
+use crate::{app, is_found};
+
+const FINALIZER: &str = "example.com/secrets";
+const NAMES: [&str; 2] = ["web-key", "web-token"];
+
+/// What is wrong with the controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bug {
+    None,
+    /// Nothing is to be cleaned up, so there is nothing to do: not even to take the finalizer away.
+    NothingToDo,
+    /// The finalizer is taken away first.
+    FinalizerFirst,
+    /// What is to be cleaned up is what the cache knows.
+    KnownOnly,
+    /// There is no finalizer; the deletion will be seen.
+    DeletionSeen,
+    /// The cache says that the app is there, so it is.
+    BelievedThere,
+}
+
+type Memory = Arc<Mutex<BTreeSet<String>>>;
+
+async fn finalizers(client: &Client, app: &ConfigMap, finalizers: &[&str]) -> Result<()> {
+    let version = &app.metadata.resource_version;
+    let patch = json!({"metadata": {"finalizers": finalizers, "resourceVersion": version}});
+    client.patch::<ConfigMap>(app.object_ref(), Patch::Merge(patch)).await?;
+    Ok(())
+}
+
+async fn reconcile(key: ObjectRef<ConfigMap>, cx: Context, bug: Bug, memory: Memory) -> Result<Action> {
+    let client = cx.live();
+    let Some(app) = cx.store::<ConfigMap>().get(&key) else {
+        if bug == Bug::DeletionSeen && memory.lock().unwrap().remove(key.name()) {
+            for name in NAMES {
+                client.delete::<Secret>(name).await?;
+            }
+        }
+        return Ok(Action::await_change());
+    };
+    let app = app.get().unwrap();
+    if app.is_deleting() {
+        let remove = || finalizers(client, &app, &[]);
+        if bug == Bug::FinalizerFirst {
+            remove().await?;
+        }
+        let known = cx.store::<Secret>().list();
+        let known: Vec<_> = known.iter().map(|secret| secret.meta().name().to_owned()).collect();
+        if bug == Bug::NothingToDo && client.list::<Secret>().await?.items.is_empty() {
+            return Ok(Action::await_change());
+        }
+        for name in NAMES {
+            if bug == Bug::KnownOnly && !known.iter().any(|known| **known == *name) {
+                continue;
+            }
+            match client.delete::<Secret>(name).await {
+                Err(error) if error.is_not_found() => {}
+                other => drop(other?),
+            }
+        }
+        if bug != Bug::FinalizerFirst {
+            remove().await?;
+        }
+        return Ok(Action::await_change());
+    }
+    if bug == Bug::DeletionSeen {
+        memory.lock().unwrap().insert(app.name().to_owned());
+    } else if app.metadata.finalizers.is_none() {
+        finalizers(client, &app, &[FINALIZER]).await?;
+    }
+    // An API server that is behind may tell of an app that is long gone.
+    let there = client.get_opt::<ConfigMap>("web").await?;
+    if bug != Bug::BelievedThere && there.is_none_or(|there| there.uid() != app.uid() || there.is_deleting()) {
+        return Ok(Action::await_change());
+    }
+    for name in NAMES {
+        client.apply(&Secret::named(name).in_namespace("default")).await?;
+    }
+    Ok(Action::await_change())
+}
+
+fn scenario(bug: Bug) -> Scenario {
+    Scenario::new(format!("cleanup, {bug:?}"))
+        .controller(move |manager| {
+            let memory = Memory::default();
+            let reconcile = move |key, cx| reconcile(key, cx, bug, Arc::clone(&memory));
+            let all = |_: &windlass_cache::Cached<Secret>| Vec::<ObjectRef<ConfigMap>>::new();
+            let controller = Controller::<ConfigMap>::new().watches_with(windlass_runtime::Watch::<Secret>::all(), all);
+            manager.add(controller.reconcile_keys(reconcile));
+        })
+        .step("an app", |client| async move {
+            client.create(&app("secrets")).await?;
+            Ok(())
+        })
+        .step("it goes", |client| async move {
+            client.delete::<ConfigMap>("web").await?;
+            Ok(())
+        })
+        .settled("nothing is left of it", |state| {
+            state.all::<Secret>().is_empty() && state.get::<ConfigMap>("web").is_none()
+        })
+}
+
+#[test]
+fn what_has_a_finalizer_is_cleaned_up() {
+    let alone = |state: &State| state.all::<Secret>().is_empty() || state.get::<ConfigMap>("web").is_some();
+    explore(scenario(Bug::None).always("there are no secrets without the app", alone)).assert();
+}
+
+#[test]
+fn what_is_cleaned_up_in_the_wrong_order_is_found() {
+    is_found(scenario(Bug::NothingToDo), "crash");
+    is_found(scenario(Bug::FinalizerFirst), "crash");
+}
+
+#[test]
+fn what_is_cleaned_up_by_what_was_seen_is_found() {
+    is_found(scenario(Bug::KnownOnly), "lag");
+    is_found(scenario(Bug::DeletionSeen), "crash");
+    is_found(scenario(Bug::BelievedThere), "rewind");
+}

@@ -1,0 +1,133 @@
+//! The engine itself: plans, replays, reports.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use windlass_api::{
+    ObjectBuilder as _, ObjectExt as _,
+    k8s_openapi::api::core::v1::{ConfigMap, Secret},
+};
+use windlass_envtest::explore::{Happening, Plan, Scenario, Sort, explore, replay};
+use windlass_runtime::{Action, Context, Controller, Result};
+
+use crate::app;
+
+async fn reconcile(app: Arc<ConfigMap>, cx: Context) -> Result<Action> {
+    let secret = Secret::named(app.name()).in_namespace("default").controlled_by(&*app);
+    cx.client().apply(&secret).await?;
+    Ok(Action::await_change())
+}
+
+/// Two writes, and only the first of them is done again.
+async fn reconcile_once(app: Arc<ConfigMap>, cx: Context) -> Result<Action> {
+    if cx.live().get_opt::<Secret>("web").await?.is_none() {
+        cx.client().create(&Secret::named("web").in_namespace("default")).await?;
+        cx.client().create(&Secret::named("web-extra").in_namespace("default").controlled_by(&*app)).await?;
+    }
+    Ok(Action::await_change())
+}
+
+fn scenario(name: &str) -> Scenario {
+    Scenario::new(name).step("an app", |client| async move {
+        client.create(&app("a secret")).await?;
+        Ok(())
+    })
+}
+
+fn right() -> Scenario {
+    scenario("right")
+        .step("the secret is lost", |client| async move {
+            client.delete::<Secret>("web").await?;
+            Ok(())
+        })
+        .step("another app", |client| async move {
+            client.create(&ConfigMap::named("other").in_namespace("default")).await?;
+            Ok(())
+        })
+        .settled("there is a secret", |state| state.get::<Secret>("web").is_some())
+        .order(Happening::created::<ConfigMap>(), Happening::created::<Secret>())
+        .controller(|manager| {
+            manager.add(Controller::<ConfigMap>::new().owns::<Secret>().reconcile(reconcile));
+        })
+}
+
+fn wrong() -> Scenario {
+    scenario("wrong").controller(|manager| {
+        manager.add(Controller::<ConfigMap>::new().reconcile(reconcile_once));
+    })
+}
+
+#[test]
+fn what_is_right_survives_two_faults_at_a_time() {
+    let report = explore(right().pairs(30));
+    report.assert();
+    assert!(report.runs > 60, "{report}");
+    assert_eq!(report.timeline.iter().filter(|entry| entry.sort == Sort::Step).count(), 4);
+}
+
+#[test]
+fn every_fault_comes_to_pass() {
+    let plans = [
+        ("crash@1", "the program crashes after it"),
+        ("lose@1", "the answer is lost"),
+        ("refuse@1", "the server is in trouble"),
+        ("depose@1", "what it had sent arrives"),
+        ("rewind@3", "is told what was in secrets at"),
+        ("freeze@secrets:1", "the cache of secrets catches up"),
+        ("lag@configmaps:1", "the cache of configmaps catches up"),
+        ("skip@secrets:2", "the cache of secrets loses its watch"),
+        ("miss@secrets:2", "the cache of secrets loses its watch"),
+        ("cut@configmaps:1", "the cache of configmaps loses its watch"),
+    ];
+    for (plan, words) in plans {
+        let plan: Plan = plan.parse().unwrap();
+        let report = replay(wrong_when_disturbed(), &plan);
+        let story: Vec<_> = report.failures.iter().flat_map(|failure| &failure.timeline).collect();
+        assert!(story.iter().any(|entry| entry.sort == Sort::Fault && entry.what.contains(words)), "{plan}: {report}");
+        assert_eq!(report.not_reached, 0, "{plan}");
+    }
+}
+
+/// The right program, in a scenario that takes every disturbed run for wrong, and so tells its story.
+fn wrong_when_disturbed() -> Scenario {
+    let runs = AtomicUsize::new(0);
+    right().settled("it is one of the first two runs", move |_| runs.fetch_add(1, Ordering::SeqCst) < 2)
+}
+
+#[test]
+fn a_failure_is_told_replayed_and_shown() {
+    let report = explore(wrong().pairs(20));
+    let first = &report.failures[0];
+    assert_eq!(first.plan.to_string(), "crash@1", "{report}");
+    assert_eq!(first.findings, ["secrets default/web-extra is not there in the end"]);
+    let plans: Vec<_> = report.failures.iter().map(|failure| failure.plan.perturbations()).collect();
+    let holds_another =
+        |plan: &[_]| plan.len() > 1 && plans.iter().any(|other| other.len() == 1 && plan.contains(&other[0]));
+    assert!(!plans.iter().any(|plan| holds_another(plan)), "the least: {report}");
+    let text = report.to_string();
+    assert!(
+        text.contains("WINDLASS_PLAN='wrong: crash@1'") && text.contains("is gone, with all that it knew"),
+        "{text}"
+    );
+    let page = report.html();
+    assert!(page.contains("<code>crash@1</code>") && !page.contains("<script") && !page.contains("http"), "{page}");
+
+    let again = replay(wrong(), &first.plan);
+    assert_eq!(again.failures[0].timeline, first.timeline);
+    assert!(replay(wrong(), &Plan::default()).is_clean());
+}
+
+#[test]
+fn what_goes_wrong_by_itself_is_not_explored() {
+    let restless = scenario("restless").controller(|manager| {
+        manager.add(Controller::<ConfigMap>::new().reconcile(|app: Arc<ConfigMap>, cx: Context| async move {
+            cx.client().create(&Secret::with_generated_name(app.name()).in_namespace("default")).await?;
+            Ok::<_, windlass_runtime::Error>(Action::requeue_after(std::time::Duration::from_secs(5)))
+        }));
+    });
+    let report = explore(restless);
+    assert_eq!(report.runs, 0);
+    assert!(report.reference[0].contains("it has not settled"), "{report}");
+}
