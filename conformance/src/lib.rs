@@ -28,6 +28,7 @@ mod recording;
 pub mod restartable;
 mod suite;
 mod words;
+pub mod workloads;
 
 use std::{future::Future, sync::Arc, time::Duration};
 

@@ -20,6 +20,9 @@ const CONTROL: &str = "WINDLASS_UPSTREAM_CONTROL";
 /// The environment variable that names a folder of definitions.
 const CRDS: &str = "WINDLASS_CRDS";
 
+/// The environment variable by which the scenarios of workloads find the real controllers: a kubeconfig.
+const WORKLOADS: &str = "WINDLASS_WORKLOADS_KUBECONFIG";
+
 /// The environment variable that makes the suite write what the real server answers.
 const RECORD: &str = "WINDLASS_RECORD";
 
@@ -54,6 +57,19 @@ pub(crate) fn differential(seed: u64, seconds: u64) -> Result {
     compare("differential", |compare| {
         compare.args([seed, seconds].map(|number| number.to_string()));
     })
+}
+
+/// Plays the scenarios of workloads to the real controllers.
+pub(crate) fn workloads(record: bool) -> Result {
+    let upstream = Upstream::start(Profile::Identity)?;
+    let mut suite = cargo();
+    suite.args(["test", "--package", "conformance", "--test", "workloads", "--", "the_real_controllers"]);
+    suite.env(WORKLOADS, upstream.kubeconfig());
+    if record {
+        suite.env(RECORD, "1");
+    }
+    let status = suite.status()?;
+    if status.success() { Ok(()) } else { Err(format!("the real controllers do otherwise ({status})").into()) }
 }
 
 /// Compares what the servers make of the definitions in a folder.

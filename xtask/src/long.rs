@@ -60,6 +60,12 @@ pub(crate) enum Part {
         #[arg(long, value_name = "WINDLASS")]
         compile: Option<PathBuf>,
     },
+    /// The scenarios of workloads with the real kube-controller-manager, held to what is recorded of it (needs Go)
+    Workloads {
+        /// Write what it does as the recording
+        #[arg(long)]
+        record: bool,
+    },
     /// The fuzz targets, one after the other (needs cargo-fuzz and a C++ compiler)
     Fuzz {
         /// How many seconds each runs
@@ -98,6 +104,7 @@ pub(crate) fn run(part: &Part) -> Result {
             import::run(crds, *seed, *objects, only)?;
             compile.as_ref().map_or(Ok(()), |windlass| import::compile(crds, windlass))
         }
+        Part::Workloads { record } => conformance::workloads(*record),
         Part::Fuzz { seconds, target } => fuzz::run(target.as_deref(), *seconds),
     }
 }

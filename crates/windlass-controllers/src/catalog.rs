@@ -6,8 +6,8 @@ use thiserror::Error;
 use windlass_runtime::Manager;
 
 use crate::{
-    Pace, deployment, endpoints, garbage_collector, namespace, node_lifecycle, nodes, replicaset, role_aggregation,
-    service_account, storage_protection,
+    Pace, deployment, endpoints, garbage_collector, job, namespace, node_lifecycle, nodes, replicaset,
+    role_aggregation, service_account, storage_protection, ttl_after_finished,
 };
 
 /// How many nodes are simulated unless it is said.
@@ -21,6 +21,10 @@ pub enum BuiltIn {
     Deployment,
     /// So many pods of a template.
     ReplicaSet,
+    /// Pods that run until they have succeeded.
+    Job,
+    /// The end of jobs that are over.
+    TtlAfterFinished,
     /// Which pods are behind a service.
     EndpointSlice,
     /// The same for older readers.
@@ -74,6 +78,8 @@ impl BuiltIn {
     pub const ALL: &[Self] = &[
         Self::Deployment,
         Self::ReplicaSet,
+        Self::Job,
+        Self::TtlAfterFinished,
         Self::EndpointSlice,
         Self::Endpoints,
         Self::Namespace,
@@ -91,6 +97,8 @@ impl BuiltIn {
         match self {
             Self::Deployment => "deployment",
             Self::ReplicaSet => "replicaset",
+            Self::Job => "job",
+            Self::TtlAfterFinished => "ttlafterfinished",
             Self::EndpointSlice => "endpointslice",
             Self::Endpoints => "endpoints",
             Self::Namespace => "namespace",
@@ -158,6 +166,8 @@ impl Controllers {
             match controller {
                 BuiltIn::Deployment => deployment::add_to(manager),
                 BuiltIn::ReplicaSet => replicaset::add_to(manager),
+                BuiltIn::Job => job::add_to(manager),
+                BuiltIn::TtlAfterFinished => ttl_after_finished::add_to(manager),
                 BuiltIn::EndpointSlice => endpoints::add_slices_to(manager),
                 BuiltIn::Endpoints => endpoints::add_older_to(manager),
                 BuiltIn::Namespace => namespace::add_to(manager),

@@ -8,11 +8,13 @@
 mod error;
 mod expectations;
 mod ownership;
+mod pod_control;
 mod pods;
 
 mod deployment;
 mod endpoints;
 mod garbage_collector;
+mod job;
 mod namespace;
 mod node_lifecycle;
 mod nodes;
@@ -20,6 +22,7 @@ mod replicaset;
 mod role_aggregation;
 mod service_account;
 mod storage_protection;
+mod ttl_after_finished;
 
 mod catalog;
 

@@ -5,7 +5,10 @@
 //! cluster; each running pod has an address that no other running pod has. The scheduler binds to any node, as the
 //! default scheduler does.
 //!
-//! Not guaranteed, because not simulated: logs, exec, probes, images that cannot be pulled, containers that fail, volumes.
+//! Containers of pods that are meant to end do what their commands say, as far as `true`, `false`, `sleep` and `exit` go; with
+//! other commands they succeed after a while.
+//!
+//! Not guaranteed, because not simulated: logs, exec, probes, images that cannot be pulled, init containers that fail, volumes.
 
 mod addresses;
 mod demand;
@@ -19,6 +22,7 @@ mod pace;
 mod quantity;
 mod residents;
 mod scheduler;
+mod script;
 
 use windlass_runtime::Manager;
 

@@ -1,6 +1,6 @@
 //! Who manages an object: adopting what belongs to a controller and letting go of what no longer does.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use windlass_api::{LabelSelector, Meta, Object, ObjectExt, ObjectRef, OwnerRef, Patch, Resource};
 use windlass_cache::Cached;
 use windlass_client::{Client, Error};
@@ -45,13 +45,28 @@ where
     O: Resource,
     T: Resource,
 {
+    claim_with(client, owner, selector, candidates, None).await
+}
+
+/// The same; what is adopted gets the finalizer, and what is released loses it.
+pub(crate) async fn claim_with<O, T>(
+    client: &Client,
+    owner: &O,
+    selector: &LabelSelector,
+    candidates: Vec<Cached<T>>,
+    finalizer: Option<&str>,
+) -> Result<Vec<Cached<T>>, Error>
+where
+    O: Resource,
+    T: Resource,
+{
     let mut claimed = Vec::with_capacity(candidates.len());
     let mut may_adopt = None;
     for object in candidates {
         match claim(owner, selector, object.meta()) {
             Claim::Keep => claimed.push(object),
             Claim::Ignore => {}
-            Claim::Release => ignore_gone(release(client, owner, &object).await)?,
+            Claim::Release => ignore_gone(release(client, owner, &object, finalizer).await)?,
             Claim::Adopt => {
                 if may_adopt.is_none() {
                     may_adopt = Some(is_alive(client, owner).await?);
@@ -59,7 +74,7 @@ where
                 if may_adopt == Some(true) {
                     // It shows up as owned in the cache soon, and is counted then; who creates meanwhile creates too
                     // many, so it is counted now.
-                    ignore_gone(adopt(client, owner, &object).await)?;
+                    ignore_gone(adopt(client, owner, &object, finalizer).await)?;
                     claimed.push(object);
                 }
             }
@@ -73,24 +88,36 @@ async fn is_alive<O: Resource>(client: &Client, owner: &O) -> Result<bool, Error
     Ok(live.is_some_and(|live| live.uid() == owner.uid() && !live.is_deleting()))
 }
 
-async fn adopt<O: Resource, T: Resource>(client: &Client, owner: &O, object: &Cached<T>) -> Result<(), Error> {
-    let reference = owner.controller_ref();
-    patch_owners(client, object, &json!([reference])).await
+async fn adopt<O: Resource, T: Resource>(
+    client: &Client,
+    owner: &O,
+    object: &Cached<T>,
+    finalizer: Option<&str>,
+) -> Result<(), Error> {
+    let mut metadata = json!({"ownerReferences": [owner.controller_ref()]});
+    if let Some(finalizer) = finalizer {
+        metadata["finalizers"] = json!([finalizer]);
+    }
+    patch_metadata(client, object.meta(), metadata).await.map(|_: T| ())
 }
 
-async fn release<O: Resource, T: Resource>(client: &Client, owner: &O, object: &Cached<T>) -> Result<(), Error> {
-    patch_owners(client, object, &json!([{"$patch": "delete", "uid": owner.uid()}])).await
+async fn release<O: Resource, T: Resource>(
+    client: &Client,
+    owner: &O,
+    object: &Cached<T>,
+    finalizer: Option<&str>,
+) -> Result<(), Error> {
+    let mut metadata = json!({"ownerReferences": [{"$patch": "delete", "uid": owner.uid()}]});
+    if let Some(finalizer) = finalizer {
+        metadata["$deleteFromPrimitiveList/finalizers"] = json!([finalizer]);
+    }
+    patch_metadata(client, object.meta(), metadata).await.map(|_: T| ())
 }
 
 /// The uid in the patch is a precondition: another object of the same name is not meant.
-async fn patch_owners<T: Resource>(
-    client: &Client,
-    object: &Cached<T>,
-    owners: &serde_json::Value,
-) -> Result<(), Error> {
-    let meta = object.meta();
-    let patch = Patch::Strategic(json!({"metadata": {"uid": meta.uid(), "ownerReferences": owners}}));
-    client.patch::<T>(ObjectRef::from(meta.key().clone()), patch).await.map(drop)
+async fn patch_metadata<T: Resource>(client: &Client, meta: &Meta, mut metadata: Value) -> Result<T, Error> {
+    metadata["uid"] = json!(meta.uid());
+    client.patch::<T>(ObjectRef::from(meta.key().clone()), Patch::Strategic(json!({"metadata": metadata}))).await
 }
 
 /// An object that is gone, or is another one by now, need not be claimed.

@@ -22,6 +22,11 @@ pub(crate) fn is_finished(pod: &Pod) -> bool {
     matches!(phase(pod), "Succeeded" | "Failed")
 }
 
+/// Whether it is being deleted and has not ended yet.
+pub(crate) fn is_terminating(pod: &Pod) -> bool {
+    pod.is_deleting() && !is_finished(pod)
+}
+
 /// Whether it is ready to serve.
 pub(crate) fn is_ready(pod: &Pod) -> bool {
     ready_condition(pod).is_some_and(|condition| condition.status == "True")

@@ -7,37 +7,30 @@ mod status;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use futures::future::join_all;
 use jiff::Timestamp;
 use k8s_openapi::api::{apps::v1::ReplicaSet, core::v1::Pod};
-use windlass_api::{LabelSelector, Object, ObjectExt, ObjectKey, ObjectRef};
+use windlass_api::{LabelSelector, Object, ObjectExt, ObjectRef};
 use windlass_cache::{Cached, Lister};
 use windlass_client::Error;
-use windlass_runtime::{
-    Action, Context, Controller, Manager, Watch,
-    events::{Note, Recorder},
-};
+use windlass_runtime::{Action, Context, Controller, Manager, Watch};
 
 use crate::{
     error::{ReconcileError, await_newer_state},
-    expectations::{Expectations, Seen},
-    ownership, pods,
+    expectations::Expectations,
+    ownership,
+    pod_control::{self, PodControl},
+    pods,
 };
 
 /// The most pods that one reconcile creates or deletes.
 const BURST: usize = 500;
-/// How many pods the first batch of creations has; each batch that succeeds doubles the next.
-const FIRST_BATCH: usize = 1;
 /// Replica sets reconciled at the same time.
 const WORKERS: usize = 5;
 
 /// Adds the controller to a manager.
 pub(crate) fn add_to(manager: &mut Manager) {
     let sets = manager.cluster().informer::<ReplicaSet>(&Watch::all()).store();
-    let replicas = Arc::new(Replicas {
-        expectations: Expectations::default(),
-        recorder: manager.cluster().recorder("replicaset-controller"),
-    });
+    let replicas = Arc::new(PodControl::new(manager.cluster().recorder("replicaset-controller")));
     manager.add(
         Controller::<ReplicaSet>::new()
             .named("replicaset")
@@ -51,13 +44,6 @@ pub(crate) fn add_to(manager: &mut Manager) {
     );
 }
 
-/// What the workers share.
-#[derive(Debug)]
-struct Replicas {
-    expectations: Expectations,
-    recorder: Recorder,
-}
-
 /// The replica sets that would adopt a pod which nobody manages.
 fn sets_that_want(sets: &Lister<ReplicaSet>, pod: &Cached<Pod>) -> Vec<ObjectRef<ReplicaSet>> {
     let meta = pod.meta();
@@ -69,9 +55,13 @@ fn sets_that_want(sets: &Lister<ReplicaSet>, pod: &Cached<Pod>) -> Vec<ObjectRef
     sets.within(Arc::clone(namespace)).list().iter().filter_map(wants).collect()
 }
 
-async fn reconcile(key: ObjectRef<ReplicaSet>, cx: Context, replicas: Arc<Replicas>) -> Result<Action, ReconcileError> {
+async fn reconcile(
+    key: ObjectRef<ReplicaSet>,
+    cx: Context,
+    replicas: Arc<PodControl>,
+) -> Result<Action, ReconcileError> {
     let Some(set) = cx.store::<ReplicaSet>().get(&key) else {
-        replicas.expectations.forget(key.key());
+        replicas.forget(key.key());
         return Ok(Action::await_change());
     };
     let set = set.get()?;
@@ -81,7 +71,7 @@ async fn reconcile(key: ObjectRef<ReplicaSet>, cx: Context, replicas: Arc<Replic
     };
 
     let candidates = cx.store::<Pod>().within(key.namespace().unwrap_or_default()).list();
-    let caught_up = replicas.expectations.satisfied(key.key(), |uid| seen(&candidates, uid));
+    let caught_up = replicas.caught_up(key.key(), &candidates);
     let claimed = ownership::claim_all(cx.client(), &*set, &selector, candidates).await?;
     let mut owned = Vec::with_capacity(claimed.len());
     for pod in &claimed {
@@ -89,11 +79,7 @@ async fn reconcile(key: ObjectRef<ReplicaSet>, cx: Context, replicas: Arc<Replic
     }
 
     let (mut active, ending): (Vec<_>, Vec<_>) = owned.into_iter().partition(|pod| pods::is_active(pod));
-    let scaling = if caught_up && !set.is_deleting() {
-        scale(&cx, &replicas, key.key(), &set, &mut active).await
-    } else {
-        Ok(())
-    };
+    let scaling = if caught_up && !set.is_deleting() { scale(&cx, &replicas, &set, &mut active).await } else { Ok(()) };
     let now = cx.clock().now();
     let failure = scaling.as_ref().err().map(|failure| (failure.reason(), failure.message()));
     let status = status::compute(&set, &active, &ending, failure, now);
@@ -142,104 +128,27 @@ impl ScaleFailure {
     }
 
     fn message(&self) -> String {
-        words(&self.error)
+        pod_control::words(&self.error)
     }
-}
-
-/// Whether the namespace is going away: no pod can be created in it, and none is missed.
-fn is_leaving(error: &Error) -> bool {
-    error.status().is_some_and(|status| status.has_cause("NamespaceTerminating"))
-}
-
-/// The server's own words, if it said any.
-fn words(error: &Error) -> String {
-    error.status().map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 async fn scale(
     cx: &Context,
-    replicas: &Replicas,
-    key: &ObjectKey,
+    replicas: &PodControl,
     set: &ReplicaSet,
     active: &mut [Arc<Pod>],
 ) -> Result<(), ScaleFailure> {
     let desired = usize::try_from(desired_replicas(set)).unwrap_or(0);
-    if active.len() < desired {
+    let (verb, written) = if active.len() < desired {
         let missing = (desired - active.len()).min(BURST);
-        return create(cx, replicas, key, set, missing)
-            .await
-            .map_err(|error| ScaleFailure { verb: ScaleVerb::Create, error });
-    }
-    let surplus = (active.len() - desired).min(BURST);
-    if surplus == 0 {
-        return Ok(());
-    }
-    let crowd = crowd(active);
-    pods::sort_for_deletion(active, |pod| crowd.get(pods::node_name(pod)).copied().unwrap_or(0));
-    let chosen = &active[..surplus];
-    delete(cx, replicas, set, chosen).await.map_err(|error| ScaleFailure { verb: ScaleVerb::Delete, error })
-}
-
-/// Creates in batches of growing size, so that a template that the server refuses is refused once, not a hundred times.
-async fn create(
-    cx: &Context,
-    replicas: &Replicas,
-    key: &ObjectKey,
-    set: &ReplicaSet,
-    missing: usize,
-) -> Result<(), Error> {
-    let template = pod_from(set);
-    let (mut left, mut batch) = (missing, FIRST_BATCH);
-    while left > 0 {
-        let count = batch.min(left);
-        let created = join_all((0..count).map(|_| async { cx.client().create(&template).await })).await;
-        let mut failure = None;
-        for outcome in created {
-            match outcome {
-                Ok(pod) => {
-                    replicas.expectations.created(key, pod.uid().unwrap_or_default());
-                    let message = format!("Created pod: {}", pod.name());
-                    replicas.recorder.record(set, Note::normal("SuccessfulCreate", message));
-                }
-                Err(error) => {
-                    if !is_leaving(&error) {
-                        let note = Note::warning("FailedCreate", format!("Error creating: {}", words(&error)));
-                        replicas.recorder.record(set, note);
-                    }
-                    failure = Some(error);
-                }
-            }
-        }
-        if let Some(error) = failure {
-            return if is_leaving(&error) { Ok(()) } else { Err(error) };
-        }
-        left -= count;
-        batch *= 2;
-    }
-    Ok(())
-}
-
-async fn delete(cx: &Context, replicas: &Replicas, set: &ReplicaSet, chosen: &[Arc<Pod>]) -> Result<(), Error> {
-    let key = set.object_ref();
-    let key = key.key();
-    let deletions = chosen.iter().map(|pod| async move {
-        let uid = pod.uid().unwrap_or_default();
-        match cx.client().delete::<Pod>(pod.object_ref()).uid(uid).await {
-            Ok(_) => {
-                replicas.expectations.deleted(key, uid);
-                let message = format!("Deleted pod: {}", pod.name());
-                replicas.recorder.record(set, Note::normal("SuccessfulDelete", message));
-                Ok(())
-            }
-            Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
-            Err(error) => {
-                let note = Note::warning("FailedDelete", format!("Error deleting: {}", words(&error)));
-                replicas.recorder.record(set, note);
-                Err(error)
-            }
-        }
-    });
-    join_all(deletions).await.into_iter().collect()
+        (ScaleVerb::Create, replicas.create(cx, set, vec![pod_from(set); missing]).await)
+    } else {
+        let surplus = (active.len() - desired).min(BURST);
+        let crowd = crowd(active);
+        pods::sort_for_deletion(active, |pod| crowd.get(pods::node_name(pod)).copied().unwrap_or(0));
+        (ScaleVerb::Delete, replicas.delete(cx, set, &active[..surplus]).await)
+    };
+    written.failure.map_or(Ok(()), |error| Err(ScaleFailure { verb, error }))
 }
 
 /// A pod of the set's template, named by the server.
@@ -254,14 +163,6 @@ fn pod_from(set: &ReplicaSet) -> Pod {
     metadata.annotations = from.annotations;
     metadata.finalizers = from.finalizers;
     pod.controlled_by(set)
-}
-
-fn seen(pods: &[Cached<Pod>], uid: &str) -> Seen {
-    match pods.iter().find(|pod| *pod.meta().uid() == *uid) {
-        None => Seen::Absent,
-        Some(pod) if pod.meta().is_deleting() => Seen::Deleting,
-        Some(_) => Seen::Alive,
-    }
 }
 
 /// How many of the pods are on each node.

@@ -1,9 +1,10 @@
 //! What a kubelet does next with a pod, as a function of the pod.
 //!
 //! A pod goes Pending (nothing known), Pending (containers being created), Running; pods that are meant to end go on to
-//! Succeeded; deleted pods stop their containers and are removed.
+//! Succeeded or Failed, as their commands say ([`super::script`]), or are restarted in place if that is what they ask for;
+//! deleted pods stop their containers and are removed.
 
-use std::net::Ipv4Addr;
+use std::{net::Ipv4Addr, time::Duration};
 
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -15,7 +16,14 @@ use k8s_openapi::{
 };
 use windlass_api::ObjectExt;
 
+use super::script::{Lasts, Script};
 use crate::pods;
+
+/// What a container exits with that is killed.
+const KILLED: i32 = 137;
+/// How long the first restart of a container that failed waits; each further one waits twice as long, up to the longest.
+const FIRST_RESTART: Duration = Duration::from_secs(10);
+const LONGEST_RESTART: Duration = Duration::from_mins(5);
 
 /// What is to be done with a pod.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,6 +45,10 @@ pub(crate) enum Stage {
     Start,
     /// What the containers are there to do, in pods that are meant to end.
     Work,
+    /// The same, when their commands say how long it takes.
+    Sleep(Duration),
+    /// Waiting, before containers that failed are restarted.
+    BackOff(Duration),
     /// Stopping containers.
     Stop,
 }
@@ -58,16 +70,20 @@ pub(crate) fn next_step(pod: &Pod, place: Place, mut due: impl FnMut(Stage) -> b
             (true, Some(0)) => Step::Rest,
             (true, _) => Step::Remove,
             (false, _) if !due(Stage::Stop) => Step::Wait(Stage::Stop),
-            (false, _) => report.changed(report.ended()),
+            // What serves ends well when it is told to; what works is interrupted.
+            (false, _) => report.changed(report.ended(is_meant_to_end(pod).then_some(KILLED))),
         };
     }
     match pods::phase(pod) {
         "Succeeded" | "Failed" => Step::Rest,
-        "Running" => match report.changed(report.running()) {
-            Step::Rest if !is_meant_to_end(pod) => Step::Rest,
-            Step::Rest if due(Stage::Work) => report.changed(report.ended()),
-            Step::Rest => Step::Wait(Stage::Work),
-            step => step,
+        "Running" => match back_off(pod).map(Stage::BackOff) {
+            Some(stage) if !due(stage) => Step::Wait(stage),
+            _ => match (report.changed(report.running()), work(pod)) {
+                (Step::Rest, Some(stage)) if due(stage) && restarts(pod) => report.changed(report.crashed()),
+                (Step::Rest, Some(stage)) if due(stage) => report.changed(report.ended(None)),
+                (Step::Rest, Some(stage)) => Step::Wait(stage),
+                (step, _) => step,
+            },
         },
         _ if !is_being_created(pod) => report.changed(report.creating()),
         _ if place.pod_ip.is_none() => Step::Rest,
@@ -80,6 +96,35 @@ pub(crate) fn next_step(pod: &Pod, place: Place, mut due: impl FnMut(Stage) -> b
 fn is_meant_to_end(pod: &Pod) -> bool {
     let policy = pod.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref());
     matches!(policy, Some("Never" | "OnFailure"))
+}
+
+/// How long a pod works that is meant to end; nothing when it does not.
+fn work(pod: &Pod) -> Option<Stage> {
+    match script(pod).lasts {
+        _ if !is_meant_to_end(pod) => None,
+        Lasts::Usual => Some(Stage::Work),
+        Lasts::So(time) => Some(Stage::Sleep(time)),
+        Lasts::Forever => None,
+    }
+}
+
+fn script(pod: &Pod) -> Script {
+    Script::of_all(pod.spec.iter().flat_map(|spec| &spec.containers))
+}
+
+/// Whether the containers fail, and are restarted in place.
+fn restarts(pod: &Pod) -> bool {
+    let policy = pod.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref());
+    policy == Some("OnFailure") && script(pod).code != 0
+}
+
+/// How long the pod waits for its containers to be restarted.
+fn back_off(pod: &Pod) -> Option<Duration> {
+    let statuses = pod.status.as_ref()?.container_statuses.as_ref()?;
+    let waiting = statuses.iter().filter(|status| status.state.as_ref().is_some_and(|state| state.waiting.is_some()));
+    let restarts = waiting.map(|status| status.restart_count).max()?;
+    let doublings = u32::try_from(restarts).unwrap_or(0).min(16);
+    Some(FIRST_RESTART.saturating_mul(1 << doublings).min(LONGEST_RESTART))
 }
 
 fn is_being_created(pod: &Pod) -> bool {
@@ -105,6 +150,7 @@ struct Report<'p> {
 enum Progress {
     Creating,
     Running,
+    Crashed,
     Ended,
 }
 
@@ -134,22 +180,51 @@ impl Report<'_> {
         status.container_statuses = Some(self.containers(self.main(), |old, container| self.started(old, container)));
         status.init_container_statuses = self.init().map(|init| {
             self.containers(init, |old, container| {
-                if is_sidecar(container) { self.started(old, container) } else { self.terminated(old, container) }
+                if is_sidecar(container) { self.started(old, container) } else { self.terminated(old, container, 0) }
             })
         });
         self.conditions(&mut status, Progress::Running);
         status
     }
 
-    fn ended(&self) -> PodStatus {
+    /// All containers have ended: by their own doing, or with the code of what ended them.
+    fn ended(&self, killed: Option<i32>) -> PodStatus {
         let mut status = self.base();
-        status.phase = Some("Succeeded".to_owned());
+        let code = |container: &Container| killed.unwrap_or_else(|| self.exit_code(container));
+        let failed = self.main().iter().any(|container| code(container) != 0);
+        status.phase = Some(if failed { "Failed" } else { "Succeeded" }.to_owned());
         status.container_statuses =
-            Some(self.containers(self.main(), |old, container| self.terminated(old, container)));
+            Some(self.containers(self.main(), |old, container| self.terminated(old, container, code(container))));
         status.init_container_statuses =
-            self.init().map(|init| self.containers(init, |old, container| self.terminated(old, container)));
+            self.init().map(|init| self.containers(init, |old, container| self.terminated(old, container, 0)));
         self.conditions(&mut status, Progress::Ended);
         status
+    }
+
+    /// Containers have failed, and will be restarted; those that succeeded stay as they are.
+    fn crashed(&self) -> PodStatus {
+        let mut status = self.base();
+        let crashed = self.containers(self.main(), |old, container| {
+            let code = self.exit_code(container);
+            let ended = self.terminated(old, container, code);
+            if code == 0 {
+                return ended;
+            }
+            let waiting = ContainerStateWaiting { reason: Some("CrashLoopBackOff".to_owned()), message: None };
+            ContainerStatus {
+                last_state: ended.state,
+                state: Some(ContainerState { waiting: Some(waiting), ..ContainerState::default() }),
+                ..ended
+            }
+        });
+        status.container_statuses = Some(crashed);
+        self.conditions(&mut status, Progress::Crashed);
+        status
+    }
+
+    /// What a container that is meant to end exits with.
+    fn exit_code(&self, container: &Container) -> i32 {
+        if is_meant_to_end(self.pod) { Script::of(container).code } else { 0 }
     }
 
     /// What holds of every pod on the node.
@@ -210,8 +285,13 @@ impl Report<'_> {
         if let Some(before) = before.filter(|before| before.image == image) {
             return before.clone();
         }
+        let ended = old.filter(|old| old.state.as_ref().is_some_and(|state| state.terminated.is_some()));
+        if let Some(ended) = ended {
+            return ended.clone();
+        }
+        let crashed = old.filter(|old| old.last_state.as_ref().is_some_and(|state| state.terminated.is_some()));
         let running = ContainerStateRunning { started_at: Some(Time(self.now)) };
-        let restart_count = before.map_or(0, |before| before.restart_count + 1);
+        let restart_count = before.or(crashed).map_or(0, |before| before.restart_count + 1);
         ContainerStatus {
             name: container.name.clone(),
             image_id: image.clone(),
@@ -221,21 +301,24 @@ impl Report<'_> {
             started: Some(true),
             restart_count,
             state: Some(ContainerState { running: Some(running), ..ContainerState::default() }),
-            last_state: before.map(|before| ContainerState {
-                terminated: Some(self.termination(before)),
-                ..ContainerState::default()
-            }),
+            last_state: match before {
+                Some(before) => {
+                    let terminated = Some(self.termination(before, 0));
+                    Some(ContainerState { terminated, ..ContainerState::default() })
+                }
+                None => crashed.and_then(|crashed| crashed.last_state.clone()),
+            },
             ..ContainerStatus::default()
         }
     }
 
-    fn terminated(&self, old: Option<&ContainerStatus>, container: &Container) -> ContainerStatus {
+    fn terminated(&self, old: Option<&ContainerStatus>, container: &Container, code: i32) -> ContainerStatus {
         let running = match old {
             Some(old) if old.state.as_ref().is_some_and(|state| state.terminated.is_some()) => return old.clone(),
             Some(old) if old.state.as_ref().is_some_and(|state| state.running.is_some()) => old.clone(),
             _ => self.started(None, container),
         };
-        let terminated = Some(self.termination(&running));
+        let terminated = Some(self.termination(&running, code));
         ContainerStatus {
             ready: false,
             started: Some(false),
@@ -244,13 +327,13 @@ impl Report<'_> {
         }
     }
 
-    fn termination(&self, running: &ContainerStatus) -> ContainerStateTerminated {
+    fn termination(&self, running: &ContainerStatus, code: i32) -> ContainerStateTerminated {
         let since =
             running.state.as_ref().and_then(|state| state.running.as_ref()).and_then(|run| run.started_at.clone());
         ContainerStateTerminated {
             container_id: running.container_id.clone(),
-            exit_code: 0,
-            reason: Some("Completed".to_owned()),
+            exit_code: code,
+            reason: Some(if code == 0 { "Completed" } else { "Error" }.to_owned()),
             started_at: since,
             finished_at: Some(Time(self.now)),
             ..ContainerStateTerminated::default()
@@ -263,13 +346,14 @@ impl Report<'_> {
 
     fn conditions(&self, status: &mut PodStatus, progress: Progress) {
         let began = progress != Progress::Creating;
-        let runs = progress == Progress::Running;
+        let runs = matches!(progress, Progress::Running | Progress::Crashed);
         let names: Vec<_> = self.main().iter().map(|container| &*container.name).collect();
         let unready = match progress {
-            Progress::Creating => {
+            Progress::Creating | Progress::Crashed => {
                 Some(("ContainersNotReady", format!("containers with unready status: [{}]", names.join(" "))))
             }
             Progress::Running => None,
+            Progress::Ended if status.phase.as_deref() == Some("Failed") => Some(("PodFailed", String::new())),
             Progress::Ended => Some(("PodCompleted", String::new())),
         };
         let gate = self.pod.spec.iter().flat_map(|spec| spec.readiness_gates.iter().flatten()).find(|gate| {

@@ -46,6 +46,8 @@ impl Pace {
             Stage::Start => self.start,
             Stage::Work => self.work,
             Stage::Stop => self.stop,
+            // These are said, and exact.
+            Stage::Sleep(time) | Stage::BackOff(time) => return time,
         };
         if base.is_zero() { base } else { entropy.jitter(base, self.jitter) }
     }

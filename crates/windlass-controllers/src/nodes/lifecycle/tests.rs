@@ -105,6 +105,52 @@ fn a_pod_that_is_meant_to_end_succeeds_when_its_work_is_done() {
     }
 }
 
+fn commanded(policy: &str, command: &[&str]) -> Value {
+    json!({"restartPolicy": policy, "containers": [{"name": "c", "image": "web:1", "command": command}]})
+}
+
+#[test]
+fn a_command_says_how_a_pod_ends_and_when() {
+    let failing = running(&commanded("Never", &["sh", "-c", "sleep 5; exit 3"]));
+    let sleep = Stage::Sleep(Duration::from_secs(5));
+    assert_eq!(next_step(&failing, PLACE, |_| false, at(3)), Step::Wait(sleep));
+    let ended = reported(failing, 7);
+    assert_eq!(ended.status.as_ref().unwrap().phase.as_deref(), Some("Failed"));
+    assert_eq!(
+        (&state(&ended)["terminated"]["exitCode"], &state(&ended)["terminated"]["reason"]),
+        (&json!(3), &json!("Error"))
+    );
+    assert_eq!(condition(&ended, "Ready"), r#"False "PodFailed" Some(7)"#);
+    let endless = running(&commanded("Never", &["sleep", "infinity"]));
+    assert_eq!(next_step(&endless, PLACE, |_| true, at(3)), Step::Rest);
+    let serving = running(&commanded("Always", &["false"]));
+    assert_eq!(next_step(&serving, PLACE, |_| true, at(3)), Step::Rest, "what is not meant to end does not");
+}
+
+#[test]
+fn a_container_that_fails_is_restarted_in_place_where_that_is_asked_for() {
+    let failing = running(&commanded("OnFailure", &["false"]));
+    let crashed = reported(failing, 3);
+    assert_eq!(crashed.status.as_ref().unwrap().phase.as_deref(), Some("Running"));
+    assert_eq!(state(&crashed), json!({"waiting": {"reason": "CrashLoopBackOff"}}));
+    assert_eq!(condition(&crashed, "Ready"), r#"False "ContainersNotReady" Some(3)"#);
+    let wait = Stage::BackOff(Duration::from_secs(10));
+    assert_eq!(next_step(&crashed, PLACE, |_| false, at(4)), Step::Wait(wait));
+    let again = reported(crashed, 13);
+    let status = &again.status.as_ref().unwrap().container_statuses.as_ref().unwrap()[0];
+    assert_eq!(status.restart_count, 1);
+    assert_eq!(status.last_state.as_ref().unwrap().terminated.as_ref().unwrap().exit_code, 1);
+    let crashed = reported(again, 14);
+    assert_eq!(next_step(&crashed, PLACE, |_| false, at(15)), Step::Wait(Stage::BackOff(Duration::from_secs(20))));
+}
+
+#[test]
+fn a_pod_that_is_interrupted_at_its_work_has_failed() {
+    let stopped = reported(deleted(running(&json!({"restartPolicy": "Never"})), 30), 5);
+    assert_eq!(stopped.status.as_ref().unwrap().phase.as_deref(), Some("Failed"));
+    assert_eq!(state(&stopped)["terminated"]["exitCode"], 137);
+}
+
 #[test]
 fn a_deleted_pod_stops_then_is_removed() {
     let going = deleted(running(&json!({})), 30);

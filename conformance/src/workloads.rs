@@ -1,0 +1,75 @@
+//! Scenarios of workloads: what is asked of controllers, and what they leave behind.
+//!
+//! `workloads/` holds them, a file for each kind; `recorded/workloads/` what the real kube-controller-manager made of them, written
+//! by `cargo xtask long workloads --record`. There are no nodes: a scenario says itself what becomes of pods. What is compared are the
+//! objects and the events, whenever all have come to rest.
+
+mod play;
+mod scenario;
+mod transcript;
+
+use std::path::{Path, PathBuf};
+
+pub use play::play;
+pub use scenario::Scenario;
+
+/// The environment variable that names a kubeconfig of the real server, with the real kube-controller-manager beside it.
+pub const WORKLOADS: &str = "WINDLASS_WORKLOADS_KUBECONFIG";
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
+}
+
+/// The names of the files of scenarios.
+///
+/// # Panics
+/// When there are none.
+#[must_use]
+pub fn workloads() -> Vec<String> {
+    let folder = folder().join("workloads");
+    let files = std::fs::read_dir(&folder).expect("there are scenarios");
+    let names = files.filter_map(|file| Some(file.ok()?.path().file_stem()?.to_str()?.to_owned()));
+    let mut names: Vec<_> = names.collect();
+    names.sort();
+    assert!(!names.is_empty(), "{} is empty", folder.display());
+    names
+}
+
+/// The scenarios of a file.
+///
+/// # Panics
+/// When they cannot be read.
+#[must_use]
+pub fn scenarios(name: &str) -> Vec<Scenario> {
+    let path = folder().join("workloads").join(format!("{name}.txt"));
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    Scenario::read(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn recording(name: &str) -> PathBuf {
+    folder().join("recorded/workloads").join(format!("{name}.txt"))
+}
+
+/// What the real ones made of the scenarios of a file, by title.
+///
+/// # Panics
+/// When nothing is recorded.
+#[must_use]
+pub fn recorded(name: &str) -> Vec<(String, String)> {
+    let path = recording(name);
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let parts = text.split("\n=== ").map(|part| part.trim_start_matches("=== "));
+    let parts = parts.filter_map(|part| part.split_once('\n'));
+    parts.map(|(title, body)| (title.to_owned(), body.trim_end().to_owned())).collect()
+}
+
+/// Writes what the real ones made of the scenarios of a file.
+///
+/// # Panics
+/// When that cannot be written.
+pub fn record(name: &str, played: &[(String, String)]) {
+    let text: String = played.iter().map(|(title, body)| format!("=== {title}\n{}\n", body.trim_end())).collect();
+    let path = recording(name);
+    std::fs::create_dir_all(path.parent().expect("a file is in a folder")).expect("the folder can be made");
+    std::fs::write(&path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+}

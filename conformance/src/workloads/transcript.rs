@@ -1,0 +1,170 @@
+//! What is there, as text that is the same whenever the same is there: without names, uids and times that nobody chose.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt::Write as _,
+};
+
+use serde_json::{Value, json};
+
+/// What is written of the specs of pods.
+const OF_PODS: [&str; 6] = ["hostname", "subdomain", "nodeName", "restartPolicy", "affinity", "tolerations"];
+
+/// Writes down objects of a namespace: their kind, and what the server says.
+pub(super) fn write(objects: &[(String, Value)]) -> String {
+    let names = Names::of(objects);
+    let mut lines: BTreeMap<String, usize> = BTreeMap::new();
+    let mut events: BTreeMap<String, i64> = BTreeMap::new();
+    for (kind, object) in objects {
+        if kind == "Event" {
+            *events.entry(event(object, &names)).or_default() += object["count"].as_i64().unwrap_or(1).max(1);
+        } else {
+            *lines.entry(describe(kind, object, &names)).or_default() += 1;
+        }
+    }
+    let mut text = String::new();
+    for (line, times) in lines {
+        let times = if times > 1 { format!("{times} x ") } else { String::new() };
+        let _ = writeln!(text, "{times}{line}");
+    }
+    for (line, times) in events {
+        let _ = writeln!(text, "{times} x {line}");
+    }
+    text
+}
+
+/// What stands for names and uids that were made up.
+struct Names(HashMap<String, String>);
+
+impl Names {
+    fn of(objects: &[(String, Value)]) -> Self {
+        let mut known = HashMap::new();
+        for (kind, object) in objects {
+            let metadata = &object["metadata"];
+            let name = metadata["name"].as_str().unwrap_or_default();
+            let shown = match metadata["generateName"].as_str() {
+                Some(prefix) => {
+                    known.insert(name.to_owned(), format!("{prefix}*"));
+                    format!("{prefix}*")
+                }
+                None => name.to_owned(),
+            };
+            if let Some(uid) = metadata["uid"].as_str() {
+                known.insert(uid.to_owned(), format!("uid of {kind} {shown}"));
+            }
+        }
+        Self(known)
+    }
+
+    /// With what was made up replaced, wherever it stands in a text. Names of pods that are gone end in what was made up, too.
+    fn replace(&self, text: &str) -> String {
+        let is_part = |c: char| c.is_ascii_alphanumeric() || c == '-';
+        let mut replaced = String::new();
+        let mut rest = text;
+        while let Some(start) = rest.find(is_part) {
+            replaced.push_str(&rest[..start]);
+            rest = &rest[start..];
+            let end = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
+            let word = &rest[..end];
+            match self.0.get(word) {
+                Some(known) => replaced.push_str(known),
+                None => replaced.push_str(&made_up(word)),
+            }
+            rest = &rest[end..];
+        }
+        replaced + rest
+    }
+}
+
+/// `web-x7k2p` is `web-*`: five characters of those from which servers make names, a hash, or a uid.
+fn made_up(word: &str) -> String {
+    let is_random = |part: &str| part.chars().all(|c| "bcdfghjklmnpqrstvwxz2456789".contains(c));
+    match word.rsplit_once('-') {
+        _ if word.len() == 36 && word.matches('-').count() == 4 => "a uid".to_owned(),
+        Some((prefix, last)) if last.len() == 5 && is_random(last) => format!("{prefix}-*"),
+        _ => word.to_owned(),
+    }
+}
+
+fn event(event: &Value, names: &Names) -> String {
+    let about = &event["involvedObject"];
+    let about =
+        format!("{} {}", about["kind"].as_str().unwrap_or_default(), about["name"].as_str().unwrap_or_default());
+    let source = event["source"]["component"].as_str().or(event["reportingComponent"].as_str()).unwrap_or_default();
+    let text = |field: &str| event[field].as_str().unwrap_or_default().to_owned();
+    let line = format!("{source}: {} {} {}", text("type"), text("reason"), text("message"));
+    format!("Event of {}: {}", names.replace(&about), names.replace(&line))
+}
+
+fn describe(kind: &str, object: &Value, names: &Names) -> String {
+    let metadata = &object["metadata"];
+    let name = names.replace(metadata["name"].as_str().unwrap_or_default());
+    let mut kept = json!({});
+    for field in ["labels", "annotations", "finalizers", "generation"] {
+        // Which labels a job gets is the server's doing, and depends on how it was written.
+        let is_servers = matches!((kind, field), ("Pod", "generation") | ("Job", "labels"));
+        if !metadata[field].is_null() && !is_servers {
+            kept[field] = metadata[field].clone();
+        }
+    }
+    if !metadata["deletionTimestamp"].is_null() {
+        kept["is being deleted"] = json!(true);
+    }
+    let owners = metadata["ownerReferences"].as_array().into_iter().flatten();
+    let owners: Vec<_> = owners.map(|owner| format!("{} {}", owner["kind"], owner["name"]).replace('"', "")).collect();
+    if !owners.is_empty() {
+        kept["owners"] = json!(owners);
+    }
+    let mut text = format!("{kind} {name} {kept}");
+    if kind == "Pod" {
+        let _ = write!(text, " {}", pod_spec(&object["spec"]));
+    }
+    let rest: &[&str] = if kind == "Pod" { &[] } else { &["data", "revision", "status"] };
+    for field in rest {
+        let value = without_times(&object[field]);
+        if !value.is_null() {
+            let _ = write!(text, "\n    {field} {value}");
+        }
+    }
+    if kind == "Pod" {
+        let _ = write!(text, " {}", object["status"]["phase"]);
+    }
+    names.replace(&text)
+}
+
+fn pod_spec(spec: &Value) -> Value {
+    let mut kept = json!({});
+    for field in OF_PODS {
+        let value = &spec[field];
+        let usual = field == "tolerations" && value.as_array().is_some_and(|all| all.len() == 2) || value.is_null();
+        if !usual {
+            kept[field] = value.clone();
+        }
+    }
+    // Those of tokens depend on who admits pods.
+    let volumes = spec["volumes"].as_array().into_iter().flatten().filter(|volume| volume["projected"].is_null());
+    let volumes: Vec<_> = volumes.collect();
+    if !volumes.is_empty() {
+        kept["volumes"] = json!(volumes);
+    }
+    let container = &spec["containers"][0];
+    kept["image"] = container["image"].clone();
+    if !container["env"].is_null() {
+        kept["env"] = container["env"].clone();
+    }
+    kept
+}
+
+/// That there is a time is told, and not which.
+fn without_times(value: &Value) -> Value {
+    match value {
+        Value::String(text) if is_time(text) => json!("a time"),
+        Value::Array(items) => items.iter().map(without_times).collect(),
+        Value::Object(fields) => fields.iter().map(|(key, value)| (key.clone(), without_times(value))).collect(),
+        other => other.clone(),
+    }
+}
+
+fn is_time(text: &str) -> bool {
+    text.len() >= 20 && text.ends_with('Z') && text.as_bytes()[10] == b'T' && text.starts_with("20")
+}

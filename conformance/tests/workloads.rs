@@ -1,0 +1,86 @@
+//! The controllers of workloads leave behind what those of the real kube-controller-manager do.
+#![allow(clippy::unwrap_used, reason = "tests, and what only they call")]
+
+use conformance::{
+    unique,
+    workloads::{self, Scenario, WORKLOADS},
+};
+use futures::future::join_all;
+use windlass_client::{
+    Client, Config,
+    config::{Kubeconfig, Selection},
+};
+use windlass_controllers::{BuiltIn, Controllers};
+use windlass_envtest::Environment;
+
+/// Plays the scenarios of a file side by side, each in a namespace of its own.
+async fn play(client: &Client, file: &str, scenarios: Vec<Scenario>) -> Vec<(String, String)> {
+    let played = scenarios.into_iter().map(async |scenario| {
+        let told = workloads::play(client, &unique(file), &scenario).await;
+        (scenario.title, told.trim_end().to_owned())
+    });
+    join_all(played).await
+}
+
+async fn ours(file: &str) -> Vec<(String, String)> {
+    let env = Environment::start().await;
+    let mut manager = env.manager();
+    let controllers = BuiltIn::ALL.iter().copied().filter(|controller| *controller != BuiltIn::Nodes);
+    Controllers::of(controllers).add_to(&mut manager);
+    env.run(manager);
+    let played = play(&env.client(), file, workloads::scenarios(file)).await;
+    env.stop().await.unwrap();
+    played
+}
+
+fn differences(ours: &[(String, String)], real: &[(String, String)]) -> Vec<String> {
+    let mut told = Vec::new();
+    for (title, ours) in ours {
+        match real.iter().find(|(known, _)| known == title) {
+            None => told.push(format!("{title}: nothing is recorded")),
+            Some((_, real)) if real == ours => {}
+            Some((_, real)) => {
+                let here = |text: &str, other: &str| -> Vec<String> {
+                    text.lines().filter(|line| !other.lines().any(|known| known == *line)).map(str::to_owned).collect()
+                };
+                let (more, less) = (here(ours, real), here(real, ours));
+                told.push(format!("{title}\n  ours: {}\n  real: {}", more.join("\n        "), less.join("\n        ")));
+            }
+        }
+    }
+    told
+}
+
+#[tokio::test(start_paused = true)]
+async fn jobs_end_as_the_real_ones_do() {
+    hold("jobs").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn replica_sets_end_as_the_real_ones_do() {
+    hold("replicasets").await;
+}
+
+async fn hold(file: &str) {
+    let differences = differences(&ours(file).await, &workloads::recorded(file));
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
+
+/// Where there is a real one: what it does is what is recorded, or becomes it.
+#[tokio::test]
+async fn the_real_controllers_do_what_is_recorded() {
+    let Some(path) = std::env::var_os(WORKLOADS) else { return };
+    let kubeconfig = Kubeconfig::read(&path).unwrap();
+    let client =
+        Client::new(Config::from_kubeconfig(&kubeconfig, &Selection::default()).unwrap()).unwrap().without_rate_limit();
+    let mut told = Vec::new();
+    for file in workloads::workloads() {
+        let real = play(&client, &file, workloads::scenarios(&file)).await;
+        if std::env::var_os(conformance::RECORD).is_some() {
+            workloads::record(&file, &real);
+        } else {
+            told.extend(differences(&real, &workloads::recorded(&file)));
+        }
+    }
+    assert!(told.is_empty(), "{}", told.join("\n"));
+}

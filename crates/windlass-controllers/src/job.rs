@@ -1,0 +1,284 @@
+//! Job: runs pods until enough of them have succeeded, or too many have failed.
+//!
+//! Guarantees: every pod that ends is counted once, whatever is interrupted; a job that is over stays as it is. Not
+//! guaranteed: that never more pods than asked for succeed, when they are asked for one by one. What is decided is decided
+//! on values ([`look`], [`plan`], [`tracking`]); this file looks, asks them, and writes.
+
+mod backoff;
+mod failure;
+mod indexes;
+mod look;
+mod memory;
+mod orphans;
+mod plan;
+mod success;
+mod tracking;
+mod wish;
+
+use std::{sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
+use windlass_api::{LabelSelector, Object, ObjectExt, ObjectKey, ObjectRef};
+use windlass_cache::{Cached, Lister};
+use windlass_client::Error;
+use windlass_runtime::{Action, Context, Controller, Manager, Watch, events::Note};
+
+pub(crate) use self::wish::end;
+use self::{
+    look::Look,
+    memory::Memory,
+    plan::{Plan, plan},
+    tracking::Change,
+};
+use crate::{
+    error::{ReconcileError, await_newer_state},
+    expectations::Expectations,
+    ownership,
+    pod_control::{PodControl, Written},
+};
+
+/// Jobs reconciled at the same time.
+const WORKERS: usize = 5;
+/// The least time that a job waits before it replaces pods.
+const LEAST_WAIT: Duration = Duration::from_secs(1);
+
+/// Adds the controller to a manager.
+pub(crate) fn add_to(manager: &mut Manager) {
+    let known = manager.cluster().informer::<Job>(&Watch::all()).store();
+    let control = PodControl::new(manager.cluster().recorder("job-controller"));
+    let jobs = Arc::new(Jobs { control, memory: Memory::default() });
+    manager.add(
+        Controller::<Job>::new()
+            .named("job")
+            .owns::<Pod>()
+            .watches_with(Watch::<Pod>::all(), move |pod| jobs_that_want(&known, pod))
+            .concurrency(WORKERS)
+            .reconcile_keys(move |key, cx| {
+                let jobs = Arc::clone(&jobs);
+                async move { await_newer_state(Box::pin(reconcile(key, cx, jobs)).await) }
+            }),
+    );
+    orphans::add_to(manager);
+}
+
+/// What the workers share.
+#[derive(Debug)]
+struct Jobs {
+    control: PodControl,
+    memory: Memory,
+}
+
+/// The jobs that would adopt a pod which nobody manages.
+fn jobs_that_want(jobs: &Lister<Job>, pod: &Cached<Pod>) -> Vec<ObjectRef<Job>> {
+    let meta = pod.meta();
+    let Some(namespace) = meta.namespace().filter(|_| meta.controller().is_none()) else { return Vec::new() };
+    let wants = |job: &Cached<Job>| {
+        let job = job.get().ok()?;
+        selector(&job).ok()??.matches(|label| meta.label(label)).then(|| job.object_ref())
+    };
+    jobs.within(Arc::clone(namespace)).list().iter().filter_map(wants).collect()
+}
+
+async fn reconcile(key: ObjectRef<Job>, cx: Context, jobs: Arc<Jobs>) -> Result<Action, ReconcileError> {
+    let Some(job) = cx.store::<Job>().get(&key).map(|job| job.get()).transpose()? else {
+        jobs.control.forget(key.key());
+        jobs.memory.forget(key.key());
+        return Ok(Action::await_change());
+    };
+    if wish::is_managed_elsewhere(&job) {
+        return Ok(Action::await_change());
+    }
+    if end(&job).is_some() {
+        jobs.memory.forget(key.key());
+        return Ok(Action::await_change());
+    }
+    if !wish::has_known_mode(&job) {
+        let message = "Skipped Job sync because completion mode is unknown";
+        jobs.control.recorder().record(&*job, Note::warning("UnknownCompletionMode", message));
+        return Ok(Action::await_change());
+    }
+    let Some(selector) = selector(&job)? else { return Ok(Action::await_change()) };
+    let candidates = cx.store::<Pod>().within(key.namespace().unwrap_or_default()).list();
+    let caught_up = jobs.control.caught_up(key.key(), &candidates);
+    let pods = pods_of(&cx, &job, &selector, candidates).await?;
+    if !caught_up || !jobs.memory.caught_up(key.key(), &job, &pods) {
+        return Ok(Action::requeue_after(Expectations::timeout()));
+    }
+    let now = cx.clock().now();
+    let look = Look::new((*job).clone(), pods, jobs.memory.failures(key.key()), now);
+    let mut sync = Sync { cx: &cx, jobs: &jobs, key: key.key(), look, now, wait: None, suspension: Change::Same };
+    let failure = sync.act().await?;
+    sync.track().await?;
+    failure.map_or_else(|| Ok(sync.next_look()), |error| Err(error.into()))
+}
+
+/// The job's pods, after adopting and releasing.
+async fn pods_of(
+    cx: &Context,
+    job: &Job,
+    selector: &LabelSelector,
+    candidates: Vec<Cached<Pod>>,
+) -> Result<Vec<Arc<Pod>>, ReconcileError> {
+    let claimed = ownership::claim_with(cx.client(), job, selector, candidates, Some(wish::TRACKING)).await?;
+    let mut pods = Vec::with_capacity(claimed.len());
+    for pod in &claimed {
+        let mut pod = pod.get()?;
+        // The cache does not show yet that it was adopted.
+        if !pod.is_controlled_by(job) && !wish::is_tracked(&pod) {
+            let finalizers = &mut Arc::make_mut(&mut pod).metadata_mut().finalizers;
+            finalizers.get_or_insert_default().push(wish::TRACKING.to_owned());
+        }
+        pods.push(pod);
+    }
+    Ok(pods)
+}
+
+/// One reconcile of one job.
+struct Sync<'c> {
+    cx: &'c Context,
+    jobs: &'c Jobs,
+    key: &'c ObjectKey,
+    look: Look,
+    now: Timestamp,
+    /// When pods can be replaced.
+    wait: Option<Duration>,
+    /// Of the condition that says whether the job is suspended.
+    suspension: Change,
+}
+
+impl Sync<'_> {
+    /// Creates and deletes pods, and finds out whether that was all. The failure of a write is told, and does not keep
+    /// what has been achieved from being told, too.
+    async fn act(&mut self) -> Result<Option<Error>, ReconcileError> {
+        if self.look.verdict.is_some() {
+            let active = self.look.active.clone();
+            let Written { pods, failure } = self.jobs.control.delete(self.cx, &self.look.job, &active).await;
+            self.look.note_deleted(&pods);
+            if failure.is_some() {
+                self.look.verdict = None;
+            }
+            return Ok(failure);
+        }
+        let mut is_looked_after = false;
+        let mut failure = None;
+        if !self.look.job.is_deleting() {
+            failure = self.manage().await;
+            is_looked_after = true;
+        }
+        if self.look.is_complete() {
+            let message = "Reached expected number of succeeded pods";
+            self.look.verdict = Some(look::condition("SuccessCriteriaMet", "CompletionsReached", message, self.now));
+        } else if is_looked_after {
+            self.note_suspension();
+        }
+        Ok(failure)
+    }
+
+    async fn manage(&mut self) -> Option<Error> {
+        match plan(&self.look, self.now) {
+            Plan::Rest => None,
+            Plan::Wait(wait) => {
+                self.wait = Some(wait.max(LEAST_WAIT));
+                None
+            }
+            Plan::Create(pods) => {
+                let written = self.jobs.control.create(self.cx, &self.look.job, pods).await;
+                self.look.counts.active += look::count(written.pods.iter());
+                written.failure
+            }
+            // What is too much does not count as failed: it is let go first.
+            Plan::Delete(pods) => {
+                let mut released = Vec::new();
+                let outcome = tracking::release_all(self.cx, &pods, |pod| released.push(Arc::clone(pod))).await;
+                for pod in &released {
+                    self.jobs.memory.released(self.key, &self.look.job, pod);
+                }
+                let written = self.jobs.control.delete(self.cx, &self.look.job, &released).await;
+                self.look.note_deleted(&written.pods);
+                outcome.err().or(written.failure)
+            }
+        }
+    }
+
+    fn note_suspension(&mut self) {
+        let now = self.now;
+        let is_suspended = wish::is_suspended(&self.look.job);
+        let status = self.look.status();
+        let (value, reason, message, event) = if is_suspended {
+            ("True", "JobSuspended", "Job suspended", "Suspended")
+        } else {
+            ("False", "JobResumed", "Job resumed", "Resumed")
+        };
+        if tracking::set_condition(status, "Suspended", value, reason, message, now) == Change::Changed {
+            // The time that a job is active begins anew when it is resumed.
+            status.start_time = (!is_suspended).then_some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now));
+            self.suspension = Change::Changed;
+            self.jobs.control.recorder().record(&self.look.job, Note::normal(event, message));
+        }
+    }
+
+    /// Counts what has ended, and tells.
+    async fn track(&mut self) -> Result<(), ReconcileError> {
+        let counts = tracking::note_counts(&mut self.look);
+        let noted = tracking::note(&mut self.look, self.now);
+        if self.suspension.or(counts).or(noted.change) == Change::Changed {
+            self.write_status().await?;
+        }
+        let (memory, key, mut held) = (&self.jobs.memory, self.key, noted.held);
+        let job = self.look.job.clone();
+        let outcome = tracking::release_all(self.cx, &noted.to_release, |pod| {
+            memory.released(key, &job, pod);
+            held.remove(pod.uid().unwrap_or_default());
+        })
+        .await;
+        let counted = tracking::count_released(self.look.status(), &held);
+        let is_over = outcome.is_ok() && !noted.is_partial && tracking::finish(&mut self.look, self.now);
+        if is_over || counted == Change::Changed {
+            self.write_status().await?;
+        }
+        if is_over {
+            self.tell_end();
+        }
+        Ok(outcome?)
+    }
+
+    async fn write_status(&mut self) -> Result<(), ReconcileError> {
+        let written = self.cx.client().update_status(&self.look.job).await?;
+        self.jobs.memory.wrote(self.key, &written, self.look.failures);
+        self.look.job = written;
+        self.look.status().uncounted_terminated_pods.get_or_insert_default();
+        Ok(())
+    }
+
+    fn tell_end(&self) {
+        let job = &self.look.job;
+        let recorder = self.jobs.control.recorder();
+        let Some(end) = end(job) else { return };
+        if end.type_ == "Complete" {
+            if tracking::has_too_many(job) {
+                let message = "Too many succeeded pods running after completion count reached";
+                recorder.record(job, Note::warning("TooManySucceededPods", message));
+            }
+            recorder.record(job, Note::normal("Completed", "Job completed"));
+        } else {
+            let message = end.message.clone().unwrap_or_default();
+            recorder.record(job, Note::warning(end.reason.clone().unwrap_or_default(), message));
+        }
+    }
+
+    /// When something will have changed that no event tells of.
+    fn next_look(&self) -> Action {
+        let deadline = look::deadline(&self.look.job).filter(|_| self.look.verdict.is_none());
+        let deadline = deadline.map(|at| Duration::try_from(at.duration_since(self.now)).unwrap_or_default());
+        let next = [self.wait, deadline].into_iter().flatten().min();
+        next.map_or_else(Action::await_change, Action::requeue_after)
+    }
+}
+
+/// The job's selector; `None` when it selects everything.
+fn selector(job: &Job) -> Result<Option<LabelSelector>, ReconcileError> {
+    let Some(selector) = job.spec.as_ref().and_then(|spec| spec.selector.as_ref()) else { return Ok(None) };
+    let selector = LabelSelector::try_from(selector)?;
+    Ok(Some(selector).filter(|selector| !selector.is_empty()))
+}

@@ -1,0 +1,184 @@
+//! What the failure of a pod means to its job.
+
+use k8s_openapi::api::{
+    batch::v1::{Job, PodFailurePolicyOnExitCodesRequirement, PodFailurePolicyRule},
+    core::v1::{ContainerStateTerminated, ContainerStatus, Pod},
+};
+use windlass_api::ObjectExt;
+
+use super::wish;
+
+/// How often the index of a pod had failed before it, as counts.
+const FAILURES: &str = "batch.kubernetes.io/job-index-failure-count";
+/// The same, as does not count.
+const IGNORED: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
+
+/// What follows from a pod's failure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It counts against the limits.
+    Count,
+    /// It does not count.
+    Ignore,
+    /// Its index fails, whatever the limit.
+    FailIndex,
+    /// The job fails, with this message.
+    FailJob(String),
+}
+
+/// By the first rule of the job's policy that matches; without one, it counts.
+pub(super) fn verdict(job: &Job, pod: &Pod) -> Verdict {
+    let rules = wish::failure_policy(job).map(|policy| &*policy.rules).unwrap_or_default();
+    let matching = rules.iter().enumerate().filter_map(|(at, rule)| Some((at, rule, matches(rule, pod)?)));
+    for (at, rule, what) in matching {
+        match &*rule.action {
+            "Ignore" => return Verdict::Ignore,
+            "FailIndex" => return Verdict::FailIndex,
+            "Count" => return Verdict::Count,
+            "FailJob" => {
+                return Verdict::FailJob(what.message(pod, at));
+            }
+            // Somebody else's word, by a newer server.
+            _ => {}
+        }
+    }
+    Verdict::Count
+}
+
+/// What of a pod a rule has matched.
+enum Match<'p> {
+    ExitCode { container: &'p str, code: i32 },
+    Condition(&'p str),
+}
+
+impl Match<'_> {
+    fn message(&self, pod: &Pod, rule: usize) -> String {
+        let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name());
+        match self {
+            Self::ExitCode { container, code } => format!(
+                "Container {container} for pod {namespace}/{name} failed with exit code {code} matching FailJob rule at index {rule}"
+            ),
+            Self::Condition(type_) => {
+                format!("Pod {namespace}/{name} has condition {type_} matching FailJob rule at index {rule}")
+            }
+        }
+    }
+}
+
+fn matches<'p>(rule: &PodFailurePolicyRule, pod: &'p Pod) -> Option<Match<'p>> {
+    let status = pod.status.as_ref()?;
+    if let Some(codes) = &rule.on_exit_codes {
+        let containers = status.container_statuses.iter().chain(&status.init_container_statuses).flatten();
+        return containers.into_iter().find_map(|container| exit_code(codes, container));
+    }
+    let patterns = rule.on_pod_conditions.as_ref()?;
+    status.conditions.iter().flatten().find_map(|condition| {
+        let mut patterns = patterns.iter();
+        let holds = patterns.any(|pattern| {
+            pattern.type_ == condition.type_ && pattern.status.as_deref().unwrap_or("True") == condition.status
+        });
+        holds.then_some(Match::Condition(&condition.type_))
+    })
+}
+
+fn exit_code<'p>(rule: &PodFailurePolicyOnExitCodesRequirement, container: &'p ContainerStatus) -> Option<Match<'p>> {
+    let ContainerStateTerminated { exit_code: code, .. } = container.state.as_ref()?.terminated.as_ref()?;
+    let meant = rule.container_name.as_ref().is_none_or(|name| *name == container.name);
+    let holds = match &*rule.operator {
+        "In" => rule.values.contains(code),
+        "NotIn" => !rule.values.contains(code),
+        _ => false,
+    };
+    (meant && *code != 0 && holds).then_some(Match::ExitCode { container: &container.name, code: *code })
+}
+
+/// Whether the index of a failed pod is not to be tried again.
+pub(super) fn exhausts_index(job: &Job, pod: &Pod) -> bool {
+    let Some(limit) = wish::backoff_limit_per_index(job) else { return false };
+    wish::has_failed(job, pod)
+        && match verdict(job, pod) {
+            Verdict::FailIndex => true,
+            Verdict::Ignore => false,
+            Verdict::Count | Verdict::FailJob(_) => count(pod, FAILURES) >= limit,
+        }
+}
+
+/// How often the index of a pod had failed before it, whether that counts or not.
+pub(super) fn earlier_failures(pod: &Pod) -> i32 {
+    count(pod, FAILURES).saturating_add(count(pod, IGNORED))
+}
+
+/// The annotations by which the pod that replaces `failed` remembers it.
+pub(super) fn annotations(job: &Job, failed: Option<&Pod>) -> Vec<(&'static str, i32)> {
+    let (mut failures, mut ignored) = failed.map_or((0, 0), |pod| (count(pod, FAILURES), count(pod, IGNORED)));
+    match failed.map(|pod| verdict(job, pod)) {
+        None => {}
+        Some(Verdict::Ignore) => ignored = ignored.saturating_add(1),
+        Some(_) => failures = failures.saturating_add(1),
+    }
+    let mut annotations = vec![(FAILURES, failures)];
+    annotations.extend((ignored > 0).then_some((IGNORED, ignored)));
+    annotations
+}
+
+/// What users have written there that is no number counts as none.
+fn count(pod: &Pod, annotation: &str) -> i32 {
+    pod.annotations().get(annotation).and_then(|count| count.parse().ok()).filter(|count| *count >= 0).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn job(rules: Value) -> Job {
+        let spec = json!({"template": {}, "completionMode": "Indexed", "completions": 3, "backoffLimitPerIndex": 1,
+            "podFailurePolicy": {"rules": rules}});
+        serde_json::from_value(json!({"metadata": {}, "spec": spec})).unwrap()
+    }
+
+    fn pod(code: i32, annotations: Value) -> Pod {
+        serde_json::from_value(json!({
+            "metadata": {"name": "p", "namespace": "n", "annotations": annotations},
+            "status": {"phase": "Failed",
+                "containerStatuses": [{"name": "c", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+                    "state": {"terminated": {"exitCode": code}}}],
+                "conditions": [{"type": "DisruptionTarget", "status": "True"}]},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn the_first_rule_that_matches_decides() {
+        let job = job(json!([
+            {"action": "Ignore", "onPodConditions": [{"type": "Other", "status": "True"}]},
+            {"action": "FailIndex", "onExitCodes": {"operator": "In", "values": [3], "containerName": "other"}},
+            {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}},
+            {"action": "FailIndex", "onExitCodes": {"operator": "NotIn", "values": [3, 4]}},
+            {"action": "Count", "onExitCodes": {"operator": "In", "values": [4]}},
+            {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+        ]));
+        let none = || json!({});
+        let message = "Container c for pod n/p failed with exit code 42 matching FailJob rule at index 2";
+        assert_eq!(verdict(&job, &pod(42, none())), Verdict::FailJob(message.to_owned()));
+        assert_eq!(verdict(&job, &pod(1, none())), Verdict::FailIndex);
+        assert_eq!(verdict(&job, &pod(4, none())), Verdict::Count);
+        assert_eq!(verdict(&job, &pod(3, none())), Verdict::Ignore);
+        assert_eq!(verdict(&job, &pod(0, none())), Verdict::Ignore, "an exit with 0 matches no rule of codes");
+    }
+
+    #[test]
+    fn an_index_remembers_its_failures_from_pod_to_pod() {
+        let ignoring = job(json!([{"action": "Ignore", "onExitCodes": {"operator": "In", "values": [7]}}]));
+        let first = pod(1, json!({FAILURES: "0"}));
+        assert!(!exhausts_index(&ignoring, &first));
+        assert_eq!(annotations(&ignoring, None), [(FAILURES, 0)]);
+        assert_eq!(annotations(&ignoring, Some(&first)), [(FAILURES, 1)]);
+        assert!(exhausts_index(&ignoring, &pod(1, json!({FAILURES: "1"}))));
+        let ignored = pod(7, json!({FAILURES: "1", IGNORED: "x"}));
+        assert!(!exhausts_index(&ignoring, &ignored));
+        assert_eq!(annotations(&ignoring, Some(&ignored)), [(FAILURES, 1), (IGNORED, 1)]);
+        assert_eq!(earlier_failures(&pod(7, json!({FAILURES: "1", IGNORED: "2"}))), 3);
+    }
+}

@@ -1,0 +1,78 @@
+//! Lets pods go that nobody counts any more: their job is over or gone, or they are no job's.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
+use windlass_api::{ObjectExt, ObjectRef};
+use windlass_cache::{Cached, Lister};
+use windlass_runtime::{Action, Context, Controller, Manager, Predicate, Watch};
+
+use super::{tracking, wish};
+use crate::error::{ReconcileError, await_newer_state};
+
+/// Pods that are held.
+#[derive(Debug)]
+struct Tracked;
+
+impl Predicate<Pod> for Tracked {
+    fn added(&self, pod: &Cached<Pod>) -> bool {
+        is_tracked(pod)
+    }
+
+    fn updated(&self, _: &Cached<Pod>, new: &Cached<Pod>) -> bool {
+        is_tracked(new)
+    }
+
+    fn deleted(&self, _: &Cached<Pod>) -> bool {
+        false
+    }
+}
+
+/// Adds the controller to a manager.
+pub(super) fn add_to(manager: &mut Manager) {
+    let pods = manager.cluster().informer::<Pod>(&Watch::all()).store();
+    manager.add(
+        Controller::watching(Watch::<Pod>::all().filter(Tracked))
+            .named("job-orphans")
+            .watches_with(Watch::<Job>::all(), move |job| pods_of(&pods, job))
+            .reconcile(async |pod: Arc<Pod>, cx: Context| await_newer_state(reconcile(&pod, &cx).await)),
+    );
+}
+
+/// The pods that are held for a job, when they need not be.
+fn pods_of(pods: &Lister<Pod>, job: &Cached<Job>) -> Vec<ObjectRef<Pod>> {
+    let meta = job.meta();
+    if job.get().is_ok_and(|job| wish::end(&job).is_none() && !job.is_deleting()) {
+        return Vec::new();
+    }
+    let is_of =
+        |pod: &Cached<Pod>| is_tracked(pod) && pod.meta().controller().is_some_and(|owner| *meta.uid() == *owner.uid);
+    let within = pods.within(meta.namespace().cloned().unwrap_or_default()).list();
+    within.iter().filter(|pod| is_of(pod)).map(Cached::object_ref).collect()
+}
+
+fn is_tracked(pod: &Cached<Pod>) -> bool {
+    pod.meta().finalizers().iter().any(|finalizer| &**finalizer == wish::TRACKING)
+}
+
+async fn reconcile(pod: &Pod, cx: &Context) -> Result<Action, ReconcileError> {
+    if wish::is_tracked(pod) && is_orphan(pod, cx).await? {
+        tracking::release(cx, pod).await?;
+    }
+    Ok(Action::await_change())
+}
+
+async fn is_orphan(pod: &Pod, cx: &Context) -> Result<bool, ReconcileError> {
+    let Some(owner) = pod.controller() else { return Ok(true) };
+    if owner.kind != "Job" || owner.api_version != "batch/v1" {
+        return Ok(false);
+    }
+    let key = ObjectRef::<Job>::new(owner.name.clone()).within(pod.namespace().unwrap_or_default());
+    let known = cx.store::<Job>().get(&key).map(|job| job.get()).transpose()?;
+    let job = match known.filter(|job| job.uid() == Some(&owner.uid)) {
+        Some(job) => Some((*job).clone()),
+        // The cache of jobs may be behind that of pods.
+        None => cx.live().get_opt::<Job>(key).await?.filter(|job| job.uid() == Some(&owner.uid)),
+    };
+    Ok(job.is_none_or(|job| wish::end(&job).is_some() && !wish::is_managed_elsewhere(&job)))
+}

@@ -1,0 +1,172 @@
+//! Which pods a job is to have created or deleted next. Values only, no I/O.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Container, EnvVar, EnvVarSource, ObjectFieldSelector, Pod};
+use windlass_api::{Object, ObjectExt};
+
+use super::{
+    backoff::{ended_at, remaining},
+    failure,
+    look::Look,
+    wish,
+};
+use crate::pods;
+
+/// The most pods that one reconcile creates or deletes.
+const BURST: usize = 500;
+/// How long the prefix of a generated name may be.
+const PREFIX: usize = 58;
+/// By which containers know their index.
+const INDEX_VARIABLE: &str = "JOB_COMPLETION_INDEX";
+
+/// What is to be done.
+#[derive(Debug)]
+pub(super) enum Plan {
+    Rest,
+    /// Create some, but not before that.
+    Wait(Duration),
+    Create(Vec<Pod>),
+    Delete(Vec<Arc<Pod>>),
+}
+
+/// Either deletes or creates: what is too much goes first.
+pub(super) fn plan(look: &Look, now: Timestamp) -> Plan {
+    let job = &look.job;
+    if wish::is_suspended(job) {
+        return Plan::Delete(look.active.clone());
+    }
+    let counts = look.counts;
+    let parallelism = wish::parallelism(job);
+    let wanted = match wish::completions(job) {
+        // After the first success, what runs may end.
+        None if counts.succeeded > 0 => counts.active,
+        None => parallelism,
+        Some(completions) => (completions - counts.succeeded).min(parallelism).max(0),
+    };
+    let mut surplus = surplus(look, usize::try_from(counts.active - wanted).unwrap_or(0));
+    if !surplus.is_empty() {
+        surplus.truncate(BURST);
+        return Plan::Delete(surplus);
+    }
+    let leaving = if wish::replaces_only_ended(job) { counts.terminating } else { 0 };
+    let missing = usize::try_from(wanted - leaving - counts.active).unwrap_or(0);
+    if missing == 0 {
+        return Plan::Rest;
+    }
+    let by_index = wish::backoff_limit_per_index(job).is_some();
+    let wait = if by_index { Duration::ZERO } else { look.failures.remaining(now) };
+    if !wait.is_zero() {
+        return Plan::Wait(wait);
+    }
+    let missing = missing.min(BURST);
+    if !wish::is_indexed(job) {
+        return Plan::Create(vec![pod(look, None); missing]);
+    }
+    let indexes = pending_indexes(look, missing);
+    let waits = |index: &i32| {
+        look.awaiting_successor.get(index).map_or(Duration::ZERO, |failed| {
+            remaining(failure::earlier_failures(failed).saturating_add(1), ended_at(failed), now)
+        })
+    };
+    let (ready, waiting): (Vec<_>, Vec<_>) = indexes.into_iter().partition(|index| !by_index || waits(index).is_zero());
+    match waiting.iter().map(waits).min() {
+        Some(wait) if ready.is_empty() => Plan::Wait(wait),
+        _ => Plan::Create(ready.into_iter().map(|index| pod(look, Some(index))).collect()),
+    }
+}
+
+/// Of an indexed job, all but one pod of each index and those without a valid one; and as many as it takes to lose that
+/// many, the least useful first.
+fn surplus(look: &Look, at_least: usize) -> Vec<Arc<Pod>> {
+    let (mut surplus, mut rest) = (Vec::new(), Vec::new());
+    if wish::is_indexed(&look.job) {
+        let mut by_index: BTreeMap<i32, Vec<Arc<Pod>>> = BTreeMap::new();
+        for pod in &look.active {
+            match wish::valid_index(&look.job, pod) {
+                Some(index) => by_index.entry(index).or_default().push(Arc::clone(pod)),
+                None => surplus.push(Arc::clone(pod)),
+            }
+        }
+        for mut same in by_index.into_values() {
+            pods::sort_for_deletion(&mut same, |_| 0);
+            rest.extend(same.pop());
+            surplus.extend(same);
+        }
+    } else {
+        rest.clone_from(&look.active);
+    }
+    if surplus.len() < at_least {
+        pods::sort_for_deletion(&mut rest, |_| 0);
+        surplus.extend(rest.into_iter().take(at_least - surplus.len()));
+    }
+    surplus
+}
+
+/// The first indexes that have neither ended nor a pod.
+fn pending_indexes(look: &Look, number: usize) -> Vec<i32> {
+    let leaving = wish::replaces_only_ended(&look.job);
+    let busy = look.pods.iter().filter(|pod| pods::is_active(pod) || (leaving && pods::is_terminating(pod)));
+    let mut taken = look.succeeded_indexes.union(&busy.filter_map(|pod| wish::index(pod)).collect());
+    if let Some(failed) = &look.failed_indexes {
+        taken = taken.union(failed);
+    }
+    taken.first_missing(number, wish::completions(&look.job).unwrap_or(0))
+}
+
+/// A pod of the job's template, for an index if the job has them.
+fn pod(look: &Look, index: Option<i32>) -> Pod {
+    let job = &look.job;
+    let template = job.spec.as_ref().map(|spec| spec.template.clone()).unwrap_or_default();
+    let from = template.metadata.unwrap_or_default();
+    let mut pod = Pod { spec: template.spec, ..Pod::default() };
+    let metadata = pod.metadata_mut();
+    metadata.generate_name = Some(format!("{}-", job.name()));
+    metadata.namespace = job.namespace().map(str::to_owned);
+    metadata.labels = from.labels;
+    metadata.annotations = from.annotations;
+    let finalizers = metadata.finalizers.insert(from.finalizers.unwrap_or_default());
+    if !finalizers.iter().any(|finalizer| finalizer == wish::TRACKING) {
+        finalizers.push(wish::TRACKING.to_owned());
+    }
+    if let Some(index) = index {
+        give_index(look, &mut pod, index);
+    }
+    pod.controlled_by(job)
+}
+
+fn give_index(look: &Look, pod: &mut Pod, index: i32) {
+    let job = &look.job;
+    let end = format!("-{index}-");
+    let mut name = job.name().to_owned();
+    name.truncate(PREFIX - end.len());
+    pod.metadata_mut().generate_name = Some(name + &end);
+    pod.annotations_mut().insert(wish::INDEX.to_owned(), index.to_string());
+    pod.labels_mut().insert(wish::INDEX.to_owned(), index.to_string());
+    if wish::backoff_limit_per_index(job).is_some() {
+        let failed = look.awaiting_successor.get(&index).map(|pod| &**pod);
+        for (annotation, count) in failure::annotations(job, failed) {
+            pod.annotations_mut().insert(annotation.to_owned(), count.to_string());
+        }
+    }
+    if let Some(spec) = &mut pod.spec {
+        spec.hostname = Some(format!("{}-{index}", job.name()));
+        for container in spec.init_containers.iter_mut().flatten().chain(&mut spec.containers) {
+            tell_index(container);
+        }
+    }
+}
+
+fn tell_index(container: &mut Container) {
+    let variables = container.env.get_or_insert_default();
+    if variables.iter().all(|variable| variable.name != INDEX_VARIABLE) {
+        let field =
+            ObjectFieldSelector { field_path: format!("metadata.labels['{}']", wish::INDEX), ..Default::default() };
+        variables.push(EnvVar {
+            name: INDEX_VARIABLE.to_owned(),
+            value_from: Some(EnvVarSource { field_ref: Some(field), ..EnvVarSource::default() }),
+            ..EnvVar::default()
+        });
+    }
+}

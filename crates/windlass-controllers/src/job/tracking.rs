@@ -1,0 +1,289 @@
+//! Counting pods that have ended, each exactly once.
+//!
+//! A pod is held by a finalizer until it is counted. Its uid goes into the status, then the finalizer goes, then the uid
+//! becomes a number: whoever is interrupted in between finds what is left to do. Pods of an index need no uid: the index is
+//! in the status.
+
+use std::{collections::HashSet, sync::Arc};
+
+use futures::future::join_all;
+use jiff::Timestamp;
+use k8s_openapi::api::{
+    batch::v1::{Job, JobStatus},
+    core::v1::Pod,
+};
+use serde_json::json;
+use windlass_api::{ObjectExt, Patch};
+use windlass_client::Error;
+use windlass_runtime::Context;
+
+use super::{
+    failure::{self, Verdict},
+    indexes::Indexes,
+    look::{Look, Uncounted, condition},
+    wish,
+};
+use crate::pods;
+
+/// The most pods that wait to be counted; their uids are in the status.
+const MOST_UNCOUNTED: usize = 500;
+
+/// Whether a status differs from the one that the server has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(super) enum Change {
+    Same,
+    Changed,
+}
+
+/// What has been noted in the status, and what is to follow.
+#[derive(Debug)]
+#[must_use]
+pub(super) struct Noted {
+    pub(super) change: Change,
+    /// The pods that may be let go once the status is written.
+    pub(super) to_release: Vec<Arc<Pod>>,
+    /// The finalizers that are still there.
+    pub(super) held: HashSet<String>,
+    /// Whether there are more than one reconcile counts.
+    pub(super) is_partial: bool,
+}
+
+impl Change {
+    pub(super) fn of(changed: bool) -> Self {
+        if changed { Self::Changed } else { Self::Same }
+    }
+
+    pub(super) fn or(self, other: Self) -> Self {
+        if self == Self::Changed { self } else { other }
+    }
+}
+
+/// Notes the pods that have ended, by uid or by index, and what the verdict is.
+pub(super) fn note(look: &mut Look, now: Timestamp) -> Noted {
+    let tracked: Vec<_> = look.pods.iter().filter(|pod| wish::is_tracked(pod)).cloned().collect();
+    let held: HashSet<String> = tracked.iter().filter_map(|pod| pod.uid().map(str::to_owned)).collect();
+    let before = Uncounted::of(&look.job);
+    let mut change = count_released(look.status(), &held);
+    let mut tracked = tracked;
+    if wish::is_indexed(&look.job) {
+        tracked.sort_by_key(|pod| wish::index(pod));
+    }
+
+    let (mut to_release, mut new_indexes) = (Vec::new(), Vec::new());
+    let mut is_partial = false;
+    for pod in tracked {
+        if !may_go(look, &pod) {
+            continue;
+        }
+        match ending(look, &pod, &before) {
+            Ending::Known => {}
+            Ending::Index(index) => new_indexes.push(index),
+            Ending::Succeeded => uncounted(look.status(), |pods| &mut pods.succeeded, &pod),
+            Ending::Failed => uncounted(look.status(), |pods| &mut pods.failed, &pod),
+        }
+        to_release.push(pod);
+        let now = Uncounted::of(&look.job);
+        if new_indexes.len() + now.succeeded.len() + now.failed.len() >= MOST_UNCOUNTED {
+            is_partial = true;
+            break;
+        }
+    }
+    let after = Uncounted::of(&look.job);
+    let has_new = after.succeeded.difference(&before.succeeded).next().is_some()
+        || after.failed.difference(&before.failed).next().is_some();
+    change = change.or(Change::of(has_new || !new_indexes.is_empty()));
+    change = change.or(note_indexes(look, new_indexes)).or(note_verdict(look, now));
+    Noted { change, to_release, held, is_partial }
+}
+
+/// How a pod that may go is noted.
+enum Ending {
+    /// Not at all: it is known already, or does not count.
+    Known,
+    Index(i32),
+    Succeeded,
+    Failed,
+}
+
+fn ending(look: &Look, pod: &Pod, before: &Uncounted) -> Ending {
+    let uid = pod.uid().unwrap_or_default();
+    let is_indexed = wish::is_indexed(&look.job);
+    let index = wish::valid_index(&look.job, pod);
+    if pods::phase(pod) == "Succeeded" && !before.failed.contains(uid) {
+        return match index {
+            Some(index) if is_indexed && !look.known_indexes.contains(index) => Ending::Index(index),
+            _ if is_indexed || before.succeeded.contains(uid) => Ending::Known,
+            _ => Ending::Succeeded,
+        };
+    }
+    // When a job has failed, so has every pod of it that did not succeed.
+    let is_lost = look.verdict.as_ref().is_some_and(|verdict| verdict.type_ != "SuccessCriteriaMet");
+    let counts = (wish::has_failed(&look.job, pod) || is_lost)
+        && !before.failed.contains(uid)
+        && (!is_indexed || index.is_some())
+        && failure::verdict(&look.job, pod) != Verdict::Ignore;
+    if counts { Ending::Failed } else { Ending::Known }
+}
+
+/// Whether a pod need not be held any longer: it has ended, or the job has. A failed pod stays until its index has another.
+fn may_go(look: &Look, pod: &Pod) -> bool {
+    if look.job.is_deleting() || look.verdict.is_some() || pods::phase(pod) == "Succeeded" {
+        return true;
+    }
+    let awaits_successor = || {
+        let waiting = wish::index(pod).and_then(|index| look.awaiting_successor.get(&index));
+        waiting.is_some_and(|waiting| waiting.uid() == pod.uid())
+    };
+    wish::has_failed(&look.job, pod) && !awaits_successor()
+}
+
+fn uncounted(
+    status: &mut JobStatus,
+    list: impl Fn(&mut k8s_openapi::api::batch::v1::UncountedTerminatedPods) -> &mut Option<Vec<String>>,
+    pod: &Pod,
+) {
+    let list = list(status.uncounted_terminated_pods.get_or_insert_default()).get_or_insert_default();
+    list.push(pod.uid().unwrap_or_default().to_owned());
+}
+
+fn note_indexes(look: &mut Look, new: Vec<i32>) -> Change {
+    if !wish::is_indexed(&look.job) {
+        return Change::Same;
+    }
+    look.succeeded_indexes = look.succeeded_indexes.union(&new.into_iter().collect());
+    let total = look.succeeded_indexes.total();
+    let written = |indexes: &Indexes| Some(indexes.to_string()).filter(|text| !text.is_empty());
+    let completed = written(&look.succeeded_indexes);
+    let failed = look.failed_indexes.as_ref().map(Indexes::to_string);
+    let status = look.status();
+    let changed = status.completed_indexes.clone().filter(|text| !text.is_empty()) != completed
+        || status.failed_indexes != failed;
+    (status.succeeded, status.completed_indexes, status.failed_indexes) = (Some(total), completed, failed);
+    Change::of(changed)
+}
+
+/// The interim conditions, which stand before pods are let go; the final ones follow from them.
+fn note_verdict(look: &mut Look, now: Timestamp) -> Change {
+    let Some(verdict) = look.verdict.clone() else { return Change::Same };
+    let last = match &*verdict.type_ {
+        "FailureTarget" => "Failed",
+        "SuccessCriteriaMet" => "Complete",
+        _ => return Change::Same,
+    };
+    let reason = verdict.reason.clone().unwrap_or_default();
+    look.verdict = Some(condition(last, &reason, verdict.message.clone().unwrap_or_default(), now));
+    if wish::condition(&look.job, &verdict.type_).is_some() {
+        return Change::Same;
+    }
+    look.status().conditions.get_or_insert_default().push(verdict);
+    Change::Changed
+}
+
+/// Uids whose pods are held no more become numbers.
+pub(super) fn count_released(status: &mut JobStatus, held: &HashSet<String>) -> Change {
+    let pods = status.uncounted_terminated_pods.get_or_insert_default();
+    let mut changed = false;
+    for (uids, total) in [(&mut pods.succeeded, &mut status.succeeded), (&mut pods.failed, &mut status.failed)] {
+        let Some(list) = uids else { continue };
+        let before = list.len();
+        list.retain(|uid| held.contains(uid));
+        let counted = i32::try_from(before - list.len()).unwrap_or(i32::MAX);
+        if counted > 0 {
+            *total = Some(total.unwrap_or(0).saturating_add(counted));
+            changed = true;
+        }
+        if list.is_empty() {
+            *uids = None;
+        }
+    }
+    Change::of(changed)
+}
+
+/// The final condition, once all is counted and nothing ends any more. Whether the job is over.
+pub(super) fn finish(look: &mut Look, now: Timestamp) -> bool {
+    let Some(verdict) = look.verdict.clone() else { return false };
+    let uncounted = Uncounted::of(&look.job);
+    if !uncounted.succeeded.is_empty() || !uncounted.failed.is_empty() || look.counts.terminating > 0 {
+        return false;
+    }
+    let status = look.status();
+    if verdict.type_ == "Complete" {
+        status.completion_time.clone_from(&verdict.last_transition_time);
+    }
+    let reason = verdict.reason.as_deref().unwrap_or_default();
+    let message = verdict.message.as_deref().unwrap_or_default();
+    // That it is there already is no news to whoever asks whether the job is over.
+    let _ = set_condition(status, &verdict.type_, "True", reason, message, now);
+    true
+}
+
+/// Sets a condition, and tells whether that changed anything. One that is not there is not made to say no.
+pub(super) fn set_condition(
+    status: &mut JobStatus,
+    type_: &str,
+    value: &str,
+    reason: &str,
+    message: &str,
+    now: Timestamp,
+) -> Change {
+    let mut wanted = condition(type_, reason, message, now);
+    value.clone_into(&mut wanted.status);
+    let conditions = status.conditions.get_or_insert_default();
+    match conditions.iter_mut().find(|known| known.type_ == type_) {
+        Some(known) => {
+            let same = known.status == value && known.reason == wanted.reason && known.message == wanted.message;
+            if !same {
+                *known = wanted;
+            }
+            Change::of(!same)
+        }
+        None if value == "False" => Change::Same,
+        None => {
+            conditions.push(wanted);
+            Change::Changed
+        }
+    }
+}
+
+/// Takes the finalizer off. A pod that is gone is let go.
+pub(super) async fn release(cx: &Context, pod: &Pod) -> Result<(), Error> {
+    let metadata = json!({"uid": pod.uid(), "$deleteFromPrimitiveList/finalizers": [wish::TRACKING]});
+    let patch = Patch::Strategic(json!({"metadata": metadata}));
+    match cx.client().patch::<Pod>(pod.object_ref(), patch).await {
+        Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// The same for many; `told` hears of each that has been let go.
+pub(super) async fn release_all(cx: &Context, pods: &[Arc<Pod>], mut told: impl FnMut(&Arc<Pod>)) -> Result<(), Error> {
+    let outcomes = join_all(pods.iter().map(|pod| release(cx, pod))).await;
+    let mut result = Ok(());
+    for (pod, outcome) in pods.iter().zip(outcomes) {
+        match outcome {
+            Ok(()) => told(pod),
+            Err(error) => result = Err(error),
+        }
+    }
+    result
+}
+
+/// Whether counts of pods differ from those of the status; they are taken over.
+pub(super) fn note_counts(look: &mut Look) -> Change {
+    let counts = look.counts;
+    let status = look.status();
+    let changed = status.active.unwrap_or(0) != counts.active
+        || status.ready != Some(counts.ready)
+        || status.terminating != Some(counts.terminating);
+    status.active = Some(counts.active);
+    status.ready = Some(counts.ready);
+    status.terminating = Some(counts.terminating);
+    Change::of(changed)
+}
+
+/// Whether more pods succeeded than were asked for.
+pub(super) fn has_too_many(job: &Job) -> bool {
+    let succeeded = job.status.as_ref().and_then(|status| status.succeeded).unwrap_or(0);
+    wish::completions(job).is_some_and(|wanted| succeeded > wanted)
+}
