@@ -152,10 +152,10 @@ fn prepare_claim_create(claim: &mut Value) {
 fn drop_foreign_sources(claim: &mut Value) {
     let Some(spec) = entry_mut(claim, "spec") else { return };
     let spec = as_object(spec);
-    let refers = spec.at(&["dataSourceRef"]).is_some();
     if !spec.text(&["dataSourceRef", "namespace"]).is_empty() {
         spec.shift_remove("dataSourceRef");
     }
+    let refers = spec.at(&["dataSourceRef"]).is_some();
     let (group, kind) = (spec.text(&["dataSource", "apiGroup"]), spec.text(&["dataSource", "kind"]));
     // Who knows the newer field is told what is wrong with the older one.
     if !refers
