@@ -256,6 +256,78 @@ struct Embedding {
     conditions: Vec<Condition>,
 }
 
+/// Schemas put together, and given by hand.
+#[derive(Clone, Debug, Serialize, Deserialize, CustomResource)]
+#[resource(group = "derived.example.com", version = "v1", plural = "combined", crate = windlass_api)]
+struct Combined {
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: Combinations,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize, Schema)]
+#[serde(rename_all = "camelCase", default)]
+#[schema(
+    crate = windlass_api, max_properties = 1, title = "Combinations", description = "One at a time.",
+    external_docs(url = "https://example.com/combined", description = "More of it.")
+)]
+struct Combinations {
+    #[schema(all_of({"minimum": 2}, {"multipleOf": 3}))]
+    all: i32,
+    #[schema(any_of({"maxLength": 2}, {"pattern": "^long"}))]
+    any: String,
+    #[schema(one_of({"minimum": 10}, {"multipleOf": 4}))]
+    one: i32,
+    #[schema(not = {"enum": ["no"]})]
+    not: String,
+    #[schema(type = "integer", maximum = 3)]
+    typed: String,
+    #[schema(raw = r#"{"type": "array", "maxItems": 1, "items": {"type": "boolean"}}"#)]
+    whole: String,
+    #[schema(as = Vec<u16>)]
+    stand_in: String,
+    presence: Option<Presence>,
+    #[schema(
+        map_type = "atomic",
+        max_properties = 9,
+        values(max_length = 2, rule(rule = "self != 'xx'", message = "no two of it"))
+    )]
+    flat: BTreeMap<String, String>,
+    #[schema(list_type = "set", max_items = 9, items(max_length = 9), rule(rule = "self.all(it, it != '-')"))]
+    letters: Vec<String>,
+    #[schema(rule(rule = "!self.exists(key, key == 'odd')", message = "not that key"), max_properties = 9)]
+    keys: BTreeMap<String, String>,
+    #[schema(rule(
+        rule = "self.a < self.b",
+        field_path = ".b",
+        message_expression = "self.a == 2 ? 'not above two' : 'not above'"
+    ))]
+    rising: Rising,
+    whole_parts: Vec<Presence>,
+}
+
+/// Whether fields have to be there, whatever their types.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, Schema)]
+#[schema(crate = windlass_api)]
+struct Presence {
+    #[schema(required, nullable)]
+    needed: Option<i32>,
+    #[schema(optional)]
+    spare: String,
+    #[schema(skip)]
+    unseen: String,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize, Schema)]
+#[serde(default)]
+#[schema(crate = windlass_api)]
+struct Rising {
+    #[schema(default = 1)]
+    a: i32,
+    #[schema(default = 2)]
+    b: i32,
+}
+
 /// What stands in a spec, taken or refused as the recording says.
 fn specs() -> Vec<Value> {
     let fields = json!({
@@ -302,6 +374,32 @@ fn specs() -> Vec<Value> {
         .flat_map(|(name, values)| values.as_array().unwrap().iter().map(move |value| json!({name: value})))
         .collect::<Vec<_>>();
     specs.extend([json!({"first": true, "second": false}), json!({"low": 1, "high": 2}), json!({"low": 2, "high": 1})]);
+    specs
+}
+
+/// The same of what is put together.
+fn combinations() -> Vec<Value> {
+    let fields = json!({
+        "all": [6, 4, 0],
+        "any": ["ab", "longer", "abc"],
+        "one": [11, 8, 12, 3],
+        "not": ["yes", "no"],
+        "typed": [2, 4, "2"],
+        "whole": [[true], [true, false], "x"],
+        "standIn": [[1], [65536], "x"],
+        "presence": [{"needed": 1}, {"needed": null}, {}, {"needed": 1, "spare": "x", "unseen": "y"}],
+        "flat": [{"a": "x"}, {"a": "xxx"}, {"a": "xx"}],
+        "letters": [["a", "b"], ["a", "a"], ["-"]],
+        "keys": [{"even": "x"}, {"odd": "x"}],
+        "rising": [{}, {"a": 1, "b": 2}, {"a": 2}, {"a": 3, "b": 3}],
+        "wholeParts": [[{"needed": 1}], [{"needed": 1}, {"spare": "x"}]],
+    });
+    let fields = fields.as_object().unwrap();
+    let each = |(name, values): (&String, &Value)| {
+        values.as_array().unwrap().iter().map(|value| json!({name: value})).collect::<Vec<_>>()
+    };
+    let mut specs = fields.iter().flat_map(each).collect::<Vec<_>>();
+    specs.push(json!({"all": 6, "not": "yes"}));
     specs
 }
 
@@ -389,6 +487,7 @@ fn cases() -> String {
         header.to_owned(),
         case::<Validated>("every-validation", "namespaces/{ns}/", &objects, &in_spec(changes())),
         case::<Embedding>("parts-of-built-in-kinds", "", &embedded(), &[]),
+        case::<Combined>("schemas-put-together", "namespaces/{ns}/", &in_spec(combinations()), &[]),
     ]
     .concat()
 }
@@ -401,4 +500,19 @@ fn the_cases_are_what_the_derive_makes() {
         fs::write(&path, cases()).unwrap();
     }
     assert_eq!(fs::read_to_string(&path).unwrap(), cases());
+}
+
+#[test]
+fn each_keyword_of_the_derive_is_in_a_case() {
+    let types = include_str!("derived.rs").split("/// What stands in a spec").next().unwrap();
+    let attributes = types.match_indices("#[schema(").map(|(at, _)| {
+        let attribute = &types[at..];
+        &attribute[..attribute.find(")]\n").unwrap()]
+    });
+    // What is quoted is a value.
+    let said = attributes.flat_map(|attribute| attribute.split('"').step_by(2));
+    let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    let said = said.flat_map(|text| text.split(|letter: char| !is_part(letter))).collect::<BTreeSet<_>>();
+    let missing = windlass_derive_model::keywords().into_iter().filter(|keyword| !said.contains(keyword));
+    assert_eq!(missing.collect::<Vec<_>>(), Vec::<&str>::new());
 }

@@ -50,6 +50,11 @@ pub fn rbac(arguments: TokenStream, item: TokenStream) -> Result<TokenStream> {
     rbac::expand(arguments, item)
 }
 
+/// What `#[schema(…)]` may say, in the order of the alphabet.
+pub fn keywords() -> Vec<&'static str> {
+    markers::keywords()
+}
+
 /// The description of a type or field: what the comment above it says. None where there is no comment.
 pub fn documentation(attributes: &[syn::Attribute]) -> Option<String> {
     schema::documentation(attributes)

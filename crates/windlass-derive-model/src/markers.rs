@@ -437,7 +437,12 @@ fn quoted(choices: &[&str]) -> String {
 }
 
 fn expected() -> String {
+    format!("expected one of {}", keywords().join(", "))
+}
+
+/// All of them, in the order of the alphabet.
+pub(crate) fn keywords() -> Vec<&'static str> {
     let mut names = KEYWORDS.iter().map(|(name, _, _)| *name).chain(OTHERS.iter().copied()).collect::<Vec<_>>();
     names.sort_unstable();
-    format!("expected one of {}", names.join(", "))
+    names
 }

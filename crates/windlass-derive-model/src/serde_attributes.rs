@@ -1,7 +1,7 @@
 //! What serde is told: under which names, and in which shape, a type is written.
 
 use proc_macro2::{Span, TokenStream, TokenTree};
-use syn::{Attribute, Error, LitStr, Result, Token, Type, meta::ParseNestedMeta, parse::ParseStream};
+use syn::{Attribute, Error, LitStr, Result, Token, Type, meta::ParseNestedMeta, parse::ParseStream, token};
 
 use crate::case::Case;
 
@@ -110,6 +110,10 @@ fn one_text(meta: &ParseNestedMeta<'_>) -> Result<LitStr> {
     if meta.input.peek(Token![=]) {
         return meta.value()?.parse();
     }
+    let none = || meta.error("expected a text");
+    if !meta.input.peek(token::Paren) {
+        return Err(none());
+    }
     let mut found: Option<LitStr> = None;
     meta.parse_nested_meta(|side| {
         let text: LitStr = side.value()?.parse()?;
@@ -120,7 +124,7 @@ fn one_text(meta: &ParseNestedMeta<'_>) -> Result<LitStr> {
         found = Some(text);
         Ok(())
     })?;
-    found.ok_or_else(|| meta.error("expected a text"))
+    found.ok_or_else(none)
 }
 
 /// Passes over what stands behind a name: serde has understood it.

@@ -16,6 +16,10 @@ const MISTAKES: &[(&str, &str)] = &[
         "4:8: error: the group of the kind is not given: #[resource(group = \"example.com\", version = \"v1\")]",
     ),
     (
+        "#[resource(group = \"x.io\")]\nstruct Site { metadata: () }",
+        "4:8: error: the version of the kind is not given: #[resource(group = \"example.com\", version = \"v1\")]",
+    ),
+    (
         "#[resource(group = \"x.io\", version = \"V1\")]\nstruct Site { metadata: () }",
         "3:38: error: \"V1\" is no name that the API takes: names consist of lower-case letters, digits and '-', and begin \
          and end with a letter or digit",
@@ -72,6 +76,12 @@ const MISTAKES_OF_DEFINITIONS: &[(&str, &str)] = &[
     ("selectable(\"spec.colour\")", "3:55: error: a path begins with a dot: \".spec.replicas\""),
 ];
 
+/// One that is whole, of `#[derive(CustomResource)]`.
+const OF_NO_GROUP: (&str, &str) = (
+    "#[resource(group = \"\", version = \"v1\")]\nstruct Site { metadata: () }",
+    "4:8: error: a custom kind has a group: the core group is the API server's own",
+);
+
 /// The same of `#[derive(Schema)]`.
 const MISTAKES_OF_SCHEMAS: &[(&str, &str)] = &[
     ("struct A { #[schema(minimum = \"1\")] a: i32 }", "3:31: error: expected a number"),
@@ -112,6 +122,7 @@ const MISTAKES_OF_SCHEMAS: &[(&str, &str)] = &[
         "struct A { #[schema(at_most_one_of(\"b\"))] a: i32 }",
         "3:21: error: `at_most_one_of` is said of types: it names their fields",
     ),
+    ("struct A { #[schema(crate = x)] a: i32 }", "3:21: error: `crate` is said of types"),
     ("#[schema(optional)] struct A { a: i32 }", "3:10: error: `optional` is said of fields"),
     ("#[schema(exactly_one_of(\"a\", \"b\"))] struct A { a: i32 }", "3:30: error: no field is written as \"b\""),
     (
@@ -154,6 +165,7 @@ const MISTAKES_OF_SCHEMAS: &[(&str, &str)] = &[
         "3:58: error: what is written under one name is \
         read under another: an API server takes one",
     ),
+    ("struct A { #[serde(rename)] a: i32 }", "3:20: error: expected a text"),
     (
         "#[serde(transparent)] struct A { a: i32, b: i32 }",
         "3:32: error: a transparent struct has one field that is written",
@@ -247,11 +259,94 @@ fn each_mistake_is_named_where_it_stands() {
     let of_rules = MISTAKES_OF_RULES
         .iter()
         .map(|(rule, error)| (format!("windlass_derive::rbac({rule})"), "fn reconcile() {}".to_owned(), error));
-    let all = MISTAKES.iter().map(of("Resource")).chain(of_definitions);
+    let of_no_group = [&OF_NO_GROUP].into_iter().map(of("CustomResource"));
+    let all = MISTAKES.iter().map(of("Resource")).chain(of_definitions).chain(of_no_group);
     let all = all.chain(MISTAKES_OF_SCHEMAS.iter().map(of("Schema"))).chain(of_rules);
     let wrong = all.filter_map(|(attribute, source, error)| {
         let told = errors(&attribute, &source);
         (told != [*error]).then(|| format!("{source}\n  {told:#?}\n  {error}"))
     });
     assert_eq!(wrong.collect::<Vec<_>>().join("\n"), "");
+}
+
+/// The sources that say what is wrong.
+const SOURCES: &[(&str, &str)] = &[
+    ("case.rs", include_str!("../../windlass-derive-model/src/case.rs")),
+    ("custom_resource.rs", include_str!("../../windlass-derive-model/src/custom_resource.rs")),
+    ("identity.rs", include_str!("../../windlass-derive-model/src/identity.rs")),
+    ("markers.rs", include_str!("../../windlass-derive-model/src/markers.rs")),
+    ("rbac.rs", include_str!("../../windlass-derive-model/src/rbac.rs")),
+    ("schema.rs", include_str!("../../windlass-derive-model/src/schema.rs")),
+    ("serde_attributes.rs", include_str!("../../windlass-derive-model/src/serde_attributes.rs")),
+];
+
+/// What comes before the words of an error.
+const BEFORE_WORDS: &[&str] = &[
+    "Error::new(",
+    ".error(",
+    "let why =",
+    "let rule =",
+    "let expected =",
+    "const EXPECTED: &str =",
+    "const TUPLES: &str =",
+    "only(Place::",
+];
+
+/// The literals of Rust up to the end of what begins here: a bracket closed, or a statement.
+fn literals(text: &str) -> Vec<String> {
+    let (mut found, mut depth, mut letters) = (Vec::new(), 0, text.chars());
+    while let Some(letter) = letters.next() {
+        match letter {
+            '(' | '{' => depth += 1,
+            ')' | '}' if depth == 0 => break,
+            ')' | '}' => depth -= 1,
+            ';' => break,
+            '"' => {
+                let mut literal = String::new();
+                while let Some(letter) = letters.next().filter(|letter| *letter != '"') {
+                    match (letter, letter == '\\') {
+                        (_, true) => match letters.next().unwrap() {
+                            '\n' => {
+                                let rest = letters.as_str().trim_start();
+                                letters = rest.chars();
+                            }
+                            escaped => literal.push(escaped),
+                        },
+                        (letter, false) => literal.push(letter),
+                    }
+                }
+                found.push(literal);
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// What an error always says: the text between its placeholders.
+fn words(literal: &str) -> Vec<String> {
+    let parts = literal.split(['{', '}']).step_by(2);
+    parts.map(|part| part.trim().to_owned()).filter(|part| part.len() > 6).collect()
+}
+
+#[test]
+fn each_error_of_the_derives_is_among_the_mistakes() {
+    let tables = [MISTAKES, MISTAKES_OF_DEFINITIONS, MISTAKES_OF_SCHEMAS, MISTAKES_OF_RULES].concat();
+    let shown = tables.iter().chain([&OF_NO_GROUP]).map(|(_, error)| *error).collect::<Vec<_>>().join("\n");
+    let (mut count, mut missing) = (0, Vec::new());
+    for (file, text) in SOURCES {
+        let text = text.split("#[cfg(test)]").next().unwrap();
+        for before in BEFORE_WORDS {
+            for (at, _) in text.match_indices(before) {
+                for part in literals(&text[at + before.len()..]).iter().flat_map(|literal| words(literal)) {
+                    count += 1;
+                    if !shown.contains(&part) {
+                        missing.push(format!("{file}: {part}"));
+                    }
+                }
+            }
+        }
+    }
+    assert!(count > 50, "{count} found: the sources are read otherwise than they are written");
+    assert_eq!(missing, Vec::<String>::new());
 }
