@@ -334,7 +334,7 @@ impl Shaper {
             let name = self.names.take(hint, "");
             let mut idents = Names::default();
             let variants =
-                texts.iter().map(|text| (idents.take(&names::variant(text), "_"), (*text).to_owned())).collect();
+                texts.iter().map(|text| (idents.take(&names::variant(text), ""), (*text).to_owned())).collect();
             self.shape.types.push(Type::Enum(Enum { name: name.clone(), place: place.to_owned(), variants }));
             self.known.insert(key, Known { name: name.clone(), description: None, has_default: false });
             name

@@ -97,6 +97,16 @@ fn modules_become_files_or_one_file() {
 }
 
 #[test]
+fn values_that_differ_in_case_only_are_variants_without_a_warning() {
+    let Imported { modules, differences, .. } =
+        with(&json!({"type": "string", "enum": ["HEAD", "Head", "head"]})).import(None).unwrap();
+    assert_eq!(differences, []);
+    for variant in ["    Head,\n", "    Head2,\n", "    Head3,\n"] {
+        assert!(modules[0].text.contains(variant), "{}", modules[0].text);
+    }
+}
+
+#[test]
 fn schemas_without_words_are_kept_as_they_are() {
     for field in [
         json!({"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": {"type": "string"}}),

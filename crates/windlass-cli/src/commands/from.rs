@@ -22,7 +22,7 @@ pub(crate) fn plan(
     let definitions = from.definitions_folder();
     let mut left = Vec::new();
     if definitions.is_dir() {
-        let types = import::modules(std::slice::from_ref(&definitions), None)?.into_iter();
+        let types = import::types(std::slice::from_ref(&definitions), None)?.modules.into_iter();
         from = from.types(types.map(|module| ImportedType {
             group: module.group,
             version: module.version,

@@ -1,4 +1,6 @@
 //! `windlass import`: definitions become types.
+//!
+//! What the types do not say is told. It is a failure, after all is written, unless it is said elsewhere in a project.
 
 use std::{
     error::Error,
@@ -33,16 +35,32 @@ pub(crate) struct Options {
     mode: scaffolding::Mode,
 }
 
+/// What definitions have become.
+#[derive(Debug, Default)]
+pub(crate) struct Types {
+    pub(crate) modules: Vec<Module>,
+    /// What the types say otherwise than the definitions.
+    lost: usize,
+}
+
+/// Who converts is no part of a type: a project says it where it makes the definition.
+const ELSEWHERE: &str = "conversion";
+
 pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
-    let modules = modules(&options.from, options.version.as_deref())?;
+    let types = types(&options.from, options.version.as_deref())?;
+    write(options, &types.modules)?;
+    types.faithful()
+}
+
+fn write(options: &Options, modules: &[Module]) -> Result<(), Box<dyn Error>> {
     let files = match (&options.out, &options.output) {
         (Some(folder), _) => {
-            let files = windlass_import::files(&modules);
+            let files = windlass_import::files(modules);
             files.into_iter().map(|(path, text)| (folder.join(path), text)).collect()
         }
-        (None, Some(file)) => vec![(file.clone(), windlass_import::one_file(&modules))],
+        (None, Some(file)) => vec![(file.clone(), windlass_import::one_file(modules))],
         (None, None) => {
-            io::stdout().lock().write_all(windlass_import::one_file(&modules).as_bytes())?;
+            io::stdout().lock().write_all(windlass_import::one_file(modules).as_bytes())?;
             return Ok(());
         }
     };
@@ -53,13 +71,30 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     )
 }
 
-/// The modules of all definitions. What they do not say of a definition is told.
-pub(crate) fn modules(from: &[PathBuf], version: Option<&str>) -> Result<Vec<Module>, Box<dyn Error>> {
+impl Types {
+    /// Whether all that was read is in the types, or has another place.
+    fn faithful(&self) -> Result<(), Box<dyn Error>> {
+        match self.lost {
+            0 => Ok(()),
+            1 => {
+                Err("the types do not say all: a definition made of them differs in one place from what was read"
+                    .into())
+            }
+            lost => Err(format!(
+                "the types do not say all: definitions made of them differ in {lost} places from what was read"
+            )
+            .into()),
+        }
+    }
+}
+
+/// The types of all definitions. What they do not say of a definition is told.
+pub(crate) fn types(from: &[PathBuf], version: Option<&str>) -> Result<Types, Box<dyn Error>> {
     let mut files = Vec::new();
     for path in from {
         collect(path, true, &mut files)?;
     }
-    let mut modules = Vec::new();
+    let mut types = Types::default();
     for path in files {
         let failed = |error: io::Error| format!("reading {}: {error}", path.display());
         let text = fs::read_to_string(&path).map_err(failed)?;
@@ -69,17 +104,23 @@ pub(crate) fn modules(from: &[PathBuf], version: Option<&str>) -> Result<Vec<Mod
                 tracing::warn!("{} has no such version", definition.name());
                 continue;
             }
-            let Imported { modules: more, differences, .. } = definition.import(version)?;
+            let Imported { modules, differences, .. } = definition.import(version)?;
             for difference in differences {
-                tracing::warn!("{}: not in the types: {difference}", definition.name());
+                if difference.place.starts_with(ELSEWHERE) {
+                    let place = "it belongs where a project makes the definition (Definition::converted_by)";
+                    tracing::warn!("{}: {place}: {difference}", definition.name());
+                } else {
+                    tracing::error!("{}: not in the types: {difference}", definition.name());
+                    types.lost += 1;
+                }
             }
-            modules.extend(more);
+            types.modules.extend(modules);
         }
     }
-    if modules.is_empty() {
+    if types.modules.is_empty() {
         return Err("there is no CustomResourceDefinition in what was given".into());
     }
-    Ok(modules)
+    Ok(types)
 }
 
 /// The files of a folder, by name; a file that is named is taken whatever its name is.
@@ -105,12 +146,38 @@ mod tests {
     #[test]
     fn folders_are_read_in_order_and_what_is_no_definition_is_passed_over() {
         let sites = concat!(env!("CARGO_MANIFEST_DIR"), "/../windlass-import/tests");
-        let found = modules(&[sites.into()], None).unwrap();
-        assert_eq!(found.iter().map(|module| module.version.as_str()).collect::<Vec<_>>(), ["v1beta1", "v1"]);
-        assert_eq!(modules(&[sites.into()], Some("v1")).unwrap().len(), 1);
-        let error = modules(&[sites.into()], Some("v9")).unwrap_err().to_string();
+        let found = types(&[sites.into()], None).unwrap();
+        found.faithful().unwrap();
+        assert_eq!(found.modules.iter().map(|module| module.version.as_str()).collect::<Vec<_>>(), ["v1beta1", "v1"]);
+        assert_eq!(types(&[sites.into()], Some("v1")).unwrap().modules.len(), 1);
+        let error = types(&[sites.into()], Some("v9")).unwrap_err().to_string();
         assert_eq!(error, "there is no CustomResourceDefinition in what was given");
-        let missing = modules(&["nothing.yaml".into()], None).unwrap_err().to_string();
+        let missing = types(&["nothing.yaml".into()], None).unwrap_err().to_string();
         assert!(missing.starts_with("reading nothing.yaml: "), "{missing}");
+    }
+    #[test]
+    fn what_is_lost_is_written_and_fails_but_not_what_is_said_elsewhere() {
+        let folder = std::env::temp_dir().join(format!("windlass-import-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let definition = |field: &str, conversion: &str| {
+            format!(
+                "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {{name: odds.example.com}}\n\
+                 spec:\n  group: example.com\n  scope: Cluster\n  names: {{kind: Odd, plural: odds}}\n{conversion}  versions:\n  \
+                 - {{name: v1, served: true, storage: true, schema: {{openAPIV3Schema: {{type: object, properties: {{spec: {field}}}}}}}}}\n"
+            )
+        };
+        let import = |text: String| {
+            let (from, to) = (folder.join("odd.yaml"), folder.join("odd.rs"));
+            fs::write(&from, text).unwrap();
+            let mode = scaffolding::Mode::forced();
+            let done = run(&Options { from: vec![from], out: None, output: Some(to.clone()), version: None, mode });
+            assert!(fs::read_to_string(to).unwrap().contains("pub struct Odd"));
+            done.map_err(|error| error.to_string())
+        };
+        let lost = "the types do not say all: a definition made of them differs in one place from what was read";
+        assert_eq!(import(definition("{type: string, colour: red}", "")), Err(lost.to_owned()));
+        let webhook = "  conversion: {strategy: Webhook, webhook: {conversionReviewVersions: [v1]}}\n";
+        assert_eq!(import(definition("{type: string}", webhook)), Ok(()));
+        fs::remove_dir_all(folder).unwrap();
     }
 }

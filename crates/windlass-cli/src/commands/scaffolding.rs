@@ -24,6 +24,11 @@ impl Mode {
         if self.force { Overwrite::Force } else { Overwrite::Never }
     }
 
+    #[cfg(test)]
+    pub(crate) const fn forced() -> Self {
+        Self { force: true, dry_run: false }
+    }
+
     /// Writes, or shows, what changes.
     pub(crate) fn carry_out(&self, changes: &Changes, next: &str) -> Result<(), Box<dyn Error>> {
         let mut output = io::stdout().lock();
