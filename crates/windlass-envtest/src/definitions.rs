@@ -138,7 +138,7 @@ fn definition_of(resource: &ApiResource) -> DynamicObject {
 }
 
 /// A file's text, or those of the files in a folder, in the order of their names.
-fn read(path: &Path) -> Result<Vec<(PathBuf, String)>, Error> {
+pub(crate) fn read(path: &Path) -> Result<Vec<(PathBuf, String)>, Error> {
     let failed = |path: &Path| {
         let path = path.to_owned();
         move |source: io::Error| Error::File { path, source }

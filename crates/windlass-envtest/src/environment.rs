@@ -97,7 +97,16 @@ impl Environment {
     }
 
     pub(crate) fn client_over(&self, transport: Transport) -> Client {
-        Client::from_service(Wire::new(transport, self.taps.clone()), NAMESPACE)
+        Self::client_of(Wire::new(transport, self.taps.clone()))
+    }
+
+    /// The administrator's way to the server.
+    pub(crate) fn wire(&self) -> Wire {
+        Wire::new(self.transport.clone(), self.taps.clone())
+    }
+
+    pub(crate) fn client_of(wire: Wire) -> Client {
+        Client::from_service(wire, NAMESPACE)
     }
 
     /// The way to the server, past nothing.
@@ -114,6 +123,11 @@ impl Environment {
     /// The same with choices.
     pub fn manager_builder(&self) -> ManagerBuilder {
         Manager::builder(self.client()).clock(self.clock.clone()).entropy(self.entropy.clone())
+    }
+
+    /// A manager of another client, such as that of [`Permissions`](crate::Permissions).
+    pub fn manager_of(&self, client: Client) -> Manager {
+        Manager::builder(client).clock(self.clock.clone()).entropy(self.entropy.clone()).build()
     }
 
     /// Runs a manager until the environment is stopped, which tells whether it has failed.

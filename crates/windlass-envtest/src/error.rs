@@ -44,6 +44,9 @@ pub enum Error {
     /// Something that only an environment has that was built so.
     #[error("the environment {0}")]
     Lacks(&'static str),
+    /// A program called what its roles do not ask for.
+    #[error("called, and asked for by no role:{}", lines(.0))]
+    NotAskedFor(Vec<String>),
     /// A manager of the environment has failed, or panicked.
     #[error("a manager has failed")]
     Manager(#[source] BoxError),
@@ -58,4 +61,8 @@ impl Error {
     pub(crate) fn serve<E: Into<BoxError>>(doing: &'static str) -> impl FnOnce(E) -> Self {
         move |source| Self::Serve { doing, source: source.into() }
     }
+}
+
+fn lines(of: &[String]) -> String {
+    of.iter().map(|line| format!("\n  {line}")).collect()
 }

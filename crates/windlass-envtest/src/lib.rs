@@ -36,6 +36,7 @@
 //! | its webhooks called | `Environment::serve_webhooks` (feature `webhook`) |
 //! | things to go wrong | [`Environment::on`] some [`Requests`]: they fail, wait, are lost, or their answers are |
 //! | to know what was asked | [`Environment::record`] |
+//! | to hold what its program calls against its roles | [`Environment::permissions_from`] |
 //! | events without a server | [`FakeListWatch`] |
 //! | everything to go wrong, one thing after the other | `explore` (feature `explore`, on by default) |
 //!
@@ -63,6 +64,7 @@ mod expectations;
 #[cfg(feature = "explore")]
 pub mod explore;
 mod faults;
+mod permissions;
 mod recorder;
 mod requests;
 mod users;
@@ -75,6 +77,7 @@ pub use environment::Environment;
 pub use error::Error;
 pub use expectations::Expectations;
 pub use faults::{Fault, Interception};
+pub use permissions::Permissions;
 pub use recorder::{Recorded, Recorder};
 pub use requests::{Requests, Sent};
 pub use windlass_cache::testing::FakeListWatch;
