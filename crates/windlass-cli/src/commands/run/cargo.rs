@@ -4,16 +4,21 @@ use std::{
     collections::BTreeMap,
     env,
     ffi::OsString,
-    fs, io,
+    fs,
+    io::{self, IsTerminal as _},
     path::{Path, PathBuf},
     process::Stdio,
     time::SystemTime,
 };
 
 use serde_json::Value;
-use tokio::{io::AsyncReadExt as _, process::Command};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader},
+    process::{ChildStderr, Command},
+};
 
 use super::process::Process;
+use crate::commands::announce;
 
 /// The program of a project that writes its manifests.
 const MANIFESTS: &str = "manifests";
@@ -43,16 +48,27 @@ impl Program {
 pub(super) async fn build(project: &Path, name: &str) -> Result<Built, String> {
     let program = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut cargo = Command::new(&program);
-    cargo.args(["build", "--quiet", "--message-format", "json-render-diagnostics"]);
-    cargo.current_dir(project).stdout(Stdio::piped());
+    cargo.args(["build", "--message-format", "json-render-diagnostics"]);
+    if io::stderr().is_terminal() {
+        cargo.args(["--color", "always"]);
+    }
+    // Its progress is read: what it waits for is told, the rest is as it would be with --quiet.
+    cargo.current_dir(project).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut building = Process::start(cargo).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => "cargo is not there: it builds the manager".to_owned(),
         _ => format!("starting cargo: {error}"),
     })?;
     let mut told = String::new();
-    if let Some(mut output) = building.output() {
-        output.read_to_string(&mut told).await.map_err(|error| format!("reading what cargo says: {error}"))?;
-    }
+    let (output, errors) = (building.output(), building.errors());
+    let results = async {
+        match output {
+            Some(mut output) => output.read_to_string(&mut told).await.map(drop),
+            None => Ok(()),
+        }
+    };
+    let mut shown = io::stderr();
+    let read = tokio::try_join!(results, pass_on(errors, &mut shown));
+    read.map_err(|error| format!("reading what cargo says: {error}"))?;
     let status = building.ended().await.map_err(|error| format!("waiting for cargo: {error}"))?;
     if !status.success() {
         return Err("the build failed".to_owned());
@@ -62,6 +78,67 @@ pub(super) async fn build(project: &Path, name: &str) -> Result<Built, String> {
     let manifests =
         manifests.ok_or_else(|| format!("the project has no program {MANIFESTS}, which writes its definitions"))?;
     Ok(Built { manager: Program::at(manager(programs, name)?), manifests })
+}
+
+/// What cargo does, in the words that begin its lines about it.
+const DOINGS: [&str; 12] = [
+    "Adding",
+    "Blocking",
+    "Building",
+    "Compiling",
+    "Dirty",
+    "Downloaded",
+    "Downloading",
+    "Finished",
+    "Fresh",
+    "Locking",
+    "Running",
+    "Updating",
+];
+
+/// What becomes of a line on cargo's standard error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Line {
+    /// The user's own code, and what is wrong with it.
+    Shown,
+    /// Another cargo works in the same folder, which this one waits for.
+    Waiting,
+    /// How far it is.
+    Progress,
+}
+
+impl Line {
+    fn of(line: &str) -> Self {
+        let (plain, mut is_code) = (line.chars(), false);
+        // Without the codes of colours: from an escape to a letter.
+        let plain = plain.filter(|letter| {
+            let was_code = is_code;
+            is_code = *letter == '\u{1b}' || (is_code && !letter.is_ascii_alphabetic());
+            !is_code && !was_code
+        });
+        let plain = plain.collect::<String>();
+        // They end in the same column.
+        let doing = plain.split_whitespace().next().filter(|word| plain.find(*word) == Some(12 - word.len().min(12)));
+        match doing.filter(|word| DOINGS.contains(word)) {
+            Some("Blocking") => Self::Waiting,
+            Some(_) => Self::Progress,
+            None => Self::Shown,
+        }
+    }
+}
+
+/// Passes on what concerns the user.
+async fn pass_on(errors: Option<ChildStderr>, to: &mut impl io::Write) -> io::Result<()> {
+    let Some(errors) = errors else { return Ok(()) };
+    let mut lines = BufReader::new(errors).lines();
+    while let Some(line) = lines.next_line().await? {
+        match Line::of(&line) {
+            Line::Shown => writeln!(to, "{line}")?,
+            Line::Waiting => announce("waiting for another cargo, which builds in the same folder\n"),
+            Line::Progress => {}
+        }
+    }
+    Ok(())
 }
 
 /// The programs that cargo tells of, by name.
@@ -93,6 +170,22 @@ fn manager(mut programs: BTreeMap<String, PathBuf>, name: &str) -> Result<PathBu
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_cargo_waits_for_is_told_from_progress_and_from_what_is_wrong() {
+        for (line, is) in [
+            ("    Blocking waiting for file lock on build directory", Line::Waiting),
+            ("\u{1b}[1m\u{1b}[96m    Blocking\u{1b}[0m waiting for file lock on package cache", Line::Waiting),
+            ("   Compiling shop-operator v0.1.0 (/shop)", Line::Progress),
+            ("\u{1b}[1m\u{1b}[92m    Finished\u{1b}[0m `dev` profile", Line::Progress),
+            ("warning: unused variable: `a`", Line::Shown),
+            ("12 | Compiling", Line::Shown),
+            ("     --> src/lib.rs:1:1", Line::Shown),
+            ("", Line::Shown),
+        ] {
+            assert_eq!(Line::of(line), is, "{line:?}");
+        }
+    }
 
     #[test]
     fn programs_are_those_that_cargo_has_made() {

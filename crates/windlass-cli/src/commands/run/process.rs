@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::process::{Child, ChildStdout, Command};
+use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 
 /// A program in a process group of its own: what is typed at the terminal ends `windlass`, which ends it in its order. Killed with its own
 /// children when dropped.
@@ -32,6 +32,11 @@ impl Process {
     /// What it writes, if that is piped.
     pub(super) fn output(&mut self) -> Option<ChildStdout> {
         self.0.stdout.take()
+    }
+
+    /// What it complains of, if that is piped.
+    pub(super) fn errors(&mut self) -> Option<ChildStderr> {
+        self.0.stderr.take()
     }
 
     /// Resolves when it ends. Cancel-safe.
