@@ -77,6 +77,7 @@ pub(crate) fn run(windlass: &Path) -> Result {
         };
         way.output(&mut command, &typed)?;
     }
+    way.licensed()?;
     let lines = asked::reconciled(&mut way)?;
     let seconds = way.begun.elapsed().as_secs_f64();
     println!(
@@ -86,7 +87,23 @@ pub(crate) fn run(windlass: &Path) -> Result {
     Ok(())
 }
 
+/// What the project says of the dependencies that it may have.
+const DENY: &[&str] = &["deny", "check", "bans", "licenses", "sources"];
+
 impl Way {
+    /// Whether the project may have the dependencies that it has, by its own rules: where cargo-deny is, which is no part of cargo.
+    fn licensed(&mut self) -> Result {
+        if !self.folder.project().join("deny.toml").is_file() {
+            return Err("the project has no deny.toml, which says what its dependencies may be".into());
+        }
+        if !cargo().args(["deny", "--version"]).output()?.status.success() {
+            println!("          there is no cargo-deny here: the dependencies are not looked at");
+            return Ok(());
+        }
+        let typed = format!("cargo {}", DENY.join(" "));
+        self.output(cargo().args(DENY), &typed).map(drop)
+    }
+
     /// What a command prints, which must end well.
     fn output(&mut self, command: &mut Command, typed: &str) -> Result<String> {
         let begun = Instant::now();

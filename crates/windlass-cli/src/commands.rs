@@ -4,6 +4,7 @@ pub(crate) mod api_resources;
 pub(crate) mod api_versions;
 pub(crate) mod create;
 pub(crate) mod demo;
+pub(crate) mod edit;
 pub(crate) mod envtest_assets;
 pub(crate) mod from;
 pub(crate) mod generate;

@@ -21,7 +21,7 @@ use tracing_subscriber::EnvFilter;
 use windlass_api::ErrorChain;
 
 use commands::{
-    api_resources, api_versions, create, demo, envtest_assets, generate, get, import, init, proxy, run, up,
+    api_resources, api_versions, create, demo, edit, envtest_assets, generate, get, import, init, proxy, run, up,
 };
 use stand_in::StandIn;
 
@@ -51,6 +51,8 @@ enum Command {
     /// Add to the operator in this folder
     #[command(subcommand)]
     Create(create::Command),
+    /// Change what the operator in this folder is deployed with
+    Edit(edit::Options),
     /// Write what a cluster is told of the project in this folder: definitions, roles, webhooks
     Generate(generate::Options),
     /// Run the operator in this folder on a control plane of its own, and again whenever its files change
@@ -82,6 +84,7 @@ async fn main() -> ExitCode {
         Command::Up(options) => up::run(options).await,
         Command::Init(options) => init::run(&options),
         Command::Create(command) => create::run(&command),
+        Command::Edit(options) => edit::run(&options),
         Command::Generate(options) => generate::run(options).await,
         Command::Run(options) => run::run(options).await,
         Command::Import(options) => import::run(&options),

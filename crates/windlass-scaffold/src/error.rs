@@ -59,6 +59,14 @@ pub enum Error {
         /// The parser's words.
         source: syn::Error,
     },
+    /// A file of YAML that is none.
+    #[error("reading {}", path.display())]
+    Yaml {
+        /// The file.
+        path: PathBuf,
+        /// The parser's words.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// There is no place in a file for what would be added.
     #[error("{}: there is no {missing}, where `{addition}` belongs; add it by hand where it fits", path.display())]
     NoPlace {

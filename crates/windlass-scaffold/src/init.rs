@@ -109,7 +109,7 @@ impl Init {
         }
         let mut project = Project::new(self.domain.as_str(), self.name.as_str());
         if let Some(there) = there {
-            project.resources = there.resources;
+            (project.resources, project.namespaced) = (there.resources, there.namespaced);
         }
         let mut changes = Changes::of(folder, self.overwrite);
         project.write(&mut changes)?;

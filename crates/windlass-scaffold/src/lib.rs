@@ -1,6 +1,6 @@
-//! Operators of Windlass, begun: what `windlass init` and `windlass create` write.
+//! Operators of Windlass, begun: what `windlass init`, `windlass create` and `windlass edit` write.
 //!
-//! A command is a value, [`Init`], [`CreateApi`], [`CreateWebhook`] or [`Sources`]; what it would do to a folder is another, [`Changes`], which can be shown
+//! A command is a value, [`Init`], [`CreateApi`], [`CreateWebhook`], [`Edit`] or [`Sources`]; what it would do to a folder is another, [`Changes`], which can be shown
 //! as a diff or written.
 //!
 //! ```
@@ -34,6 +34,7 @@ mod api;
 mod changes;
 mod conversion;
 mod definition;
+mod edit;
 mod error;
 mod format;
 mod from_kubebuilder;
@@ -49,6 +50,7 @@ mod webhook;
 
 pub use api::CreateApi;
 pub use changes::{Changes, Overwrite};
+pub use edit::{Edit, Switch};
 pub use error::Error;
 pub use from_kubebuilder::{FromKubebuilder, ImportedType, Taken};
 pub use init::{Init, Windlass};

@@ -22,6 +22,9 @@ pub(crate) struct Project {
     /// The end of its groups.
     pub(crate) domain: String,
     layout: Vec<String>,
+    /// The operator looks at its own namespace only.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) namespaced: bool,
     pub(crate) project_name: String,
     /// By group, version and kind.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -114,6 +117,7 @@ impl Project {
         Self {
             domain: domain.into(),
             layout: vec![LAYOUT.into()],
+            namespaced: false,
             project_name: project_name.into(),
             resources: Vec::new(),
             version: "3".into(),
@@ -165,6 +169,23 @@ impl Project {
         self.resources.iter().filter(move |there| there.api.is_some() && there.group == group && there.kind == kind)
     }
 
+    /// Whether the operator can be kept in its namespace.
+    pub(crate) fn may_be_namespaced(&self) -> Result<(), Error> {
+        for resource in &self.resources {
+            let Resource { group, version, kind, .. } = resource;
+            let needs = if resource.api.as_ref().is_some_and(|api| !api.namespaced) {
+                "its objects are in no namespace"
+            } else if resource.webhooks.is_some() {
+                "who asks its webhooks belongs to the whole cluster, and is told whose certificates to trust"
+            } else {
+                continue;
+            };
+            let what = format!("an operator of one namespace, with {group}/{version}, {kind}");
+            return Err(Error::Needs { what, needs: needs.to_owned() });
+        }
+        Ok(())
+    }
+
     /// Puts a resource in its place, or in that of its predecessor.
     pub(crate) fn put(&mut self, resource: Resource) {
         let key = |of: &Resource| (of.group.clone(), of.version.clone(), of.kind.clone());
@@ -175,6 +196,9 @@ impl Project {
 
     /// Among what a command changes.
     pub(crate) fn write(&self, changes: &mut Changes) -> Result<(), Error> {
+        if self.namespaced {
+            self.may_be_namespaced()?;
+        }
         let text = serde_saphyr::to_string(self)
             .map_err(|error| Error::Project { path: PathBuf::from(FILE), source: error.into() })?;
         changes.set(FILE, format!("{HEAD}{}\n", text.trim_end()))

@@ -5,7 +5,7 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use tempfile::TempDir;
-use windlass_scaffold::{Changes, CreateApi, CreateWebhook, Error, Init, Overwrite};
+use windlass_scaffold::{Changes, CreateApi, CreateWebhook, Edit, Error, Init, Overwrite, Switch};
 
 /// A folder with the project website-operator.
 fn project() -> TempDir {
@@ -163,6 +163,50 @@ fn several_groups_go_together_and_a_kind_is_in_one_of_them() {
     assert!(folder.path().join("config/crd/bases/net.example.com_gates.yaml").exists());
     let words = refused(folder.path(), |folder| CreateApi::new("net", "v1", "Website").unwrap().plan(folder));
     assert!(words.contains("Website is in group shop: its name is that of a module"), "{words}");
+}
+
+fn edited(switch: Switch) -> Edit {
+    Edit::default().namespaced(switch).network_policy(switch).prometheus(switch)
+}
+
+#[test]
+fn edit_turns_on_what_is_deployed_and_off_again() {
+    let folder = project();
+    website().plan(folder.path()).unwrap().write().unwrap();
+    let before = tree(folder.path());
+    let on = edited(Switch::On).plan(folder.path()).unwrap();
+    assert_golden("edit.diff", &on);
+    on.write().unwrap();
+    assert_eq!(edited(Switch::On).plan(folder.path()).unwrap().diff(), "", "twice is once");
+    let init = init().overwrite(Overwrite::Force).plan(folder.path()).unwrap();
+    assert_eq!(init.diff(), "", "a project that is begun anew keeps what was edited");
+    edited(Switch::Off).plan(folder.path()).unwrap().write().unwrap();
+    let mut after = tree(folder.path());
+    assert!(after.remove("config/namespaced/kustomization.yaml").is_some(), "files stay");
+    assert_eq!(after, before);
+}
+
+#[test]
+fn an_operator_of_one_namespace_has_only_what_is_in_one() {
+    let folder = project();
+    let gate = CreateApi::new("net", "v1", "Gate").unwrap().namespaced(false);
+    gate.plan(folder.path()).unwrap().write().unwrap();
+    let namespaced = Edit::default().namespaced(Switch::On);
+    let words = refused(folder.path(), |folder| namespaced.plan(folder));
+    assert_eq!(words, "an operator of one namespace, with net/v1, Gate: its objects are in no namespace");
+
+    let folder = project();
+    website().plan(folder.path()).unwrap().write().unwrap();
+    namespaced.plan(folder.path()).unwrap().write().unwrap();
+    let words = refused(folder.path(), |folder| gate.plan(folder));
+    assert!(words.ends_with("its objects are in no namespace"), "{words}");
+    let words = refused(folder.path(), |folder| webhooks().plan(folder));
+    assert!(words.contains("shop/v1, Website: who asks its webhooks belongs to the whole cluster"), "{words}");
+    let words = refused(folder.path(), |folder| Edit::default().plan(folder));
+    assert!(words.contains("nothing is asked for: --namespaced"), "{words}");
+    fs::write(folder.path().join("config/namespaced/kustomization.yaml"), "# Mine.\n").unwrap();
+    let words = refused(folder.path(), |folder| namespaced.plan(folder));
+    assert!(words.ends_with("(--force does it): config/namespaced/kustomization.yaml"), "{words}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::{
     error::Error,
+    ffi::OsStr,
     path::{Path, PathBuf},
 };
 
@@ -29,6 +30,11 @@ pub(crate) struct Options {
     mode: scaffolding::Mode,
 }
 
+/// What a folder may hold that waits for a project: its history, and the versions that its dependencies are to have.
+fn is_expected(name: &OsStr) -> bool {
+    [".git", "Cargo.lock"].iter().any(|expected| name == *expected)
+}
+
 pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     let folder = Path::new(".");
     let name = match &options.project_name {
@@ -41,7 +47,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     };
     let overwrite = options.mode.overwrite();
     // A project of its own is what is wanted; what else is in the folder may have been forgotten there.
-    if overwrite == Overwrite::Never && folder.read_dir()?.flatten().any(|entry| entry.file_name() != ".git") {
+    if overwrite == Overwrite::Never && folder.read_dir()?.flatten().any(|entry| !is_expected(&entry.file_name())) {
         tracing::warn!("the folder is not empty");
     }
     if let Some(project) = &options.from {
@@ -53,4 +59,15 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     }
     let changes = Init::new(&options.domain, &name)?.windlass(windlass).overwrite(overwrite).plan(folder)?;
     options.mode.carry_out(&changes, "next: windlass create api --group … --version v1 --kind …")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_forgotten_in_a_folder_is_told_from_what_waits_for_a_project() {
+        let unexpected = [".git", "Cargo.lock", "Cargo.toml", "notes"].map(|name| !is_expected(OsStr::new(name)));
+        assert_eq!(unexpected, [false, false, true, true]);
+    }
 }

@@ -1,0 +1,41 @@
+//! `windlass edit`: what a project is deployed with.
+
+use std::{error::Error, path::Path};
+
+use clap::{ArgAction, Args};
+use windlass_scaffold::{Edit, Switch};
+
+use super::scaffolding;
+
+/// The flags of `windlass edit`.
+#[derive(Args, Debug)]
+#[command(disable_version_flag = true)]
+pub(crate) struct Options {
+    /// Whether the operator looks at its own namespace only, and may do nothing elsewhere
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
+    namespaced: Option<bool>,
+    /// Whether only who is allowed to reaches the metrics
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
+    network_policy: Option<bool>,
+    /// Whether Prometheus' operator is told of the metrics
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
+    prometheus: Option<bool>,
+    #[command(flatten)]
+    mode: scaffolding::Mode,
+}
+
+pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
+    let switch = |on: bool| if on { Switch::On } else { Switch::Off };
+    let mut command = Edit::default().overwrite(options.mode.overwrite());
+    if let Some(on) = options.namespaced {
+        command = command.namespaced(switch(on));
+    }
+    if let Some(on) = options.network_policy {
+        command = command.network_policy(switch(on));
+    }
+    if let Some(on) = options.prometheus {
+        command = command.prometheus(switch(on));
+    }
+    let changes = command.plan(Path::new("."))?;
+    options.mode.carry_out(&changes, "next: kubectl apply --kustomize config/default")
+}
