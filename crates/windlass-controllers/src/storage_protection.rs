@@ -39,12 +39,16 @@ pub(crate) fn add_to(manager: &mut Manager) {
 
 async fn release_claim(claim: &PersistentVolumeClaim, cx: &Context) -> Result<Action, ReconcileError> {
     if claim.is_deleting() && holds(claim, CLAIM) {
-        let key = claim.object_ref();
-        for pod in cx.store::<Pod>().within(claim.namespace().unwrap_or_default()).list() {
-            let pod = pod.get()?;
-            if !pods::is_finished(&pod) && claims_of(&pod).contains(&key) {
+        let (key, namespace) = (claim.object_ref(), claim.namespace().unwrap_or_default());
+        let uses = |pod: &Pod| !pods::is_finished(pod) && claims_of(pod).contains(&key);
+        for pod in cx.store::<Pod>().within(namespace).list() {
+            if uses(&*pod.get()?) {
                 return Ok(Action::await_change());
             }
+        }
+        // The cache may be behind, and a claim that is gone does not come back: the server has the last word.
+        if cx.live().list::<Pod>().within(namespace).await?.items.iter().any(uses) {
+            return Ok(Action::await_change());
         }
         release(cx.client(), claim, CLAIM).await?;
     }

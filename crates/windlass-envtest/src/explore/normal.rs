@@ -40,8 +40,8 @@ pub(crate) fn normal(scenario: &Scenario, state: &State) -> Normal {
     for (resource, key, object) in objects() {
         let mut object = object.clone();
         for (of, pointer) in &scenario.hidden {
-            if let Some(field) = object.pointer_mut(pointer).filter(|_| of == resource) {
-                *field = "ignored".into();
+            if of == resource {
+                hide(&mut object, pointer);
             }
         }
         let generation = object["metadata"]["generation"].as_i64();
@@ -53,6 +53,20 @@ pub(crate) fn normal(scenario: &Scenario, state: &State) -> Normal {
         alike.sort_by_cached_key(ToString::to_string);
     }
     normal
+}
+
+/// Takes out a field, so that one that is there and one that is not are alike; elements of lists stay where they are.
+fn hide(object: &mut Value, pointer: &str) {
+    let Some((parent, field)) = pointer.rsplit_once('/') else { return };
+    match object.pointer_mut(parent) {
+        Some(Value::Object(fields)) => drop(fields.remove(&field.replace("~1", "/").replace("~0", "~"))),
+        Some(Value::Array(_)) => {
+            if let Some(element) = object.pointer_mut(pointer) {
+                *element = "ignored".into();
+            }
+        }
+        _ => {}
+    }
 }
 
 /// Takes away what tells how an object came to be as it is, not what it is.

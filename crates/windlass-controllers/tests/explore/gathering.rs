@@ -1,0 +1,188 @@
+//! What gathers what is there, and holds what is in use.
+
+use k8s_openapi::{
+    api::{
+        core::v1::{ConfigMap, Endpoints, Namespace, Node, PersistentVolumeClaim, Pod, Service, ServiceAccount},
+        discovery::v1::EndpointSlice,
+        rbac::v1::ClusterRole,
+    },
+    serde_json::{Value, json},
+};
+use windlass_api::{ObjectBuilder as _, ObjectExt as _, ObjectRef, Patch};
+use windlass_client::Client;
+use windlass_controllers::{BuiltIn, Controllers};
+use windlass_envtest::explore::{Scenario, StepResult, explore};
+
+use crate::{create, of};
+
+fn pod(name: &str, spec: Value) -> Value {
+    json!({"metadata": {"name": name, "namespace": "default", "labels": {"app": "web"}}, "spec": spec})
+}
+
+async fn ready_pod(client: &Client, name: &str, address: &str) -> StepResult {
+    let spec = json!({"containers": [{"name": "web", "image": "web"}], "nodeName": "node"});
+    create::<Pod>(client, pod(name, spec)).await?;
+    let status = json!({"status": {
+        "phase": "Running", "podIP": address, "podIPs": [{"ip": address}],
+        "conditions": [{"type": "Ready", "status": "True"}],
+    }});
+    client.patch::<Pod>(name, Patch::Merge(status)).subresource("status").await?;
+    Ok(())
+}
+
+fn service_scenario(controller: BuiltIn) -> Scenario {
+    of(controller)
+        .step("a service with a pod", |client| async move {
+            // Its address is its own, and not one that the server draws.
+            let spec = json!({"clusterIP": "10.0.0.77", "selector": {"app": "web"}, "ports": [{"port": 80}]});
+            create::<Service>(&client, json!({"metadata": {"name": "web", "namespace": "default"}, "spec": spec}))
+                .await?;
+            ready_pod(&client, "web-0", "10.1.0.1").await
+        })
+        .step("another pod", |client| async move { ready_pod(&client, "web-1", "10.1.0.2").await })
+        .step("the first goes", |client| async move {
+            client.delete::<Pod>("web-0").grace_period(std::time::Duration::ZERO).await?;
+            Ok(())
+        })
+}
+
+#[test]
+fn endpoint_slices() {
+    let scenario = service_scenario(BuiltIn::EndpointSlice)
+        // A service that seems to have no pods gets a slice without ports, which does not become one with them; and a slice
+        // that is made anew does not say what made it change.
+        .may_churn::<EndpointSlice>()
+        .ignoring_field::<EndpointSlice>("/metadata/annotations")
+        .settled("one address is left", |state| {
+            let slices: Vec<EndpointSlice> = state.all();
+            slices.iter().filter(|slice| slice.name().starts_with("web")).flat_map(|slice| &slice.endpoints).count()
+                == 1
+        });
+    explore(scenario).assert();
+}
+
+#[test]
+fn endpoints() {
+    let scenario = service_scenario(BuiltIn::Endpoints).settled("one address is left", |state| {
+        let subsets = state.get::<Endpoints>("web").and_then(|endpoints| endpoints.subsets).unwrap_or_default();
+        subsets.iter().flat_map(|subset| subset.addresses.iter().flatten()).count() == 1
+    });
+    explore(scenario).assert();
+}
+
+#[test]
+fn service_accounts() {
+    let scenario = Scenario::new("serviceaccount")
+        .controller(|manager| Controllers::of([BuiltIn::ServiceAccount]).root_ca("PEM").add_to(manager))
+        .step("a namespace", |client| async move {
+            client.create(&Namespace::named("shop")).await?;
+            Ok(())
+        })
+        .step("both are lost", |client| async move {
+            client.delete::<ServiceAccount>(ObjectRef::<ServiceAccount>::new("default").within("shop")).await?;
+            client.delete::<ConfigMap>(ObjectRef::<ConfigMap>::new("kube-root-ca.crt").within("shop")).await?;
+            Ok(())
+        })
+        .step("the certificate is changed", |client| async move {
+            let other = Patch::Merge(json!({"data": {"ca.crt": "another"}}));
+            client.patch::<ConfigMap>(ObjectRef::<ConfigMap>::new("kube-root-ca.crt").within("shop"), other).await?;
+            Ok(())
+        })
+        .settled("both are there, as they should be", |state| {
+            let ca = state.get::<ConfigMap>("shop/kube-root-ca.crt").and_then(|config| config.data);
+            ca.is_some_and(|ca| ca["ca.crt"] == "PEM") && state.get::<ServiceAccount>("shop/default").is_some()
+        });
+    explore(scenario).assert();
+}
+
+#[test]
+fn aggregated_roles() {
+    let part = |name: &'static str, verb: &'static str| {
+        json!({
+            "metadata": {"name": name, "labels": {"part-of": "shop"}},
+            "rules": [{"apiGroups": ["shop"], "resources": ["orders"], "verbs": [verb]}],
+        })
+    };
+    let scenario = of(BuiltIn::RoleAggregation)
+        .step("a role of parts", move |client| async move {
+            create::<ClusterRole>(&client, part("read", "get")).await?;
+            let selector = json!([{"matchLabels": {"part-of": "shop"}}]);
+            let whole = json!({"metadata": {"name": "shop"}, "aggregationRule": {"clusterRoleSelectors": selector}, "rules": []});
+            create::<ClusterRole>(&client, whole).await
+        })
+        .step("another part", move |client| async move { create::<ClusterRole>(&client, part("write", "update")).await })
+        .step("the first part goes", |client| async move {
+            client.delete::<ClusterRole>("read").await?;
+            Ok(())
+        })
+        .settled("it has the rules of its parts", |state| {
+            state.get::<ClusterRole>("shop").and_then(|role| role.rules).is_some_and(|rules| rules.len() == 1)
+        });
+    explore(scenario).assert();
+}
+
+#[test]
+fn claims_in_use() {
+    let scenario = of(BuiltIn::StorageProtection)
+        .step("a claim and its pod", |client| async move {
+            let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+            create::<PersistentVolumeClaim>(
+                &client,
+                json!({"metadata": {"name": "data", "namespace": "default"}, "spec": spec}),
+            )
+            .await?;
+            let spec = json!({
+                "containers": [{"name": "db", "image": "db"}],
+                "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
+            });
+            create::<Pod>(&client, pod("db", spec)).await
+        })
+        .step("the claim is deleted", |client| async move {
+            client.delete::<PersistentVolumeClaim>("data").await?;
+            Ok(())
+        })
+        .step("the pod goes", |client| async move {
+            client.delete::<Pod>("db").await?;
+            Ok(())
+        })
+        .always("a claim in use is there", |state| {
+            state.get::<Pod>("db").is_none() || state.get::<PersistentVolumeClaim>("data").is_some()
+        })
+        .settled("the claim is gone", |state| state.get::<PersistentVolumeClaim>("data").is_none());
+    explore(scenario).assert();
+}
+
+#[test]
+fn node_lifecycle() {
+    let scenario = of(BuiltIn::NodeLifecycle)
+        .step("a node", |client| async move {
+            client.create(&Node::named("node")).await?;
+            Ok(())
+        })
+        .step("somebody takes its annotations away", |client| async move {
+            let none = Patch::Merge(json!({"metadata": {"annotations": null}}));
+            client.patch::<Node>("node", none).await?;
+            Ok(())
+        })
+        .settled("the node has its annotation", |state| {
+            state.get::<Node>("node").is_some_and(|node| !node.annotations().is_empty())
+        });
+    explore(scenario).assert();
+}
+
+#[test]
+fn simulated_nodes() {
+    let scenario = Scenario::new("nodes")
+        .controller(|manager| Controllers::of([BuiltIn::Nodes]).nodes(2).add_to(manager))
+        .step("a pod", |client| async move {
+            create::<Pod>(&client, pod("web", json!({"containers": [{"name": "web", "image": "web"}]}))).await
+        })
+        .step("it goes", |client| async move {
+            client.delete::<Pod>("web").await?;
+            Ok(())
+        })
+        .ignoring::<Node>()
+        .ignoring_field::<Pod>("/spec/nodeName")
+        .settled("it is gone", |state| state.get::<Pod>("web").is_none());
+    explore(scenario).assert();
+}
