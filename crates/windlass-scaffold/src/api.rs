@@ -180,7 +180,7 @@ impl CreateApi {
         }
         match others.first() {
             Some(first) if !stored => changes
-                .edit(&self.type_file(&first.version), |path, text| with_flag(path, text, self.kind.as_str(), STORED)),
+                .edit(self.type_file(&first.version), |path, text| with_flag(path, text, self.kind.as_str(), STORED)),
             _ => Ok(()),
         }
     }

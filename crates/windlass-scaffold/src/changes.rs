@@ -81,15 +81,16 @@ impl Changes {
     /// Something added to a file that has to be there.
     pub(crate) fn edit(
         &mut self,
-        path: &str,
+        path: impl AsRef<Path>,
         edit: impl FnOnce(&Path, &str) -> Result<String, Error>,
     ) -> Result<(), Error> {
+        let path = path.as_ref();
         let text = self.text(path)?.ok_or_else(|| Error::File {
             doing: "adding to",
             path: path.into(),
             source: io::ErrorKind::NotFound.into(),
         })?;
-        let after = edit(Path::new(path), &text)?;
+        let after = edit(path, &text)?;
         self.set(path, after)
     }
 

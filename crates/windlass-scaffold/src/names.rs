@@ -41,7 +41,7 @@ name!(
 );
 name!(
     /// The beginning of a group: `shop` of `shop.example.com`.
-    Group, "the group", "a lower-case label, such as shop", |name| is_label(name) && !name.starts_with(|first: char| first.is_ascii_digit())
+    Group, "the group", "a lower-case label without the domain, such as shop", |name| is_label(name) && !name.starts_with(|first: char| first.is_ascii_digit())
 );
 name!(
     /// A version of an API: `v1`, `v1beta1`, `v2alpha3`.
@@ -49,8 +49,11 @@ name!(
 );
 name!(
     /// A kind: `Website`.
-    Kind, "the kind", "letters and digits, the first a capital, such as Website", |name| {
-        name.len() <= 63 && name.starts_with(|first: char| first.is_ascii_uppercase()) && name.chars().all(|c| c.is_ascii_alphanumeric())
+    Kind, "the kind", "letters and digits, the first a capital, and no word of Rust, such as Website", |name| {
+        name.len() <= 63
+            && name.starts_with(|first: char| first.is_ascii_uppercase())
+            && name.chars().all(|c| c.is_ascii_alphanumeric())
+            && syn::parse_str::<syn::Ident>(name).is_ok()
     }
 );
 name!(
@@ -136,6 +139,7 @@ mod tests {
         );
         assert!(Group::new("shop").is_ok() && Group::new("shop.example").is_err() && Group::new("1st").is_err());
         assert!(Kind::new("Website").is_ok() && Kind::new("website").is_err() && Kind::new("Web-site").is_err());
+        assert!(Kind::new("Self").is_err() && Kind::new("Type").is_ok());
         let refused = ProjectName::new("loop").unwrap_err().to_string();
         assert!(refused.contains("--project-name"), "{refused}");
     }

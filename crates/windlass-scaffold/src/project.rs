@@ -176,7 +176,7 @@ impl Project {
             let needs = if resource.api.as_ref().is_some_and(|api| !api.namespaced) {
                 "its objects are in no namespace"
             } else if resource.webhooks.is_some() {
-                "who asks its webhooks belongs to the whole cluster, and is told whose certificates to trust"
+                "the configurations of its webhooks belong to the whole cluster"
             } else {
                 continue;
             };

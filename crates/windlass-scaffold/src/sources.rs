@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{Changes, Error, Overwrite, format::formatted};
+use crate::{Changes, Error, Overwrite, format::formatted, source::with_module};
 
 /// Sources, as they are to be written.
 #[derive(Clone, Debug)]
@@ -25,16 +25,28 @@ impl Sources {
         self
     }
 
-    /// What it would do to the folder. Rust is formatted.
+    /// What it would do to the folder. Rust is formatted. A file that only declares modules adds them to one that is there.
     pub fn plan(&self, folder: &Path) -> Result<Changes, Error> {
         let mut changes = Changes::of(folder, self.overwrite);
         for (path, text) in &self.files {
             let is_rust = path.extension().is_some_and(|extension| extension == "rs");
+            let modules = if is_rust { declared(text) } else { None };
+            if let Some(modules) = modules.filter(|_| folder.join(path).exists()) {
+                for module in modules {
+                    changes.edit(path, |path, text| with_module(path, text, module))?;
+                }
+                continue;
+            }
             let text = if is_rust { formatted(text.clone()) } else { text.clone() };
             changes.create(path, text)?;
         }
         changes.checked()
     }
+}
+
+/// The modules that a source declares, if it does nothing else.
+fn declared(source: &str) -> Option<Vec<&str>> {
+    source.lines().map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';').map(str::trim)).collect()
 }
 
 #[cfg(test)]
@@ -45,12 +57,22 @@ mod tests {
     fn files_are_formatted_and_not_overwritten() {
         let folder = tempfile::tempdir().unwrap();
         let sources = |text: &str| Sources::new([("src/a.rs", text.to_owned()), ("b.txt", "x  y".to_owned())]);
-        sources("pub mod  a;").plan(folder.path()).unwrap().write().unwrap();
+        sources("pub struct  A;").plan(folder.path()).unwrap().write().unwrap();
         let text = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
-        assert_eq!((text("src/a.rs").as_str(), text("b.txt").as_str()), ("pub mod a;\n", "x  y"));
-        let other = sources("pub mod b;");
+        assert_eq!((text("src/a.rs").as_str(), text("b.txt").as_str()), ("pub struct A;\n", "x  y"));
+        let other = sources("pub struct B;");
         assert!(other.plan(folder.path()).unwrap_err().to_string().contains("src/a.rs"));
         other.overwrite(Overwrite::Force).plan(folder.path()).unwrap().write().unwrap();
-        assert_eq!(text("src/a.rs"), "pub mod b;\n");
+        assert_eq!(text("src/a.rs"), "pub struct B;\n");
+    }
+
+    #[test]
+    fn modules_are_declared_beside_those_that_are_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = || std::fs::read_to_string(folder.path().join("v1.rs")).unwrap();
+        let sources = |modules: &str| Sources::new([("v1.rs", modules.to_owned())]).overwrite(Overwrite::Force);
+        sources("pub mod site;\n").plan(folder.path()).unwrap().write().unwrap();
+        sources("pub mod a;\npub mod site;\n").plan(folder.path()).unwrap().write().unwrap();
+        assert_eq!(text(), "pub mod a;\npub mod site;\n");
     }
 }

@@ -201,7 +201,10 @@ fn an_operator_of_one_namespace_has_only_what_is_in_one() {
     let words = refused(folder.path(), |folder| gate.plan(folder));
     assert!(words.ends_with("its objects are in no namespace"), "{words}");
     let words = refused(folder.path(), |folder| webhooks().plan(folder));
-    assert!(words.contains("shop/v1, Website: who asks its webhooks belongs to the whole cluster"), "{words}");
+    assert!(
+        words.contains("shop/v1, Website: the configurations of its webhooks belong to the whole cluster"),
+        "{words}"
+    );
     let words = refused(folder.path(), |folder| Edit::default().plan(folder));
     assert!(words.contains("nothing is asked for: --namespaced"), "{words}");
     fs::write(folder.path().join("config/namespaced/kustomization.yaml"), "# Mine.\n").unwrap();
