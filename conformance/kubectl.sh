@@ -249,11 +249,11 @@ k get pods -w >>"$work/watch.log" 2>&1 &
 watcher=$!
 for _ in $(seq 50); do grep -q '^single' "$work/watch.log" && break; sleep 0.1; done
 expect "delete the pod" 'pod "single" deleted' delete pod single
-for _ in $(seq 50); do grep -q '^single.*Completed' "$work/watch.log" && break; sleep 0.1; done
+for _ in $(seq 50); do grep -q '^single.*Error' "$work/watch.log" && break; sleep 0.1; done
 kill "$watcher" 2>/dev/null
 wait "$watcher" 2>/dev/null
-# How often a state is told of is the kubelet's affair.
-judge "get -w shows the end" '^Running\nTerminating\nCompleted\n?$' "$(awk '$1 == "single" {print $3}' "$work/watch.log" | uniq)" ok "get pods -w"
+# How often a state is told of is the kubelet's affair. It is killed in the end, and its container fails by that.
+judge "get -w shows the end" '^Running\nTerminating\nError\n?$' "$(awk '$1 == "single" {print $3}' "$work/watch.log" | uniq)" ok "get pods -w"
 expect "wait for a deletion" '.*' wait pod/single --for=delete --timeout=30s
 expect "orphans survive" 'deployment.apps "web" deleted' delete deployment web --cascade=orphan
 expect "their replica set has no owner" '^web-\w+ \n?' get rs -l app=web -o 'jsonpath={range .items[?(@.spec.replicas>0)]}{.metadata.name} {.metadata.ownerReferences}{"\n"}{end}'
