@@ -88,7 +88,7 @@ struct Kind {
     prepare_part: fn(Part, &mut Value, &Value),
     /// The paths of fields that belong to features that are off: they are dropped. `*` is each element of a list.
     off: &'static [&'static str],
-    /// Where a spec of pods stands in it.
+    /// Where a spec of pods stands in it, as a JSON pointer.
     pods_at: Option<&'static str>,
     /// Writes into a new object who makes it.
     sign: fn(&mut Value, &User),

@@ -12,7 +12,7 @@ use super::{
     cron,
     pod_defaults::default_template,
     pod_rules::one_of,
-    selector::validate_selector,
+    selector::is_readable,
     workload::{selector_of, template, validate_pod_template},
 };
 use crate::registry::{
@@ -125,10 +125,7 @@ fn validate_selecting_spec(spec: &Value, errors: &mut Errors) {
     if spec.at(&["selector"]).is_none() {
         errors.required(&SPEC.child("selector"), "");
     }
-    let mut unreadable = Errors::default();
-    validate_selector(spec.at(&["selector"]), &SPEC.child("selector"), &mut unreadable);
-    let readable = unreadable.is_empty();
-    errors.append(unreadable);
+    let readable = is_readable(spec.at(&["selector"]), &SPEC.child("selector"), errors);
     let labels = spec.at(&["template", "metadata", "labels"]);
     let selects = spec.at(&["selector"]).is_some();
     if !selects || readable && !selector_of(spec).matches(|key| labels.and_then(|labels| labels.at(&[key])?.as_str())) {
@@ -161,9 +158,9 @@ fn validate_generated(object: &Value, spec: &Value, errors: &mut Errors) {
         }
     }
     let of = |key: &str| expected.into_iter().find(|(known, _)| *known == key).map(|(_, value)| value);
-    let mut unreadable = Errors::default();
-    validate_selector(spec.at(&["selector"]), &SPEC, &mut unreadable);
-    if unreadable.is_empty() && !selector_of(spec).matches(of) {
+    // What cannot be read is complained of elsewhere.
+    let readable = is_readable(spec.at(&["selector"]), &SPEC, &mut Errors::default());
+    if readable && !selector_of(spec).matches(of) {
         let selector = spec.at(&["selector"]).unwrap_or(&Value::Null);
         errors.invalid(&SPEC.child("selector"), selector, "`selector` not auto-generated");
     }

@@ -1,7 +1,7 @@
 //! What people are told about pods that they may not mean: of pods when they are created, of pod templates also when they
 //! change. Nothing here refuses anything.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
@@ -245,35 +245,44 @@ fn hidden_variables(container: &Value, path: &Path<'_>, told: &mut Vec<String>) 
     }
 }
 
-/// Ports that containers of a pod have both, by number or by name.
+/// Ports that containers of a pod have both, by number or by name. Each is compared with some of its number only, and not all
+/// is told, so that a pod of very many ports takes no longer than its size explains.
 fn ports(spec: &Value, path: &Path<'_>, told: &mut Vec<String>) {
-    let mut all: Vec<(String, &Value)> = Vec::new();
+    const MOST: usize = 100;
+    const COMPARED: usize = 1000;
+    let mut all: Vec<([usize; 2], &'static str, &Value)> = Vec::new();
     for list in ["initContainers", "containers", "ephemeralContainers"] {
-        let list_path = path.child(list);
-        for (index, container) in spec.items(&[list]).iter().enumerate() {
-            let list = list_path.index(index);
-            let list = list.child("ports");
+        for (at, container) in spec.items(&[list]).iter().enumerate() {
             let ports = container.items(&["ports"]).iter().enumerate();
-            all.extend(ports.map(|(index, port)| (list.index(index).to_string(), port)));
+            all.extend(ports.map(|(index, port)| ([at, index], list, port)));
         }
     }
-    let text = |port: &'_ Value, field: &str| port.text(&[field]).to_owned();
+    let place = |index: usize| {
+        let ([container, port], list, _) = all[index];
+        let list = path.child(list);
+        list.index(container).child("ports").index(port).to_string()
+    };
     let number = |port: &Value, field: &str| port.int(&[field]).unwrap_or_default();
-    for (index, (place, port)) in all.iter().enumerate() {
-        let (address, host) = (text(port, "hostIP"), number(port, "hostPort"));
+    let most = told.len() + MOST;
+    let mut by_number: HashMap<(i64, &str), Vec<usize>> = HashMap::new();
+    for (index, &(_, _, port)) in all.iter().enumerate() {
+        let (address, host) = (port.text(&["hostIP"]), number(port, "hostPort"));
+        let (own, protocol) = (number(port, "containerPort"), port.text(&["protocol"]));
         if !address.is_empty() && host == 0 {
-            let (name, own, protocol) = (text(port, "name"), number(port, "containerPort"), text(port, "protocol"));
             told.push(format!(
-                "{place}: hostIP set without hostPort: {{Name:{name} HostPort:0 ContainerPort:{own} Protocol:{protocol} \
-                 HostIP:{address}}}"
+                "{}: hostIP set without hostPort: {{Name:{} HostPort:0 ContainerPort:{own} Protocol:{protocol} \
+                 HostIP:{address}}}",
+                place(index),
+                port.text(&["name"]),
             ));
         }
-        let same = |field: &str, other: &Value| port.at(&[field]) == other.at(&[field]);
-        for (first, other) in &all[..index] {
-            if !same("containerPort", other) || !same("protocol", other) {
-                continue;
+        let earlier = by_number.entry((own, protocol)).or_default();
+        for &first in earlier.iter().take(COMPARED) {
+            if told.len() >= most {
+                return;
             }
-            let (other_address, other_host) = (text(other, "hostIP"), number(other, "hostPort"));
+            let (_, _, other) = all[first];
+            let (other_address, other_host) = (other.text(&["hostIP"]), number(other, "hostPort"));
             let how = if address == other_address && host == other_host {
                 "duplicate"
             } else if host == 0 || other_host == 0 {
@@ -283,16 +292,22 @@ fn ports(spec: &Value, path: &Path<'_>, told: &mut Vec<String>) {
             } else {
                 continue;
             };
-            told.push(format!("{place}: {how} port definition with {first}"));
+            told.push(format!("{}: {how} port definition with {}", place(index), place(first)));
         }
+        earlier.push(index);
     }
-    for (index, (place, port)) in all.iter().enumerate() {
-        let name = text(port, "name");
-        let known = all[..index].iter().find(|(_, other)| !name.is_empty() && text(other, "name") == name);
-        if let Some((first, _)) = known {
+    let mut by_name: HashMap<&str, usize> = HashMap::new();
+    for (index, &(_, _, port)) in all.iter().enumerate() {
+        let name = port.text(&["name"]);
+        if name.is_empty() || told.len() >= most {
+            continue;
+        }
+        let first = *by_name.entry(name).or_insert(index);
+        if first != index {
+            let first = place(first);
             told.push(format!(
-                "{place}: duplicate port name {name:?} with {first}, services and probes that select ports by name will use \
-                 {first}"
+                "{}: duplicate port name {name:?} with {first}, services and probes that select ports by name will use {first}",
+                place(index),
             ));
         }
     }
@@ -314,5 +329,22 @@ fn unselective_affinity(spec: &Value, path: &Path<'_>, told: &mut Vec<String>) {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn of_very_many_ports_not_all_is_told() {
+        let port = json!({"name": "a", "containerPort": 80, "protocol": "TCP"});
+        let spec = json!({"containers": [{"ports": vec![port; 50_000]}]});
+        let mut told = vec!["something".to_owned()];
+        ports(&spec, &Path::new("spec"), &mut told);
+        assert_eq!(told.len(), 101);
+        assert_eq!(told[1], "spec.containers[0].ports[1]: duplicate port definition with spec.containers[0].ports[0]");
     }
 }

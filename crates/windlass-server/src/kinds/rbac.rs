@@ -2,10 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::{BASE, Kind, selector::validate_selector};
+use super::{BASE, Kind, selector::is_readable};
 use crate::registry::{
-    Errors, NameRule, Path, Rules, Tree, default_to, dns_subdomain, items_mut, label_value, object_mut, path_segment,
-    qualified_name,
+    Errors, NameRule, Path, Rules, Tree, default_to, dns_subdomain, items_mut, object_mut, path_segment,
 };
 
 const GROUP: &str = "rbac.authorization.k8s.io";
@@ -68,20 +67,7 @@ fn validate_cluster_role(role: &Value, errors: &mut Errors) {
             errors.required(&list, "at least one clusterRoleSelector required if aggregationRule is non-nil");
         }
         for (index, selector) in selectors.iter().enumerate() {
-            validate_selector(Some(selector), &list.index(index), errors);
-            let sound = |expression: &Value| {
-                let values = !expression.items(&["values"]).is_empty();
-                match expression.text(&["operator"]) {
-                    "In" | "NotIn" => values,
-                    "Exists" | "DoesNotExist" => !values,
-                    _ => false,
-                }
-            };
-            let labels = selector.entries(&["matchLabels"]);
-            let readable = labels.into_iter().all(|(key, value)| {
-                qualified_name(key).is_empty() && value.as_str().is_some_and(|value| label_value(value).is_empty())
-            });
-            if !readable || !selector.items(&["matchExpressions"]).iter().all(sound) {
+            if !is_readable(Some(selector), &list.index(index), errors) {
                 errors.invalid(&list.index(index), &Value::Null, "invalid label selector.");
             }
         }

@@ -32,6 +32,15 @@ pub(super) fn validate_selector(selector: Option<&Value>, path: &Path<'_>, error
     }
 }
 
+/// Complains likewise, and says whether the selector can be read.
+pub(super) fn is_readable(selector: Option<&Value>, path: &Path<'_>, errors: &mut Errors) -> bool {
+    let mut found = Errors::default();
+    validate_selector(selector, path, &mut found);
+    let readable = found.is_empty();
+    errors.append(found);
+    readable
+}
+
 /// How many values a requirement has, by its operator; of those that are not known, any number.
 pub(crate) fn validate_count(requirement: &Value, path: &Path<'_>, errors: &mut Errors) {
     let values = requirement.items(&["values"]);

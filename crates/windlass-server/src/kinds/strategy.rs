@@ -61,8 +61,7 @@ impl BuiltIn {
         for path in self.kind.off {
             drop_at(object, path);
         }
-        let pods = self.kind.pods_at.map(|path| path.replace('.', "/"));
-        if let Some(pod) = pods.and_then(|path| object.pointer_mut(&format!("/{path}"))) {
+        if let Some(pod) = self.kind.pods_at.and_then(|pointer| object.pointer_mut(pointer)) {
             for path in OFF_IN_PODS {
                 drop_at(pod, path);
             }
