@@ -54,7 +54,7 @@ struct Arguments {
 enum Task {
     /// Check that no crate depends on one that the table in ARCHITECTURE.md does not allow
     Graph,
-    /// Check the comparison in README and the tables of contracts: every row is there, every yes leads to a test
+    /// Check the comparison in docs/comparison.md, its counts in README, and the tables of contracts: every row is there, every yes leads to a test
     Rows,
     /// Count the lines of the server and of the controllers, and fail when they are more than a fifth of the Go that they replace
     Lines,

@@ -1,8 +1,11 @@
-//! The comparison in README: every row is there, every claim of ours leads to a test, and the counts are right.
+//! The comparison: every row is there, every claim of ours leads to a test, and the counts in README are right.
 
 use std::{fs, ops::RangeInclusive, path::Path};
 
 use crate::{Result, upstream::root};
+
+/// The page that has the rows; README has their counts.
+const PAGE: &str = "docs/comparison.md";
 
 /// The rows that must be there, by area.
 const ROWS: &[RangeInclusive<u32>] = &[
@@ -49,18 +52,24 @@ struct Shown<'t> {
     test: &'t str,
 }
 
-/// Reads README and names everything that is not as it should be.
+/// Reads both pages and names everything that is not as it should be.
 pub(crate) fn check() -> Result {
-    let readme = fs::read_to_string(root().join("README.md"))?;
-    let rows = readme.lines().filter(|line| line.starts_with("| F-")).map(Row::parse).collect::<Result<Vec<_>>>()?;
+    let read = |page: &str| fs::read_to_string(root().join(page)).map_err(|error| format!("{page}: {error}"));
+    let (page, readme) = (read(PAGE)?, read("README.md")?);
+    let rows = lines_of_rows(&page).map(Row::parse).collect::<Result<Vec<_>>>()?;
     let mut wrong = numbering(&rows);
+    wrong.extend(lines_of_rows(&readme).map(|line| format!("README.md has a row, which belongs to {PAGE}: {line}")));
     wrong.extend(rows.iter().filter_map(|row| row.unfounded(root())));
     wrong.extend(miscounted(&rows, &readme));
     if wrong.is_empty() {
         println!("comparison: {} rows, every yes is shown by a test", rows.len());
         return Ok(());
     }
-    Err(format!("the comparison in README:\n  {}", wrong.join("\n  ")).into())
+    Err(format!("the comparison, {PAGE}:\n  {}", wrong.join("\n  ")).into())
+}
+
+fn lines_of_rows(page: &str) -> impl Iterator<Item = &str> {
+    page.lines().filter(|line| line.starts_with("| F-"))
 }
 
 /// Rows that are missing, too many, or out of order.
@@ -90,7 +99,10 @@ fn miscounted(rows: &[Row<'_>], readme: &str) -> Vec<String> {
         let of = |answer| count(column, answer);
         format!("| {name} | {} | {} | {} |", of(Answer::Yes), of(Answer::Partly), of(Answer::No))
     });
-    summary.filter(|line| !readme.lines().any(|found| found == line)).map(|line| format!("not there: {line}")).collect()
+    summary
+        .filter(|line| !readme.lines().any(|found| found == line))
+        .map(|line| format!("README.md does not say {line}"))
+        .collect()
 }
 
 /// The names of the tests in a source file.
@@ -110,14 +122,14 @@ impl<'t> Row<'t> {
     fn parse(line: &'t str) -> Result<Self> {
         let cells: Vec<_> = line.trim_matches('|').split('|').map(str::trim).collect();
         let [row, _, ours, go, rust, _] = cells[..] else {
-            return Err(format!("README: a row has six cells: {line}").into());
+            return Err(format!("{PAGE}: a row has six cells: {line}").into());
         };
-        let number = row.trim_start_matches("F-").parse().map_err(|error| format!("README: {row}: {error}"))?;
+        let number = row.trim_start_matches("F-").parse().map_err(|error| format!("{PAGE}: {row}: {error}"))?;
         let (ours, shown_by) = match ours.strip_prefix('[').and_then(|rest| rest.split_once("](")) {
-            Some((ours, link)) => (ours, Some(Shown::parse(link).ok_or(format!("README: {row}: {link} is no test"))?)),
+            Some((ours, link)) => (ours, Some(Shown::parse(link).ok_or(format!("{PAGE}: {row}: {link} is no test"))?)),
             None => (ours, None),
         };
-        let answer = |text| Answer::parse(text).ok_or_else(|| format!("README: {row}: {text:?} is no answer"));
+        let answer = |text| Answer::parse(text).ok_or_else(|| format!("{PAGE}: {row}: {text:?} is no answer"));
         Ok(Self { number, answers: [answer(ours)?, answer(go)?, answer(rust)?], shown_by })
     }
 
@@ -140,9 +152,9 @@ impl<'t> Row<'t> {
 // === impl Shown ===
 
 impl<'t> Shown<'t> {
-    /// What follows the text of a link: `path "test")`.
+    /// What follows the text of a link, from [`PAGE`]: `../path "test")`.
     fn parse(link: &'t str) -> Option<Self> {
-        let (file, test) = link.strip_suffix("\")")?.split_once(" \"")?;
+        let (file, test) = link.strip_prefix("../")?.strip_suffix("\")")?.split_once(" \"")?;
         Some(Self { file, test })
     }
 }
@@ -173,15 +185,16 @@ mod tests {
     fn a_claim_leads_to_a_test() {
         let linked = |link: &str| format!("| F-1 | files | {link} | yes | no | |");
         let unfounded = |link: &str| row(&linked(link)).unfounded(root());
-        let here = r#"(xtask/src/rows.rs "a_claim_leads_to_a_test")"#;
+        let here = r#"(../xtask/src/rows.rs "a_claim_leads_to_a_test")"#;
         assert_eq!(unfounded(&format!("[yes]{here}")), None);
         assert_eq!(unfounded("no"), None);
         assert_eq!(unfounded("yes").unwrap(), "F-1: no test shows it");
         assert_eq!(unfounded(&format!("[no]{here}")).unwrap(), "F-1: a test shows what is not there");
-        let other = r#"[partly](xtask/src/rows.rs "check")"#;
+        let other = r#"[partly](../xtask/src/rows.rs "check")"#;
         assert_eq!(unfounded(other).unwrap(), "F-1: xtask/src/rows.rs has no test check");
-        assert!(unfounded(r#"[yes](nowhere.rs "a")"#).unwrap().starts_with("F-1: nowhere.rs: "));
-        assert!(Row::parse(&linked("[yes](xtask/src/rows.rs)")).is_err());
+        assert!(unfounded(r#"[yes](../nowhere.rs "a")"#).unwrap().starts_with("F-1: nowhere.rs: "));
+        assert!(Row::parse(&linked("[yes](../xtask/src/rows.rs)")).is_err());
+        assert!(Row::parse(&linked(r#"[yes](xtask/src/rows.rs "a_claim_leads_to_a_test")"#)).is_err());
         assert!(Row::parse(&linked("perhaps")).is_err());
     }
 
@@ -202,6 +215,6 @@ mod tests {
     fn the_counts_are_those_of_the_rows() {
         let rows = [row("| F-1 | a | no | yes | partly | |"), row("| F-2 | a | no | – | yes | |")];
         let summary = "| Windlass | 0 | 0 | 2 |\n| client-go | 1 | 0 | 0 |\n| kube-rs | 2 | 0 | 0 |";
-        assert_eq!(miscounted(&rows, summary), ["not there: | kube-rs | 1 | 1 | 0 |"]);
+        assert_eq!(miscounted(&rows, summary), ["README.md does not say | kube-rs | 1 | 1 | 0 |"]);
     }
 }
