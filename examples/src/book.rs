@@ -25,6 +25,10 @@ pages! {
     test_until_it_breaks: "how-to/test-until-it-breaks.md",
     webhooks: "how-to/webhooks.md",
     write_a_controller: "how-to/write-a-controller.md",
+    attributes: "reference/attributes.md",
+    commands: "reference/commands.md",
+    configuration: "reference/configuration.md",
+    metrics: "reference/metrics.md",
     from_kube_rs: "from-kube-rs.md",
     from_kubebuilder: "from-kubebuilder.md",
 }

@@ -4,6 +4,8 @@ mod commands;
 mod connection;
 mod control_plane;
 mod recorder;
+#[cfg(test)]
+mod reference;
 mod serving;
 mod stand_in;
 #[cfg(test)]

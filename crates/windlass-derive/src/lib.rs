@@ -182,3 +182,19 @@ pub fn derive_schema(input: TokenStream) -> TokenStream {
 pub fn rbac(arguments: TokenStream, item: TokenStream) -> TokenStream {
     model::rbac(arguments.into(), item.into()).unwrap_or_else(syn::Error::into_compile_error).into()
 }
+
+#[cfg(test)]
+mod tests {
+    /// The tables above are those of `docs/reference/attributes.md`.
+    #[test]
+    fn the_page_has_every_attribute() {
+        let tables = |text: &str, comment: &str| -> Vec<String> {
+            let lines = text.lines().filter_map(|line| line.strip_prefix(comment));
+            lines.filter(|line| line.starts_with('|')).map(str::to_owned).collect()
+        };
+        let ours = tables(include_str!("lib.rs"), "/// ");
+        let page = tables(include_str!("../../../docs/reference/attributes.md"), "");
+        assert!(ours.len() > 70, "{}", ours.len());
+        assert_eq!(page, ours);
+    }
+}

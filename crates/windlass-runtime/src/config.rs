@@ -151,4 +151,6 @@ impl Default for ManagerConfiguration {
 }
 
 #[cfg(test)]
+mod reference_tests;
+#[cfg(test)]
 mod tests;

@@ -8,7 +8,7 @@ use crate::ControllerOverride;
 const HEAD: &str = "apiVersion: windlass.dev/v1alpha1\nkind: ManagerConfiguration\n";
 
 /// Every field with a value that is not its default.
-const WHOLE: &str = r#"apiVersion: windlass.dev/v1alpha1
+pub(super) const WHOLE: &str = r#"apiVersion: windlass.dev/v1alpha1
 kind: ManagerConfiguration
 metrics:
   bindAddress: ":8443"
