@@ -13,6 +13,9 @@ use windlass_client::{
 use windlass_controllers::{BuiltIn, Controllers};
 use windlass_envtest::Environment;
 
+/// The environment variable that names the one file to be played to the real controllers.
+const ONLY: &str = "WINDLASS_WORKLOADS_ONLY";
+
 /// Plays the scenarios of a file side by side, each in a namespace of its own.
 async fn play(client: &Client, file: &str, scenarios: Vec<Scenario>) -> Vec<(String, String)> {
     let played = scenarios.into_iter().map(async |scenario| {
@@ -57,6 +60,11 @@ async fn jobs_end_as_the_real_ones_do() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn stateful_sets_end_as_the_real_ones_do() {
+    hold("statefulsets").await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn replica_sets_end_as_the_real_ones_do() {
     hold("replicasets").await;
 }
@@ -74,7 +82,8 @@ async fn the_real_controllers_do_what_is_recorded() {
     let client =
         Client::new(Config::from_kubeconfig(&kubeconfig, &Selection::default()).unwrap()).unwrap().without_rate_limit();
     let mut told = Vec::new();
-    for file in workloads::workloads() {
+    let only = std::env::var(ONLY).ok();
+    for file in workloads::workloads().into_iter().filter(|file| only.as_ref().is_none_or(|only| only == file)) {
         let real = play(&client, &file, workloads::scenarios(&file)).await;
         if std::env::var_os(conformance::RECORD).is_some() {
             workloads::record(&file, &real);

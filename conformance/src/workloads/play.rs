@@ -28,6 +28,9 @@ const KINDS: [(&str, &str, &str, &str); 12] = [
     ("Event", "", "v1", "events"),
 ];
 
+/// In no namespace, and not shown: the API server and its controllers write much to it.
+const NODE: &str = "Node";
+
 /// How long nothing may change before all is taken to have come to rest: controllers of the real cluster gather for a second.
 const REST: Duration = Duration::from_millis(3500);
 const LOOK: Duration = Duration::from_millis(250);
@@ -43,10 +46,16 @@ pub async fn play(client: &Client, namespace: &str, scenario: &Scenario) -> Stri
     let made = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
     stage.of("Namespace").create(&object(made)).await.expect("a namespace can be made");
     let mut told = String::new();
+    let mut nodes = Vec::new();
     for step in &scenario.steps {
         if let Step::Show(title) = step {
             told.push_str(&format!("--- {title}\n{}", stage.settled().await));
             continue;
+        }
+        if let Step::Create { kind, name, .. } = step
+            && kind == NODE
+        {
+            nodes.push(stage.key(kind, name));
         }
         match stage.act(step).await {
             Ok(Done::Something) => {}
@@ -56,6 +65,10 @@ pub async fn play(client: &Client, namespace: &str, scenario: &Scenario) -> Stri
         stage.settled().await;
     }
     stage.of("Namespace").delete(ObjectRef::new(namespace)).await.expect("a namespace can be deleted");
+    for node in nodes {
+        // The scenario may have deleted it itself.
+        let _ = stage.of(NODE).delete(node).await;
+    }
     told
 }
 
@@ -77,6 +90,10 @@ fn object(value: Value) -> DynamicObject {
 
 impl Stage<'_> {
     fn of(&self, kind: &str) -> Resources<DynamicObject> {
+        if kind == NODE {
+            let resource = ApiResource::namespaced(GroupVersionKind::new("", "v1", NODE), "nodes").cluster_scoped();
+            return self.client.dynamic(&resource);
+        }
         let known = KINDS.iter().find(|known| known.0 == kind);
         let &(kind, group, version, plural) = known.unwrap_or_else(|| panic!("no scenario has {kind}"));
         let kind = GroupVersionKind::new(group, version, kind);
@@ -85,21 +102,37 @@ impl Stage<'_> {
         self.client.dynamic(&resource)
     }
 
-    fn key(&self, name: &str) -> ObjectRef<DynamicObject> {
+    /// Nodes are in no namespace: they have its name in theirs.
+    fn key(&self, kind: &str, name: &str) -> ObjectRef<DynamicObject> {
+        if kind == NODE {
+            return ObjectRef::new(format!("{}-{name}", self.namespace));
+        }
         ObjectRef::new(name).within(self.namespace)
+    }
+
+    /// What a step says of the namespace that it is played in.
+    fn here(&self, value: &Value) -> Value {
+        let text = value.to_string().replace("NAMESPACE", self.namespace);
+        serde_json::from_str(&text).expect("a name is no syntax")
     }
 
     async fn act(&self, step: &Step) -> Result<Done, Error> {
         match step {
+            Step::Create { kind, name, spec } if kind == NODE => {
+                let name = format!("{}-{name}", self.namespace);
+                let metadata = json!({"name": name, "labels": {"of": self.namespace}});
+                let made = json!({"apiVersion": "v1", "kind": NODE, "metadata": metadata, "spec": self.here(spec)});
+                self.of(kind).create(&object(made)).await?;
+            }
             Step::Create { kind, name, spec } => {
                 let &(_, group, version, _) = KINDS.iter().find(|known| known.0 == kind).expect("a kind that is known");
                 let api = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
                 let metadata = json!({"name": name, "namespace": self.namespace});
-                let made = json!({"apiVersion": api, "kind": kind, "metadata": metadata, "spec": spec});
+                let made = json!({"apiVersion": api, "kind": kind, "metadata": metadata, "spec": self.here(spec)});
                 self.of(kind).create(&object(made)).await?;
             }
             Step::Patch { kind, name, patch } => {
-                self.of(kind).patch(self.key(name), Patch::Merge(patch.clone())).await?;
+                self.of(kind).patch(self.key(kind, name), Patch::Merge(self.here(patch))).await?;
             }
             Step::Delete { kind, name, propagation } => {
                 let propagation = match propagation.as_deref() {
@@ -107,7 +140,7 @@ impl Stage<'_> {
                     Some("orphan") => Propagation::Orphan,
                     _ => Propagation::Background,
                 };
-                self.of(kind).delete(self.key(name)).propagation(propagation).await?;
+                self.of(kind).delete(self.key(kind, name)).propagation(propagation).await?;
             }
             Step::Pods { which, fate } => {
                 let pods = self.pods(which).await;
@@ -151,7 +184,7 @@ impl Stage<'_> {
         let ended = |code: i32| container(json!({"terminated": {"exitCode": code, "finishedAt": now}}));
         let status = match fate {
             Fate::Delete => {
-                return self.of("Pod").delete(self.key(name)).await.map(drop);
+                return self.of("Pod").delete(self.key("Pod", name)).await.map(drop);
             }
             Fate::Run => json!({"phase": "Running", "conditions": ready("True")}),
             Fate::Falter => json!({"phase": "Running", "conditions": ready("False")}),
@@ -161,7 +194,7 @@ impl Stage<'_> {
             }
         };
         let patch = Patch::Merge(json!({"status": status}));
-        self.of("Pod").patch(self.key(name), patch).subresource("status").await.map(drop)
+        self.of("Pod").patch(self.key("Pod", name), patch).subresource("status").await.map(drop)
     }
 
     async fn list(&self, kind: &str) -> Vec<Value> {

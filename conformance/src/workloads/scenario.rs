@@ -12,7 +12,8 @@ pub struct Scenario {
 
 #[derive(Clone, Debug)]
 pub(super) enum Step {
-    /// `create KIND NAME SPEC`, with `"template": POLICY` and `"selector": "app"` for those that everybody has.
+    /// `create KIND NAME SPEC`, with `"template": POLICY` and `"selector": "app"` for those that everybody has; `"pod"` is more
+    /// of the template's pods, and `NAMESPACE` where the scenario is played, also in names of nodes and in their label `of`.
     Create { kind: String, name: String, spec: Value },
     /// `patch KIND NAME PATCH`, a merge patch.
     Patch { kind: String, name: String, patch: Value },
@@ -130,6 +131,11 @@ fn expand(mut spec: Value, name: &str) -> Value {
         let containers = json!([{"name": "c", "image": "one"}]);
         spec["template"] =
             json!({"metadata": {"labels": labels}, "spec": {"restartPolicy": policy, "containers": containers}});
+    }
+    if let Some(pod) = spec.as_object_mut().and_then(|fields| fields.remove("pod")) {
+        for (field, value) in pod.as_object().into_iter().flatten() {
+            spec["template"]["spec"][field] = value.clone();
+        }
     }
     // Asking for them has put them there.
     if let Some(fields) = spec.as_object_mut() {

@@ -10,12 +10,18 @@ use serde_json::{Value, json};
 /// What is written of the specs of pods.
 const OF_PODS: [&str; 6] = ["hostname", "subdomain", "nodeName", "restartPolicy", "affinity", "tolerations"];
 
+/// Tells again and again that there are no volumes for claims, which nobody provides.
+const BINDER: &str = "persistentvolume-controller";
+
 /// Writes down objects of a namespace: their kind, and what the server says.
 pub(super) fn write(objects: &[(String, Value)]) -> String {
     let names = Names::of(objects);
     let mut lines: BTreeMap<String, usize> = BTreeMap::new();
     let mut events: BTreeMap<String, i64> = BTreeMap::new();
     for (kind, object) in objects {
+        if kind == "Event" && event_source(object) == BINDER {
+            continue;
+        }
         if kind == "Event" {
             *events.entry(event(object, &names)).or_default() += object["count"].as_i64().unwrap_or(1).max(1);
         } else {
@@ -42,13 +48,22 @@ impl Names {
         for (kind, object) in objects {
             let metadata = &object["metadata"];
             let name = metadata["name"].as_str().unwrap_or_default();
-            let shown = match metadata["generateName"].as_str() {
+            let prefix = metadata["generateName"].as_str();
+            let shown = match prefix.filter(|prefix| name.strip_prefix(prefix).is_some_and(is_random)) {
                 Some(prefix) => {
                     known.insert(name.to_owned(), format!("{prefix}*"));
                     format!("{prefix}*")
                 }
                 None => name.to_owned(),
             };
+            // The real one hashes Go's structs in memory.
+            if let Some(hash) = metadata["labels"]["controller-revision-hash"].as_str()
+                && kind == "ControllerRevision"
+            {
+                let shown_hash = format!("hash{}", object["revision"]);
+                known.insert(name.to_owned(), name.replace(hash, &shown_hash));
+                known.insert(hash.to_owned(), shown_hash);
+            }
             if let Some(uid) = metadata["uid"].as_str() {
                 known.insert(uid.to_owned(), format!("uid of {kind} {shown}"));
             }
@@ -78,22 +93,30 @@ impl Names {
 
 /// `web-x7k2p` is `web-*`: five characters of those from which servers make names, a hash, or a uid.
 fn made_up(word: &str) -> String {
-    let is_random = |part: &str| part.chars().all(|c| "bcdfghjklmnpqrstvwxz2456789".contains(c));
     match word.rsplit_once('-') {
         _ if word.len() == 36 && word.matches('-').count() == 4 => "a uid".to_owned(),
-        Some((prefix, last)) if last.len() == 5 && is_random(last) => format!("{prefix}-*"),
+        Some((prefix, last)) if is_random(last) => format!("{prefix}-*"),
         _ => word.to_owned(),
     }
+}
+
+/// Whether a server would make that up. What follows the prefix may be somebody's choice all the same: an ordinal.
+fn is_random(part: &str) -> bool {
+    part.len() == 5 && part.chars().all(|c| "bcdfghjklmnpqrstvwxz2456789".contains(c))
 }
 
 fn event(event: &Value, names: &Names) -> String {
     let about = &event["involvedObject"];
     let about =
         format!("{} {}", about["kind"].as_str().unwrap_or_default(), about["name"].as_str().unwrap_or_default());
-    let source = event["source"]["component"].as_str().or(event["reportingComponent"].as_str()).unwrap_or_default();
+    let source = event_source(event);
     let text = |field: &str| event[field].as_str().unwrap_or_default().to_owned();
     let line = format!("{source}: {} {} {}", text("type"), text("reason"), text("message"));
     format!("Event of {}: {}", names.replace(&about), names.replace(&line))
+}
+
+fn event_source(event: &Value) -> &str {
+    event["source"]["component"].as_str().or(event["reportingComponent"].as_str()).unwrap_or_default()
 }
 
 fn describe(kind: &str, object: &Value, names: &Names) -> String {

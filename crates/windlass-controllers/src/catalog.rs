@@ -7,7 +7,7 @@ use windlass_runtime::Manager;
 
 use crate::{
     Pace, deployment, endpoints, garbage_collector, job, namespace, node_lifecycle, nodes, replicaset,
-    role_aggregation, service_account, storage_protection, ttl_after_finished,
+    role_aggregation, service_account, statefulset, storage_protection, ttl_after_finished,
 };
 
 /// How many nodes are simulated unless it is said.
@@ -21,6 +21,8 @@ pub enum BuiltIn {
     Deployment,
     /// So many pods of a template.
     ReplicaSet,
+    /// Pods that are told apart, each with its name and its claims.
+    StatefulSet,
     /// Pods that run until they have succeeded.
     Job,
     /// The end of jobs that are over.
@@ -78,6 +80,7 @@ impl BuiltIn {
     pub const ALL: &[Self] = &[
         Self::Deployment,
         Self::ReplicaSet,
+        Self::StatefulSet,
         Self::Job,
         Self::TtlAfterFinished,
         Self::EndpointSlice,
@@ -97,6 +100,7 @@ impl BuiltIn {
         match self {
             Self::Deployment => "deployment",
             Self::ReplicaSet => "replicaset",
+            Self::StatefulSet => "statefulset",
             Self::Job => "job",
             Self::TtlAfterFinished => "ttlafterfinished",
             Self::EndpointSlice => "endpointslice",
@@ -166,6 +170,7 @@ impl Controllers {
             match controller {
                 BuiltIn::Deployment => deployment::add_to(manager),
                 BuiltIn::ReplicaSet => replicaset::add_to(manager),
+                BuiltIn::StatefulSet => statefulset::add_to(manager),
                 BuiltIn::Job => job::add_to(manager),
                 BuiltIn::TtlAfterFinished => ttl_after_finished::add_to(manager),
                 BuiltIn::EndpointSlice => endpoints::add_slices_to(manager),

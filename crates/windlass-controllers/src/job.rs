@@ -20,7 +20,7 @@ use std::{sync::Arc, time::Duration};
 use jiff::Timestamp;
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use windlass_api::{LabelSelector, Object, ObjectExt, ObjectKey, ObjectRef};
-use windlass_cache::{Cached, Lister};
+use windlass_cache::Cached;
 use windlass_client::Error;
 use windlass_runtime::{Action, Context, Controller, Manager, Watch, events::Note};
 
@@ -52,7 +52,9 @@ pub(crate) fn add_to(manager: &mut Manager) {
         Controller::<Job>::new()
             .named("job")
             .owns::<Pod>()
-            .watches_with(Watch::<Pod>::all(), move |pod| jobs_that_want(&known, pod))
+            .watches_with(Watch::<Pod>::all(), move |pod| {
+                ownership::who_wants(&known, pod, |job| selector(job).ok().flatten())
+            })
             .concurrency(WORKERS)
             .reconcile_keys(move |key, cx| {
                 let jobs = Arc::clone(&jobs);
@@ -67,17 +69,6 @@ pub(crate) fn add_to(manager: &mut Manager) {
 struct Jobs {
     control: PodControl,
     memory: Memory,
-}
-
-/// The jobs that would adopt a pod which nobody manages.
-fn jobs_that_want(jobs: &Lister<Job>, pod: &Cached<Pod>) -> Vec<ObjectRef<Job>> {
-    let meta = pod.meta();
-    let Some(namespace) = meta.namespace().filter(|_| meta.controller().is_none()) else { return Vec::new() };
-    let wants = |job: &Cached<Job>| {
-        let job = job.get().ok()?;
-        selector(&job).ok()??.matches(|label| meta.label(label)).then(|| job.object_ref())
-    };
-    jobs.within(Arc::clone(namespace)).list().iter().filter_map(wants).collect()
 }
 
 async fn reconcile(key: ObjectRef<Job>, cx: Context, jobs: Arc<Jobs>) -> Result<Action, ReconcileError> {

@@ -10,6 +10,8 @@ mod expectations;
 mod ownership;
 mod pod_control;
 mod pods;
+mod revisions;
+mod versions;
 
 mod deployment;
 mod endpoints;
@@ -21,6 +23,7 @@ mod nodes;
 mod replicaset;
 mod role_aggregation;
 mod service_account;
+mod statefulset;
 mod storage_protection;
 mod ttl_after_finished;
 

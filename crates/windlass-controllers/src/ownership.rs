@@ -1,8 +1,10 @@
 //! Who manages an object: adopting what belongs to a controller and letting go of what no longer does.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use windlass_api::{LabelSelector, Meta, Object, ObjectExt, ObjectRef, OwnerRef, Patch, Resource};
-use windlass_cache::Cached;
+use windlass_cache::{Cached, Lister};
 use windlass_client::{Client, Error};
 
 /// What a controller is to do about an object that it sees.
@@ -29,6 +31,21 @@ pub(crate) fn claim<O: Object>(owner: &O, selector: &LabelSelector, object: &Met
         None if matches && !owner.is_deleting() && !object.is_deleting() => Claim::Adopt,
         None => Claim::Ignore,
     }
+}
+
+/// The owners that would adopt an object which nobody manages.
+pub(crate) fn who_wants<O: Resource, T: Object>(
+    owners: &Lister<O>,
+    object: &Cached<T>,
+    selector: impl Fn(&O) -> Option<LabelSelector>,
+) -> Vec<ObjectRef<O>> {
+    let meta = object.meta();
+    let Some(namespace) = meta.namespace().filter(|_| meta.controller().is_none()) else { return Vec::new() };
+    let wants = |owner: &Cached<O>| {
+        let owner = owner.get().ok()?;
+        selector(&owner)?.matches(|label| meta.label(label)).then(|| owner.object_ref())
+    };
+    owners.within(Arc::clone(namespace)).list().iter().filter_map(wants).collect()
 }
 
 /// The objects of `candidates` that are the owner's, after adopting and releasing.

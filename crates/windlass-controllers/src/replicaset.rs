@@ -10,7 +10,6 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use jiff::Timestamp;
 use k8s_openapi::api::{apps::v1::ReplicaSet, core::v1::Pod};
 use windlass_api::{LabelSelector, Object, ObjectExt, ObjectRef};
-use windlass_cache::{Cached, Lister};
 use windlass_client::Error;
 use windlass_runtime::{Action, Context, Controller, Manager, Watch};
 
@@ -35,24 +34,15 @@ pub(crate) fn add_to(manager: &mut Manager) {
         Controller::<ReplicaSet>::new()
             .named("replicaset")
             .owns::<Pod>()
-            .watches_with(Watch::<Pod>::all(), move |pod| sets_that_want(&sets, pod))
+            .watches_with(Watch::<Pod>::all(), move |pod| {
+                ownership::who_wants(&sets, pod, |set| selector(set).ok().flatten())
+            })
             .concurrency(WORKERS)
             .reconcile_keys(move |key, cx| {
                 let replicas = Arc::clone(&replicas);
                 async move { await_newer_state(reconcile(key, cx, replicas).await) }
             }),
     );
-}
-
-/// The replica sets that would adopt a pod which nobody manages.
-fn sets_that_want(sets: &Lister<ReplicaSet>, pod: &Cached<Pod>) -> Vec<ObjectRef<ReplicaSet>> {
-    let meta = pod.meta();
-    let Some(namespace) = meta.namespace().filter(|_| meta.controller().is_none()) else { return Vec::new() };
-    let wants = |set: &Cached<ReplicaSet>| {
-        let set = set.get().ok()?;
-        selector(&set).ok()??.matches(|label| meta.label(label)).then(|| set.object_ref())
-    };
-    sets.within(Arc::clone(namespace)).list().iter().filter_map(wants).collect()
 }
 
 async fn reconcile(

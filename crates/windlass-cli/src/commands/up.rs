@@ -112,7 +112,10 @@ mod tests {
             assert!(error.contains(message), "{flags:?}: {error}");
         }
         let help = refused(&["--help", "--nodes=3"]);
-        assert!(help.contains("replicaset, job, ttlafterfinished") && help.contains("nodelifecycle"), "{help}");
+        assert!(
+            help.contains("replicaset, statefulset, job, ttlafterfinished") && help.contains("nodelifecycle"),
+            "{help}"
+        );
     }
 
     #[test]

@@ -1,18 +1,28 @@
 //! What the controllers survive: crashes after each write, lost answers, late leaders, caches that are behind.
-//!
-//! Not explored yet: jobs, and their deletion after a while.
 
 #![allow(clippy::unwrap_used, reason = "clippy.toml exempts test functions, but not their helpers")]
 
 mod gathering;
 mod lifecycle;
+mod running;
+mod stateful;
 mod workloads;
 
-use k8s_openapi::serde_json::{Value, from_value};
-use windlass_api::Resource;
+use std::time::Duration;
+
+use k8s_openapi::{
+    api::core::v1::Pod,
+    serde_json::{Value, from_value, json},
+};
+use tokio::time::{Instant, sleep};
+use windlass_api::{ObjectExt as _, Patch, Resource};
 use windlass_client::Client;
 use windlass_controllers::{BuiltIn, Controllers};
 use windlass_envtest::explore::{Scenario, StepResult};
+
+/// How long a step waits for pods.
+const PATIENCE: Duration = Duration::from_mins(5);
+const LOOK: Duration = Duration::from_secs(1);
 
 /// A scenario of one controller.
 fn of(controller: BuiltIn) -> Scenario {
@@ -22,4 +32,31 @@ fn of(controller: BuiltIn) -> Scenario {
 async fn create<K: Resource>(client: &Client, object: Value) -> StepResult {
     client.create(&from_value::<K>(object)?).await?;
     Ok(())
+}
+
+/// Gives that many pods which have not ended another phase, once they are there, as their kubelets would.
+async fn pods_become(client: &Client, count: usize, phase: &'static str) -> StepResult {
+    let begun = Instant::now();
+    loop {
+        let mut pods = client.list::<Pod>().within("default").await?.items;
+        pods.retain(|pod| {
+            let before = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+            !pod.is_deleting() && !matches!(before, Some("Succeeded" | "Failed")) && before != Some(phase)
+        });
+        if pods.len() < count {
+            if begun.elapsed() > PATIENCE {
+                return Err(format!("{count} pods do not come").into());
+            }
+            // Caches may be late, and the controller with them.
+            sleep(LOOK).await;
+            continue;
+        }
+        for pod in pods {
+            let ready = if phase == "Running" { "True" } else { "False" };
+            let conditions = json!([{"type": "Ready", "status": ready, "lastTransitionTime": "2020-01-01T00:00:00Z"}]);
+            let status = Patch::Merge(json!({"status": {"phase": phase, "conditions": conditions}}));
+            client.patch::<Pod>(pod.object_ref(), status).subresource("status").await?;
+        }
+        return Ok(());
+    }
 }

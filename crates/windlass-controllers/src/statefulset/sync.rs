@@ -1,0 +1,295 @@
+//! One reconcile of one stateful set: the pods that it wants, then those that are too many, then those that are out of date.
+
+use std::sync::Arc;
+
+use futures::future::join_all;
+use jiff::Timestamp;
+use k8s_openapi::api::{
+    apps::v1::{ControllerRevision, RollingUpdateStatefulSetStrategy, StatefulSet},
+    core::v1::{PersistentVolumeClaim, Pod, PodTemplateSpec},
+};
+use windlass_api::{IntOrPercent as _, ObjectExt, ObjectKey, Rounding};
+use windlass_cache::Cached;
+use windlass_runtime::Context;
+
+use super::{
+    Sets,
+    claims::Holder,
+    history_limit, identity, is_parallel, is_rolling, min_ready_seconds,
+    status::{self, Between},
+    writes::Writes,
+};
+use crate::{error::ReconcileError, pods, revisions};
+
+/// Whether what comes next has to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    GoOn,
+    Stop,
+}
+
+/// A place among the pods that the set wants.
+#[derive(Clone, Debug)]
+struct Place {
+    ordinal: i32,
+    pod: Option<Arc<Pod>>,
+}
+
+/// The revision that pods are of, and the one that they are to be of.
+#[derive(Debug)]
+struct Revisions {
+    current: ControllerRevision,
+    update: ControllerRevision,
+    collisions: i32,
+}
+
+#[derive(Debug)]
+pub(super) struct Sync<'c> {
+    writes: Writes<'c>,
+    set: Arc<StatefulSet>,
+    /// In the order of their ordinals.
+    wanted: Vec<Place>,
+    /// Those that are too many, the last first.
+    condemned: Vec<(i32, Arc<Pod>)>,
+    now: Timestamp,
+    /// Pods of the current revision that were deleted for the update.
+    replaced: i32,
+}
+
+impl<'c> Sync<'c> {
+    pub(super) fn new(
+        cx: &'c Context,
+        sets: &'c Sets,
+        key: &'c ObjectKey,
+        set: Arc<StatefulSet>,
+        pods: Vec<Arc<Pod>>,
+        claims: Vec<Cached<PersistentVolumeClaim>>,
+        now: Timestamp,
+    ) -> Self {
+        let mut wanted: Vec<_> = identity::ordinals(&set).map(|ordinal| Place { ordinal, pod: None }).collect();
+        let mut condemned = Vec::new();
+        for pod in pods {
+            let Some(ordinal) = identity::ordinal_in(set.name(), pod.name()) else { continue };
+            match wanted.iter_mut().find(|place| place.ordinal == ordinal) {
+                Some(place) => place.pod = Some(pod),
+                None => condemned.push((ordinal, pod)),
+            }
+        }
+        condemned.sort_by_key(|(ordinal, _)| std::cmp::Reverse(*ordinal));
+        let writes = Writes { cx, sets, key, set: Arc::clone(&set), claims };
+        Self { writes, set, wanted, condemned, now, replaced: 0 }
+    }
+
+    /// Does what can be done now, and tells how far it is, failures included.
+    pub(super) async fn run(mut self, history: &[ControllerRevision]) -> Result<(), ReconcileError> {
+        let revisions = self.revisions(history).await?;
+        let outcome = if self.set.is_deleting() { Ok(()) } else { self.act(&revisions).await };
+        let told = self.tell(&revisions).await;
+        let is_live = |revision: &ControllerRevision| {
+            let name = revision.name();
+            [revisions.current.name(), revisions.update.name()].contains(&name)
+                || self.pods().any(|pod| identity::revision(pod) == name)
+        };
+        let cut = revisions::truncate(self.writes.cx.client(), history, is_live, history_limit(&self.set)).await;
+        outcome.and(told).and(cut)
+    }
+
+    /// Finds, renumbers or creates the revision of the set's template.
+    async fn revisions(&self, history: &[ControllerRevision]) -> Result<Revisions, ReconcileError> {
+        let (cx, status) = (self.writes.cx, self.set.status.as_ref());
+        let template = self.set.spec.as_ref().map(|spec| spec.template.clone()).unwrap_or_default();
+        let number = revisions::next_number(history);
+        let mut collisions = status.and_then(|status| status.collision_count).unwrap_or(0);
+        let equal = history.iter().rev().find(|revision| revisions::holds(revision, &template));
+        let update = match (equal, history.last()) {
+            (Some(equal), Some(newest)) if equal.name() == newest.name() => newest.clone(),
+            (Some(older), _) => revisions::renumber(cx.client(), older, number).await?,
+            (None, _) => revisions::create(cx, &*self.set, &template, number, &mut collisions).await?,
+        };
+        let current = status.and_then(|status| status.current_revision.as_deref());
+        let current = history.iter().find(|revision| Some(revision.name()) == current);
+        Ok(Revisions { current: current.unwrap_or(&update).clone(), update, collisions })
+    }
+
+    async fn act(&mut self, revisions: &Revisions) -> Result<(), ReconcileError> {
+        if self.keep_all(revisions).await? == Step::Stop || self.drop_all().await? == Step::Stop {
+            return Ok(());
+        }
+        if is_rolling(&self.set) { self.update(revisions.update.name()).await } else { Ok(()) }
+    }
+
+    async fn keep_all(&self, revisions: &Revisions) -> Result<Step, ReconcileError> {
+        if !is_parallel(&self.set) {
+            for place in &self.wanted {
+                if self.keep(place, revisions).await? == Step::Stop {
+                    return Ok(Step::Stop);
+                }
+            }
+            return Ok(Step::GoOn);
+        }
+        // What the server refuses is refused a few times, and not a hundred.
+        let (mut rest, mut batch) = (&*self.wanted, 1);
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(batch.min(rest.len()));
+            for outcome in join_all(now.iter().map(|place| self.keep(place, revisions))).await {
+                outcome?;
+            }
+            (rest, batch) = (later, batch * 2);
+        }
+        Ok(Step::GoOn)
+    }
+
+    /// Sees to it that a pod that the set wants is there, and as it should be.
+    async fn keep(&self, place: &Place, revisions: &Revisions) -> Result<Step, ReconcileError> {
+        let (writes, ordinal) = (&self.writes, place.ordinal);
+        let waits = !is_parallel(&self.set);
+        let Some(pod) = &place.pod else {
+            if writes.waits_for_claims(ordinal)? {
+                return Ok(Step::Stop);
+            }
+            writes.create(&self.new_pod(ordinal, revisions), ordinal).await?;
+            return Ok(if waits { Step::Stop } else { Step::GoOn });
+        };
+        if pods::is_finished(pod) {
+            if !pod.is_deleting() {
+                writes.delete(pod).await?;
+            }
+            return Ok(Step::Stop);
+        }
+        let holder = Holder { ordinal, pod: Some(pod) };
+        if pods::phase(pod) == "Pending" {
+            writes.complete_claims(holder).await?;
+            writes.own_claims(holder).await?;
+        }
+        if waits && !self.is_available(pod) {
+            return Ok(Step::Stop);
+        }
+        let conforms = identity::has_identity(&self.set, pod, ordinal)
+            && identity::is_mounted(&self.set, pod, ordinal)
+            && writes.are_owned(holder)?;
+        if !conforms {
+            writes.conform(pod, ordinal).await?;
+        }
+        Ok(Step::GoOn)
+    }
+
+    /// Lets go what is too many; unless the set is parallel, one by one, and only while all others are well.
+    async fn drop_all(&self) -> Result<Step, ReconcileError> {
+        let waits = !is_parallel(&self.set);
+        for (ordinal, pod) in &self.condemned {
+            let holder = Holder { ordinal: *ordinal, pod: Some(pod) };
+            if !self.writes.are_owned(holder)? {
+                self.writes.own_claims(holder).await?;
+            }
+        }
+        let first_unwell = self.first_unwell();
+        for (_, pod) in &self.condemned {
+            let may_go = self.is_available(pod) || first_unwell == pod.uid();
+            match (waits, pod.is_deleting()) {
+                (true, true) => return Ok(Step::Stop),
+                (false, true) => {}
+                (true, false) if !may_go => return Ok(Step::Stop),
+                (true, false) => {
+                    self.writes.delete(pod).await?;
+                    return Ok(Step::Stop);
+                }
+                (false, false) => self.writes.delete(pod).await?,
+            }
+        }
+        Ok(Step::GoOn)
+    }
+
+    /// The first pod that is not available, in the order of ordinals; those that are too many come last.
+    fn first_unwell(&self) -> Option<&str> {
+        let is_unwell = |pod: &&Arc<Pod>| !self.is_available(pod) || pod.is_deleting();
+        let missing = self.wanted.iter().any(|place| place.pod.is_none());
+        let wanted = self.wanted.iter().filter_map(|place| place.pod.as_ref()).find(is_unwell);
+        let condemned = self.condemned.iter().rev().map(|(_, pod)| pod).find(is_unwell);
+        wanted.or(condemned).filter(|_| !missing).and_then(|pod| pod.uid())
+    }
+
+    /// Deletes pods that are out of date, from the last one on.
+    async fn update(&mut self, revision: &str) -> Result<(), ReconcileError> {
+        let rolling = rolling_update(&self.set);
+        let partition = rolling.and_then(|rolling| rolling.partition).unwrap_or(0);
+        let most = rolling.and_then(|rolling| rolling.max_unavailable.as_ref());
+        let most = most.map(|most| most.scaled_to(self.wanted.len().try_into().unwrap_or(i64::MAX), Rounding::Down));
+        let places = self.wanted.clone();
+        let from = usize::try_from(partition).unwrap_or(0).min(places.len());
+        let is_unwell =
+            |place: &Place| place.pod.as_ref().is_none_or(|pod| !self.is_available(pod) || pod.is_deleting());
+        let is_old = |pod: &Pod| identity::revision(pod) != revision && !pod.is_deleting();
+        let Some(most) = most else {
+            // One after the other: what is beyond the next to go has to be well.
+            for place in places[from..].iter().rev() {
+                match &place.pod {
+                    Some(pod) if is_old(pod) => {
+                        self.writes.delete(pod).await?;
+                        self.replaced += 1;
+                        return Ok(());
+                    }
+                    _ if is_unwell(place) => return Ok(()),
+                    _ => {}
+                }
+            }
+            return Ok(());
+        };
+        let unwell = places.iter().filter(|place| is_unwell(place)).count();
+        let most = most.ok().and_then(|most| usize::try_from(most).ok()).unwrap_or(1).max(1);
+        let old = places[from..].iter().rev().filter_map(|place| place.pod.as_ref()).filter(|pod| is_old(pod));
+        let old: Vec<_> = old.take(most.saturating_sub(unwell)).collect();
+        for pod in old {
+            self.writes.delete(pod).await?;
+            self.replaced += 1;
+        }
+        Ok(())
+    }
+
+    /// A pod of the ordinal, of the revision that it is to have: beneath the partition, still the old one.
+    fn new_pod(&self, ordinal: i32, revisions: &Revisions) -> Pod {
+        let start = identity::ordinals(&self.set).start;
+        let status = self.set.status.as_ref();
+        let before = match rolling_update(&self.set) {
+            Some(rolling) => rolling.partition.unwrap_or(0),
+            None if is_rolling(&self.set) => status.and_then(|status| status.current_replicas).unwrap_or(0),
+            None => 0,
+        };
+        let is_old = ordinal < start.saturating_add(before);
+        let revision = if is_old { &revisions.current } else { &revisions.update };
+        let template = revisions::template(revision).unwrap_or_else(|| self.template());
+        identity::pod(&self.set, &template, revision.name(), ordinal)
+    }
+
+    fn template(&self) -> PodTemplateSpec {
+        self.set.spec.as_ref().map(|spec| spec.template.clone()).unwrap_or_default()
+    }
+
+    fn is_available(&self, pod: &Pod) -> bool {
+        pods::phase(pod) == "Running"
+            && !pod.is_deleting()
+            && pods::is_available(pod, min_ready_seconds(&self.set), self.now)
+    }
+
+    fn pods(&self) -> impl Iterator<Item = &Pod> + Clone {
+        let wanted = self.wanted.iter().filter_map(|place| place.pod.as_deref());
+        wanted.chain(self.condemned.iter().map(|(_, pod)| &**pod))
+    }
+
+    async fn tell(&self, revisions: &Revisions) -> Result<(), ReconcileError> {
+        let Revisions { current, update, collisions } = revisions;
+        let between = Between { current: current.name(), update: update.name(), collisions: *collisions };
+        let status = status::compute(&self.set, between, self.pods(), self.replaced, self.now);
+        if !status::is_news(&status, self.set.status.as_ref()) {
+            return Ok(());
+        }
+        let mut changed = (*self.set).clone();
+        changed.status = Some(status);
+        let written = self.writes.cx.client().update_status(&changed).await?;
+        self.writes.sets.versions.wrote(self.writes.key, &written);
+        Ok(())
+    }
+}
+
+fn rolling_update(set: &StatefulSet) -> Option<&RollingUpdateStatefulSetStrategy> {
+    set.spec.as_ref()?.update_strategy.as_ref()?.rolling_update.as_ref()
+}

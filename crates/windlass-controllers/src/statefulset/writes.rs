@@ -1,0 +1,217 @@
+//! Writing the pods and claims of a stateful set, and telling of it.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::{
+    apps::v1::StatefulSet,
+    core::v1::{PersistentVolumeClaim, Pod},
+};
+use windlass_api::{Object, ObjectExt, ObjectKey};
+use windlass_cache::Cached;
+use windlass_runtime::{Context, events::Note};
+
+use super::{
+    Sets,
+    claims::{self, Holder},
+    identity,
+};
+use crate::{
+    error::ReconcileError,
+    pod_control::{is_leaving, words},
+};
+
+/// The writes of one reconcile.
+#[derive(Debug)]
+pub(super) struct Writes<'c> {
+    pub(super) cx: &'c Context,
+    pub(super) sets: &'c Sets,
+    pub(super) key: &'c ObjectKey,
+    pub(super) set: Arc<StatefulSet>,
+    /// Of the namespace, as the cache shows them.
+    pub(super) claims: Vec<Cached<PersistentVolumeClaim>>,
+}
+
+/// What was done to a pod, as events say it.
+#[derive(Clone, Copy, Debug)]
+enum Deed {
+    Create,
+    Update,
+    Delete,
+}
+
+impl Deed {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Create => "Create",
+            Self::Update => "Update",
+            Self::Delete => "Delete",
+        }
+    }
+}
+
+impl Writes<'_> {
+    /// Creates a pod, its claims first.
+    pub(super) async fn create(&self, pod: &Pod, ordinal: i32) -> Result<(), ReconcileError> {
+        let holder = Holder { ordinal, pod: None };
+        self.tell_failure(Deed::Create, pod.name(), self.complete_claims(holder).await)?;
+        self.tell_failure(Deed::Update, pod.name(), self.own_claims(holder).await)?;
+        let created = match self.cx.client().create(pod).await {
+            Ok(created) => created,
+            // A pod of that name is there, which the cache does not show, or which is another's.
+            Err(error) if error.is_already_exists() => return Err(error.into()),
+            Err(error) => return self.tell(Deed::Create, pod.name(), Err(error.into())),
+        };
+        self.sets.expectations.created(self.key, created.uid().unwrap_or_default());
+        self.tell(Deed::Create, pod.name(), Ok(()))
+    }
+
+    /// Deletes a pod. One that is gone, or another of its name, counts as deleted.
+    pub(super) async fn delete(&self, pod: &Pod) -> Result<(), ReconcileError> {
+        let uid = pod.uid().unwrap_or_default();
+        match self.cx.client().delete::<Pod>(pod.object_ref()).uid(uid).await {
+            Err(error) if !error.is_not_found() && !error.is_conflict() => {
+                self.tell(Deed::Delete, pod.name(), Err(error.into()))
+            }
+            Err(_) => Ok(()),
+            Ok(_) => {
+                self.sets.expectations.deleted(self.key, uid);
+                self.tell(Deed::Delete, pod.name(), Ok(()))
+            }
+        }
+    }
+
+    /// Gives a pod its name in labels and its volumes, and its claims the owners that they are to have.
+    pub(super) async fn conform(&self, pod: &Pod, ordinal: i32) -> Result<(), ReconcileError> {
+        let mut wanted = pod.clone();
+        if !identity::has_identity(&self.set, pod, ordinal) {
+            identity::name_in_labels(&mut wanted, &self.set, ordinal);
+        }
+        let holder = Holder { ordinal, pod: Some(pod) };
+        if !identity::is_mounted(&self.set, pod, ordinal) {
+            identity::mount(&mut wanted, &self.set, ordinal);
+            self.tell_failure(Deed::Update, pod.name(), self.complete_claims(holder).await)?;
+        }
+        if !self.are_owned(holder)? {
+            self.tell_failure(Deed::Update, pod.name(), self.own_claims(holder).await)?;
+        } else if wanted == *pod {
+            return Ok(());
+        }
+        if wanted != *pod {
+            self.tell_failure(Deed::Update, pod.name(), self.cx.client().update(&wanted).await.map_err(Into::into))?;
+        }
+        self.tell(Deed::Update, pod.name(), Ok(()))
+    }
+
+    /// Creates the claims of a pod that are not there.
+    pub(super) async fn complete_claims(&self, holder: Holder<'_>) -> Result<(), ReconcileError> {
+        let mut failure = None;
+        for mut claim in claims::of(&self.set, holder.ordinal) {
+            if self.known(claim.name()).is_some() {
+                continue;
+            }
+            if let Some(owners) = claims::owners_to_be(&self.set, &claim, holder) {
+                claim.metadata_mut().owner_references = Some(owners);
+            }
+            let outcome = self.cx.client().create(&claim).await;
+            let pod = identity::pod_name(&self.set, holder.ordinal);
+            let (set, name) = (self.set.name(), claim.name());
+            match outcome {
+                Ok(created) => {
+                    self.sets.expectations.created(self.key, created.uid().unwrap_or_default());
+                    let message = format!("Create Claim {name} Pod {pod} in StatefulSet {set} success");
+                    self.sets.recorder.record(&*self.set, Note::normal("SuccessfulCreate", message));
+                }
+                Err(error) => {
+                    if !error.is_already_exists() && !is_leaving(&error) {
+                        let why = words(&error);
+                        let message =
+                            format!("Create Claim {name} for Pod {pod} in StatefulSet {set} failed error: {why}");
+                        self.sets.recorder.record(&*self.set, Note::warning("FailedCreate", message));
+                    }
+                    failure = Some(error);
+                }
+            }
+        }
+        failure.map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    /// Whether all claims of a pod have the owners that they are to have.
+    pub(super) fn are_owned(&self, holder: Holder<'_>) -> Result<bool, ReconcileError> {
+        for template in claims::of(&self.set, holder.ordinal) {
+            let Some(claim) = self.known(template.name()).map(Cached::get).transpose()? else { continue };
+            if claims::owners_to_be(&self.set, &claim, holder).is_some() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Gives them to those.
+    pub(super) async fn own_claims(&self, holder: Holder<'_>) -> Result<(), ReconcileError> {
+        for template in claims::of(&self.set, holder.ordinal) {
+            let Some(claim) = self.known(template.name()).map(Cached::get).transpose()? else { continue };
+            if claims::is_foreign(&self.set, &claim, holder) {
+                let message = format!(
+                    "PersistentVolumeClaim {} has a conflicting OwnerReference that acts as a manging controller, the retention policy is ignored for this claim",
+                    claim.name()
+                );
+                self.sets.recorder.record(&*self.set, Note::warning("ConflictingController", message));
+            }
+            if let Some(owners) = claims::owners_to_be(&self.set, &claim, holder) {
+                let mut claim = (*claim).clone();
+                claim.metadata_mut().owner_references = Some(owners).filter(|owners| !owners.is_empty());
+                self.cx.client().update(&claim).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a claim of the pod to be is about to go, so that the pod has to wait.
+    pub(super) fn waits_for_claims(&self, ordinal: i32) -> Result<bool, ReconcileError> {
+        for template in claims::of(&self.set, ordinal) {
+            let Some(claim) = self.known(template.name()).map(Cached::get).transpose()? else { continue };
+            if claims::is_stale(&self.set, &claim, Holder { ordinal, pod: None }) || claim.is_deleting() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn known(&self, name: &str) -> Option<&Cached<PersistentVolumeClaim>> {
+        self.claims.iter().find(|claim| **claim.meta().name() == *name)
+    }
+
+    fn tell_failure<T>(&self, deed: Deed, pod: &str, outcome: Result<T, ReconcileError>) -> Result<(), ReconcileError> {
+        outcome.map_or_else(|error| self.tell(deed, pod, Err(error)), |_| Ok(()))
+    }
+
+    /// Records the outcome. That nothing can be created in a namespace that is going away is nobody's failure.
+    fn tell(&self, deed: Deed, pod: &str, outcome: Result<(), ReconcileError>) -> Result<(), ReconcileError> {
+        let (deed, set) = (deed.name(), self.set.name());
+        match &outcome {
+            Ok(()) => {
+                let message = format!("{deed} Pod {pod} in StatefulSet {set} successful");
+                self.sets.recorder.record(&*self.set, Note::normal(format!("Successful{deed}"), message));
+            }
+            Err(ReconcileError::Client(error)) if is_leaving(error) => {}
+            Err(error) => {
+                let why = said(error);
+                let message = format!("{deed} Pod {pod} in StatefulSet {set} failed error: {why}");
+                self.sets.recorder.record(&*self.set, Note::warning(format!("Failed{deed}"), message));
+            }
+        }
+        outcome
+    }
+}
+
+fn said(error: &ReconcileError) -> String {
+    match error {
+        ReconcileError::Client(error) => words(error),
+        other => other.to_string(),
+    }
+}
+
+/// Whether a failure is that the namespace is going away.
+pub(super) fn is_of_leaving(error: &ReconcileError) -> bool {
+    matches!(error, ReconcileError::Client(error) if is_leaving(error))
+}
