@@ -1,0 +1,63 @@
+//! What a controller adds to its informers: handlers that turn events into keys, a queue, and a worker. In a program of one's own
+//! `windlass::Controller` does this; here it is by hand, to be seen.
+
+use windlass::{
+    Cached, Client, ObjectExt as _, ObjectRef, SharedInformer, WorkQueue,
+    api::{BoxError, ResourceVersion},
+    cache::Notification,
+    k8s::core::v1::Pod,
+};
+
+use crate::work::{Asks, Difference};
+
+/// Works until the informers stop. They must be running, or will be.
+pub(crate) async fn run<K: Asks>(
+    client: &Client,
+    asking: &SharedInformer<K>,
+    pods: &SharedInformer<Pod>,
+) -> Result<(), BoxError> {
+    let queue = WorkQueue::new();
+    let (changed, owners) = (queue.clone(), queue.clone());
+    let _asking = asking.add_handler(move |event: Notification<K>| changed.add(event.object().object_ref()));
+    let _pods = pods.add_handler(move |event: Notification<Pod>| {
+        if let Some(owner) = owner(event.object()) {
+            owners.add(owner);
+        }
+    });
+    asking.has_synced().await?;
+    pods.has_synced().await?;
+
+    while let Some(key) = queue.get().await {
+        match reconcile(client, asking, pods, &key).await {
+            Ok(()) => queue.forget(&key),
+            Err(_) => queue.add_rate_limited(key.clone()),
+        }
+        queue.done(&key);
+    }
+    Ok(())
+}
+
+/// Who controls a pod, if it is one of ours; read from its metadata alone.
+fn owner<K: Asks>(pod: &Cached<Pod>) -> Option<ObjectRef<K>> {
+    let (meta, ours) = (pod.meta(), K::api_resource());
+    let owner = meta.controller().filter(|owner| owner.group() == ours.group && *owner.kind == *ours.kind)?;
+    Some(ObjectRef::new(owner.name.clone()).within(meta.namespace()?.clone()))
+}
+
+async fn reconcile<K: Asks>(
+    client: &Client,
+    asking: &SharedInformer<K>,
+    pods: &SharedInformer<Pod>,
+    key: &ObjectRef<K>,
+) -> Result<(), BoxError> {
+    // Gone: the garbage collector takes its pods.
+    let Some(asks) = asking.store().get(key) else { return Ok(()) };
+    let within = pods.store().within(key.namespace().unwrap_or_default());
+    let there = within.list().iter().map(|pod| pod.get().map(|pod| Pod::clone(&pod))).collect::<Result<Vec<_>, _>>()?;
+    let made = Difference::of(&*asks.get()?, there).settle(client).await?;
+    // What follows is to see these: otherwise it would make them again, and be told that they are there.
+    if let Some(last) = made.last() {
+        pods.wait_for(&ResourceVersion::new(last.resource_version().unwrap_or_default())).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,28 @@
+//! The third: one informer for each kind, for all who want it.
+//!
+//! A further controller of pods costs the server nothing for them, and this program no copy of them.
+
+use std::sync::Arc;
+
+use windlass::{
+    Client,
+    api::BoxError,
+    cache::{InformerFactory, InformerOptions},
+    k8s::apps::v1::{Deployment, StatefulSet},
+};
+
+use crate::controller;
+
+/// Both controllers.
+pub(crate) async fn run(client: &Client) -> Result<(), BoxError> {
+    let source = client.clone();
+    let factory = InformerFactory::new(
+        move |resource, namespace| Arc::new(source.list_watch(resource, namespace)),
+        InformerOptions::default(),
+    );
+    let pods = factory.informer();
+    let (deployments, sets) = (factory.informer::<Deployment>(), factory.informer::<StatefulSet>());
+    factory.start();
+    tokio::try_join!(controller::run(client, &deployments, &pods), controller::run(client, &sets, &pods))?;
+    Ok(())
+}

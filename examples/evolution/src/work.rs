@@ -1,0 +1,105 @@
+//! The work, whoever brings the news: as many pods as are asked for.
+
+use windlass::{
+    Client, ObjectBuilder as _, ObjectExt as _, Resource,
+    client::Result,
+    k8s::{
+        apps::v1::{Deployment, StatefulSet},
+        core::v1::{Pod, PodTemplateSpec},
+    },
+};
+
+/// Something that asks for pods.
+pub(crate) trait Asks: Resource {
+    /// How many.
+    fn replicas(&self) -> usize;
+    /// Which.
+    fn template(&self) -> PodTemplateSpec;
+}
+
+impl Asks for Deployment {
+    fn replicas(&self) -> usize {
+        let asked = self.spec.as_ref().and_then(|spec| spec.replicas);
+        usize::try_from(asked.unwrap_or(1)).unwrap_or(0)
+    }
+
+    fn template(&self) -> PodTemplateSpec {
+        self.spec.as_ref().map(|spec| spec.template.clone()).unwrap_or_default()
+    }
+}
+
+impl Asks for StatefulSet {
+    fn replicas(&self) -> usize {
+        let asked = self.spec.as_ref().and_then(|spec| spec.replicas);
+        usize::try_from(asked.unwrap_or(1)).unwrap_or(0)
+    }
+
+    fn template(&self) -> PodTemplateSpec {
+        self.spec.as_ref().map(|spec| spec.template.clone()).unwrap_or_default()
+    }
+}
+
+/// The difference between what is asked for and what there is.
+#[derive(Debug)]
+pub(crate) struct Difference {
+    missing: Vec<Pod>,
+    surplus: Vec<Pod>,
+}
+
+impl Difference {
+    /// Pods have numbers, so that whoever looks twice makes none twice.
+    pub(crate) fn of<K: Asks>(asks: &K, pods: impl IntoIterator<Item = Pod>) -> Self {
+        let wanted: Vec<_> = (0..asks.replicas()).map(|number| format!("{}-{number}", asks.name())).collect();
+        let pods = pods.into_iter().filter(|pod| pod.is_controlled_by(asks) && !pod.is_deleting());
+        let (kept, surplus): (Vec<_>, Vec<_>) = pods.partition(|pod| wanted.iter().any(|name| name == pod.name()));
+        let missing = wanted.into_iter().filter(|name| kept.iter().all(|pod| pod.name() != name));
+        Self { missing: missing.map(|name| pod(asks, name)).collect(), surplus }
+    }
+
+    /// Makes what is missing, deletes what is too much, and gives what it has made.
+    pub(crate) async fn settle(self, client: &Client) -> Result<Vec<Pod>> {
+        let mut made = Vec::new();
+        for pod in &self.missing {
+            match client.create(pod).await {
+                Ok(pod) => made.push(pod),
+                // Somebody was faster, or the cache is behind.
+                Err(error) if error.is_already_exists() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        for pod in &self.surplus {
+            match client.delete::<Pod>(pod.object_ref()).uid(pod.uid().unwrap_or_default()).await {
+                Ok(_) => {}
+                Err(error) if error.is_not_found() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(made)
+    }
+}
+
+fn pod<K: Asks>(asks: &K, name: String) -> Pod {
+    let template = asks.template();
+    let mut pod = Pod::named(name).in_namespace(asks.namespace().unwrap_or_default());
+    pod.metadata.labels = template.metadata.and_then(|metadata| metadata.labels);
+    pod.spec = template.spec;
+    pod.controlled_by(asks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_made_and_what_is_too_much_goes() {
+        let asks = StatefulSet::named("db").in_namespace("n").with(|set| {
+            set.metadata.uid = Some("u".into());
+            set.spec.get_or_insert_default().replicas = Some(2);
+        });
+        let there = ["db-1".to_owned(), "db-2".to_owned()].map(|name| pod(&asks, name));
+        let theirs = Pod::named("db-0").in_namespace("n");
+        let Difference { missing, surplus } = Difference::of(&asks, there.into_iter().chain([theirs]));
+        assert_eq!(missing.iter().map(|pod| pod.name()).collect::<Vec<_>>(), ["db-0"]);
+        assert_eq!(surplus.iter().map(|pod| pod.name()).collect::<Vec<_>>(), ["db-2"]);
+    }
+}

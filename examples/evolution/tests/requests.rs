@@ -1,0 +1,39 @@
+//! How many requests each program makes: the same each time, since the clock is paused and nothing is left to chance.
+
+use std::time::Duration;
+
+use evolution::{Measured, Program, Workload, measure};
+
+const MINUTES: u64 = 4;
+
+fn size(of_each: usize) -> Workload {
+    Workload { of_each, lasting: Duration::from_mins(MINUTES) }
+}
+
+/// The pods of the workloads, two more, four fewer, and one again.
+const fn writes(of_each: usize) -> usize {
+    6 * of_each + 2 + 4 + 1
+}
+
+#[tokio::test(start_paused = true)]
+async fn polling_asks_for_everything_every_five_seconds() {
+    for of_each in [1, 10] {
+        let measured = measure(Program::Polling, size(of_each)).await.unwrap();
+        // Each round lists the workloads, and the pods of each. Two loops, and a round at the beginning.
+        let rounds = usize::try_from(MINUTES).unwrap() * 60 / 5;
+        let a_round = 2 * (1 + of_each);
+        let expected = rounds * a_round;
+        assert!((expected..=expected + a_round).contains(&measured.lists), "{measured:?}, {expected}");
+        assert_eq!((measured.watches, measured.writes), (0, writes(of_each)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_informer_each_watches_the_pods_twice_and_a_shared_one_once() {
+    for of_each in [1, 10] {
+        let measured = measure(Program::Informers, size(of_each)).await.unwrap();
+        assert_eq!(measured, Measured { lists: 0, watches: 4, writes: writes(of_each) });
+        let measured = measure(Program::Shared, size(of_each)).await.unwrap();
+        assert_eq!(measured, Measured { lists: 0, watches: 3, writes: writes(of_each) });
+    }
+}

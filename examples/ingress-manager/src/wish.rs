@@ -1,0 +1,116 @@
+//! What a Service asks for, read from nothing but the Service.
+
+use thiserror::Error;
+use windlass::{
+    ObjectExt as _,
+    api::validation::{dns_subdomain, wildcard_subdomain},
+    k8s::{
+        core::v1::Service,
+        networking::v1::{
+            HTTPIngressPath, HTTPIngressRuleValue, IngressBackend, IngressRule, IngressServiceBackend,
+            ServiceBackendPort,
+        },
+    },
+};
+
+/// The annotation that asks for an Ingress. Its value is the host; with none, or `true`, every host leads to the Service.
+pub const ANNOTATION: &str = "ingress/http";
+
+/// Why a Service cannot have what it asks for.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// There is nothing to lead to.
+    #[error("it has no port")]
+    NoPort,
+    /// The annotation's value names no host.
+    #[error("{host:?} is no host: {why}")]
+    NoHost {
+        /// The value.
+        host: String,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+/// The rules of the Ingress that a Service asks for; `None` if it asks for none.
+///
+/// They lead to the port named `http`, or to the first.
+///
+/// # Errors
+/// When there can be no such Ingress, whatever is tried.
+pub fn wish(service: &Service) -> Result<Option<Vec<IngressRule>>, Refusal> {
+    let Some(host) = service.annotations().get(ANNOTATION) else { return Ok(None) };
+    let host = match host.trim() {
+        "" | "true" => None,
+        host => Some(checked(host)?),
+    };
+    let ports = service.spec.as_ref().and_then(|spec| spec.ports.as_deref()).unwrap_or_default();
+    let named = ports.iter().find(|port| port.name.as_deref() == Some("http"));
+    let port = named.or(ports.first()).ok_or(Refusal::NoPort)?;
+
+    let backend = IngressServiceBackend {
+        name: service.name().to_owned(),
+        port: Some(ServiceBackendPort { number: Some(port.port), name: None }),
+    };
+    let path = HTTPIngressPath {
+        path: Some("/".to_owned()),
+        path_type: "Prefix".to_owned(),
+        backend: IngressBackend { service: Some(backend), resource: None },
+    };
+    Ok(Some(vec![IngressRule { host, http: Some(HTTPIngressRuleValue { paths: vec![path] }) }]))
+}
+
+fn checked(host: &str) -> Result<String, Refusal> {
+    let wrong = if host.starts_with('*') { wildcard_subdomain(host) } else { dns_subdomain(host) };
+    match wrong.into_iter().next() {
+        None => Ok(host.to_owned()),
+        Some(why) => Err(Refusal::NoHost { host: host.to_owned(), why }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{from_value, json, to_value};
+
+    use super::*;
+
+    fn service(annotations: serde_json::Value, ports: serde_json::Value) -> Service {
+        let metadata = json!({"name": "web", "annotations": annotations});
+        from_value(json!({"metadata": metadata, "spec": {"ports": ports}})).unwrap()
+    }
+
+    fn asked(host: &str) -> Result<Option<Vec<IngressRule>>, Refusal> {
+        wish(&service(
+            json!({ANNOTATION: host}),
+            json!([{"name": "admin", "port": 9000}, {"name": "http", "port": 80}]),
+        ))
+    }
+
+    #[test]
+    fn the_annotation_is_the_host_and_the_port_is_that_of_http() {
+        let rules = to_value(asked("shop.example.com").unwrap()).unwrap();
+        let backend = json!({"service": {"name": "web", "port": {"number": 80}}});
+        let paths = json!([{"path": "/", "pathType": "Prefix", "backend": backend}]);
+        assert_eq!(rules, json!([{"host": "shop.example.com", "http": {"paths": paths}}]));
+        for every in ["", "true"] {
+            assert_eq!(asked(every).unwrap().unwrap()[0].host, None);
+        }
+    }
+
+    #[test]
+    fn the_first_port_serves_where_none_is_named_http() {
+        let rules = wish(&service(json!({ANNOTATION: ""}), json!([{"port": 8080}, {"port": 80}]))).unwrap().unwrap();
+        let backend = rules[0].http.as_ref().unwrap().paths[0].backend.service.as_ref().unwrap();
+        assert_eq!(backend.port.as_ref().unwrap().number, Some(8080));
+    }
+
+    #[test]
+    fn who_does_not_ask_gets_nothing_and_nonsense_is_refused() {
+        assert_eq!(wish(&service(json!({"other": "x"}), json!([{"port": 80}]))), Ok(None));
+        assert_eq!(wish(&service(json!({ANNOTATION: ""}), json!([]))), Err(Refusal::NoPort));
+        let refusal = asked("not a host").unwrap_err();
+        assert!(refusal.to_string().starts_with("\"not a host\" is no host: "), "{refusal}");
+        assert!(asked("*.example.com").is_ok() && asked("*.*.com").is_err());
+    }
+}
