@@ -10,6 +10,8 @@ macro_rules! pages {
 pages! {
     contents: "README.md",
     caches: "concepts/caches.md",
+    evolution: "examples/evolution.md",
+    ingress_manager: "examples/ingress-manager.md",
     custom_resources: "concepts/custom-resources.md",
     managers: "concepts/managers.md",
     queues: "concepts/queues.md",

@@ -15,7 +15,7 @@ use std::{
 use crate::{Result, cargo::cargo, embedded::Embedded, upstream::root};
 
 /// How long each lab may take: far more than it needs, since this decides between slow and broken.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A program that ends, and what it must print.
 struct Lab {
