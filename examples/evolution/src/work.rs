@@ -99,7 +99,7 @@ mod tests {
         let there = ["db-1".to_owned(), "db-2".to_owned()].map(|name| pod(&asks, name));
         let theirs = Pod::named("db-0").in_namespace("n");
         let Difference { missing, surplus } = Difference::of(&asks, there.into_iter().chain([theirs]));
-        assert_eq!(missing.iter().map(|pod| pod.name()).collect::<Vec<_>>(), ["db-0"]);
-        assert_eq!(surplus.iter().map(|pod| pod.name()).collect::<Vec<_>>(), ["db-2"]);
+        assert_eq!(missing.iter().map(windlass::ObjectExt::name).collect::<Vec<_>>(), ["db-0"]);
+        assert_eq!(surplus.iter().map(windlass::ObjectExt::name).collect::<Vec<_>>(), ["db-2"]);
     }
 }
