@@ -8,15 +8,16 @@ use std::{
     fs, io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 use windlass_api::Entropy;
 use windlass_client::{
-    Client,
+    Client, Config, Kubeconfig,
     config::{
         KubeconfigFiles,
-        kubeconfig::{Cluster, Context, User},
+        kubeconfig::{Cluster, Context, Selection, User},
     },
     warnings::IgnoreWarnings,
 };
@@ -36,6 +37,8 @@ pub(crate) struct Settings {
     pub(crate) controllers: Controllers,
     /// Where to show what the controllers do.
     pub(crate) console: Option<SocketAddr>,
+    /// What its user can say when the address is taken.
+    pub(crate) otherwise: &'static str,
 }
 
 /// A control plane that takes connections, and answers none yet.
@@ -62,11 +65,11 @@ pub(crate) struct ControlPlane {
 
 impl Bound {
     pub(crate) async fn bind(settings: Settings) -> Result<Self, Box<dyn Error>> {
-        let listener = listen(settings.bind).await?;
+        let listener = listen(settings.bind, settings.otherwise).await?;
         let address = listener.local_addr()?;
         let console = match settings.console {
             Some(wanted) => {
-                let listener = listen(wanted).await?;
+                let listener = listen(wanted, "--console names another").await?;
                 let address = listener.local_addr()?;
                 Some((listener, address))
             }
@@ -137,8 +140,12 @@ impl ControlPlane {
     }
 }
 
-async fn listen(address: SocketAddr) -> Result<TcpListener, String> {
-    TcpListener::bind(address).await.map_err(|error| format!("listening on {address}: {error}"))
+/// Listens; where somebody else does, the error says what can be done.
+pub(crate) async fn listen(address: SocketAddr, otherwise: &str) -> Result<TcpListener, String> {
+    TcpListener::bind(address).await.map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => format!("listening on {address}: another program does already; {otherwise}"),
+        _ => format!("listening on {address}: {error}"),
+    })
 }
 
 fn client(server: &Server) -> Client {
@@ -202,10 +209,32 @@ fn write_kubeconfig(path: &Path, url: &str, ca: &str, token: &str) -> Result<Pat
     Ok(fs::canonicalize(path)?)
 }
 
+/// How long a server of this machine may take to answer.
+const ANSWER: Duration = Duration::from_secs(1);
+
+/// Warns when a kubeconfig leads to a control plane that runs, and will lead to another.
+pub(crate) async fn tell_of_replaced(path: &Path) {
+    if let Some(url) = answering(path).await {
+        tracing::warn!(
+            "{}: it led to the control plane at {url}, which runs, and leads to this one now; --kubeconfig names another file",
+            path.display()
+        );
+    }
+}
+
+/// Where the control plane of a kubeconfig is, if it answers as the one that was written there.
+async fn answering(path: &Path) -> Option<String> {
+    // What cannot be read is told when it is written.
+    let kubeconfig = Kubeconfig::read(path).ok()?;
+    let selection = Selection { context: Some(NAME.to_owned()), ..Selection::default() };
+    let config = Config::from_kubeconfig(&kubeconfig, &selection).ok()?;
+    let (url, client) = (config.server.to_string(), Client::new(config).ok()?);
+    tokio::time::timeout(ANSWER, client.server_version()).await.ok()?.ok()?;
+    Some(url)
+}
+
 #[cfg(test)]
 mod tests {
-    use windlass_client::Kubeconfig;
-
     use super::*;
 
     #[test]
@@ -215,6 +244,32 @@ mod tests {
             [reached("0.0.0.0:7000"), reached("[::]:7000"), reached("10.1.2.3:7000")],
             ["127.0.0.1:7000", "[::1]:7000", "10.1.2.3:7000"]
         );
+    }
+
+    #[tokio::test]
+    async fn where_an_address_is_taken_the_error_says_what_to_do() {
+        let taken = listen((Ipv4Addr::LOCALHOST, 0).into(), "").await.unwrap();
+        let address = taken.local_addr().unwrap();
+        let error = listen(address, "--port names another").await.unwrap_err();
+        assert_eq!(error, format!("listening on {address}: another program does already; --port names another"));
+    }
+
+    #[tokio::test]
+    async fn a_kubeconfig_whose_control_plane_runs_is_told_from_one_whose_is_gone() {
+        let directory = std::env::temp_dir().join(format!("windlass-up-{}", Entropy::os().uuid()));
+        fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("config");
+        assert_eq!(answering(&path).await, None);
+        let bind = (Ipv4Addr::LOCALHOST, 0).into();
+        let controllers = "none".parse().unwrap();
+        let bound = Bound::bind(Settings { bind, nodes: 0, controllers, console: None, otherwise: "" }).await.unwrap();
+        let url = bound.url();
+        bound.write_kubeconfig(&path).unwrap();
+        let plane = bound.start();
+        assert_eq!(answering(&path).await.map(|found| found.trim_end_matches('/').to_owned()), Some(url));
+        plane.stop().await.unwrap();
+        assert_eq!(answering(&path).await, None);
+        fs::remove_dir_all(directory).unwrap();
     }
 
     #[test]

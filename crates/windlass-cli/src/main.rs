@@ -14,11 +14,12 @@ mod testing;
 use std::{
     env,
     error::Error,
+    ffi::OsString,
     io::{self, IsTerminal as _, Write as _},
     process::ExitCode,
 };
 
-use clap::{Parser, Subcommand};
+use clap::{Arg, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, value_parser};
 use tracing_subscriber::EnvFilter;
 use windlass_api::ErrorChain;
 
@@ -40,6 +41,24 @@ struct Arguments {
     verbosity: Option<u8>,
     #[command(subcommand)]
     command: Command,
+}
+
+/// Commands that ask no server: what is told of requests is not for them.
+const OFFLINE: [&str; 5] = ["init", "create", "edit", "generate", "import"];
+
+impl Arguments {
+    fn read(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Result<Self, clap::Error> {
+        Self::from_arg_matches(&Self::definition().try_get_matches_from(arguments)?)
+    }
+
+    /// The commands, with their flags.
+    fn definition() -> clap::Command {
+        OFFLINE.iter().fold(Self::command(), |command, name| {
+            // It is understood, as it is everywhere, and not shown.
+            let level = Arg::new("verbosity").short('v').long("v").hide(true).global(true);
+            command.mut_subcommand(name, |command| command.arg(level.value_parser(value_parser!(u8))))
+        })
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -79,7 +98,7 @@ async fn main() -> ExitCode {
         log(None, "warn");
         return exit(stand_in.run().await);
     }
-    let arguments = Arguments::parse();
+    let arguments = Arguments::read(env::args_os()).unwrap_or_else(|error| error.exit());
     log(arguments.verbosity, default_log(&arguments));
     exit(match arguments.command {
         Command::Demo(options) => demo::run(options).await,
@@ -150,19 +169,29 @@ const fn default_log(arguments: &Arguments) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     #[test]
     fn the_flags_of_all_commands_go_together() {
-        Arguments::command().debug_assert();
+        Arguments::definition().debug_assert();
+    }
+
+    #[test]
+    fn commands_that_ask_no_server_do_not_speak_of_requests_and_understand_v_all_the_same() {
+        let help = |command: &str| Arguments::read(["windlass", command, "--help"]).unwrap_err().to_string();
+        assert!(help("get").contains("as a curl command"), "{}", help("get"));
+        for command in OFFLINE {
+            assert!(!help(command).contains("curl"), "{}", help(command));
+        }
+        for line in [["windlass", "-v6", "init"], ["windlass", "init", "-v6"]] {
+            assert_eq!(Arguments::read(line).unwrap().verbosity, Some(6), "{line:?}");
+        }
     }
 
     #[test]
     fn a_kind_is_namespaced_with_type_and_controller_unless_told_otherwise() {
         let api = ["windlass", "create", "api", "--group", "shop", "--version", "v1", "--kind", "Website"];
-        let told = |more: &[&str]| format!("{:?}", Arguments::parse_from(api.iter().chain(more)).command);
+        let told = |more: &[&str]| format!("{:?}", Arguments::read(api.iter().chain(more)).unwrap().command);
         assert!(told(&[]).contains("namespaced: true, resource: true, controller: None"), "{}", told(&[]));
         assert_eq!(told(&["--namespaced", "--resource"]), told(&[]));
         assert!(told(&["--controller"]).contains("controller: Some(true)"), "{}", told(&["--controller"]));

@@ -158,7 +158,14 @@ async fn a_manager_runs_again_when_files_change_and_nothing_is_left_in_the_end()
     running.says("building");
     running.says("ready in ");
     let (first, arguments) = project.told(1).await;
-    assert_eq!(arguments, format!("{kubeconfig} --health-probe-bind-address=0 --webhook-port=1 --own"));
+    let expected = "--health-probe-bind-address=0 --webhook-port=1 --own --webhook-host=127.0.0.1";
+    assert_eq!(arguments, format!("{kubeconfig} {expected}"));
+
+    // A second one would replace the kubeconfig of the first.
+    let second = Command::new(env!("CARGO_BIN_EXE_windlass")).arg("run").current_dir(&project.0).output().unwrap();
+    let error = String::from_utf8(second.stderr).unwrap();
+    let expected = format!("process {}, windlass run, runs the project in {}", running.child.id(), project.0.display());
+    assert!(!second.status.success() && error.contains(&expected), "{error}");
 
     // The definition is where the manager looks.
     let config = Kubeconfig::read(Path::new(&kubeconfig)).unwrap();

@@ -99,6 +99,12 @@ impl Changes {
         if self.in_the_way.is_empty() { Ok(self) } else { Err(Error::InTheWay(self.in_the_way)) }
     }
 
+    /// The folder that they are of.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     fn changed(&self) -> impl Iterator<Item = (&Path, &File)> {
         self.files
             .iter()

@@ -67,6 +67,20 @@ pub enum Error {
         /// The parser's words.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// A file of TOML that is none.
+    #[error("reading {}", path.display())]
+    Toml {
+        /// The file.
+        path: PathBuf,
+        /// The parser's words.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A folder that is not Windlass' repository.
+    #[error("{}: this is not the Cargo.toml of the crate windlass; --windlass-path names the folder of Windlass' repository, with crates/windlass in it", manifest.display())]
+    NoWindlass {
+        /// What was looked for.
+        manifest: PathBuf,
+    },
     /// There is no place in a file for what would be added.
     #[error("{}: there is no {missing}, where `{addition}` belongs; add it by hand where it fits", path.display())]
     NoPlace {

@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use minijinja::context;
+use minijinja::{Value, context};
 
 use crate::{
     Changes, Domain, Error, Overwrite, ProjectName,
+    cargo::with_dependency,
     project::{self, Project},
     templates::{Owner, Template, templates},
 };
@@ -59,14 +60,37 @@ impl Default for Windlass {
 }
 
 impl Windlass {
+    /// A folder, if it is the root of Windlass' repository.
+    pub fn at(folder: &Path) -> Result<Self, Error> {
+        let manifest = folder.join(CRATE).join("Cargo.toml");
+        let text = std::fs::read_to_string(&manifest).unwrap_or_default();
+        if !text.lines().any(|line| line.trim() == "name = \"windlass\"") {
+            return Err(Error::NoWindlass { manifest });
+        }
+        let folder = folder.canonicalize().map_err(|source| Error::File {
+            doing: "finding",
+            path: folder.to_owned(),
+            source,
+        })?;
+        Ok(Self::At(folder))
+    }
+
     /// As a key and a value of Cargo.toml.
-    fn dependency(&self) -> String {
+    pub(crate) fn source(&self) -> (&'static str, String) {
         match self {
-            Self::Released(version) => format!("version = \"{version}\""),
-            Self::At(folder) => format!("path = {:?}", folder.join("crates/windlass").display().to_string()),
+            Self::Released(version) => ("version", version.clone()),
+            Self::At(folder) => ("path", folder.join(CRATE).display().to_string()),
         }
     }
+
+    fn dependency(&self) -> String {
+        let (key, value) = self.source();
+        format!("{key} = {value:?}")
+    }
 }
+
+/// The crate of Windlass that operators use, in its repository.
+const CRATE: &str = "crates/windlass";
 
 /// `windlass init`.
 #[derive(Clone, Debug)]
@@ -74,7 +98,8 @@ impl Windlass {
 pub struct Init {
     domain: Domain,
     name: ProjectName,
-    windlass: Windlass,
+    /// The released one unless something is said.
+    windlass: Option<Windlass>,
     overwrite: Overwrite,
 }
 
@@ -84,18 +109,18 @@ impl Init {
         Ok(Self {
             domain: Domain::new(domain)?,
             name: ProjectName::new(project_name)?,
-            windlass: Windlass::default(),
+            windlass: None,
             overwrite: Overwrite::Never,
         })
     }
 
-    /// Another Windlass than the released one of this version.
+    /// Another Windlass than the released one of this version. A project that is begun anew uses it from then on.
     pub fn windlass(mut self, windlass: Windlass) -> Self {
-        self.windlass = windlass;
+        self.windlass = Some(windlass);
         self
     }
 
-    /// What to do where a project, or a file, is there. What grows with the project, and the sources, are kept in any case.
+    /// What to do where a project, or a file, is there. What grows with the project, and the sources, are kept as soon as somebody has changed them.
     pub const fn overwrite(mut self, overwrite: Overwrite) -> Self {
         self.overwrite = overwrite;
         self
@@ -108,24 +133,45 @@ impl Init {
             return Err(Error::Initialised { path: folder.join(project::FILE), project: project.project_name.clone() });
         }
         let mut project = Project::new(self.domain.as_str(), self.name.as_str());
+        let mut before = None;
         if let Some(there) = there {
+            if there.domain != project.domain && !there.resources.is_empty() {
+                let what = format!("the domain {}", project.domain);
+                let needs = format!("kinds of {} are there, whose groups end so in types and manifests", there.domain);
+                return Err(Error::Needs { what, needs });
+            }
+            before = Some(self.values(&there));
             (project.resources, project.namespaced) = (there.resources, there.namespaced);
         }
         let mut changes = Changes::of(folder, self.overwrite);
         project.write(&mut changes)?;
-        let values = context! {
-            domain => self.domain.as_str(),
-            project => self.name.as_str(),
-            krate => self.name.krate(),
-            windlass => self.windlass.dependency(),
-        };
+        let values = self.values(&project);
         for template in FILES {
             let (path, text) = template.render(&values)?;
-            match (template.owner, self.overwrite) {
-                (Owner::User, Overwrite::Force) => changes.create_or_keep(path, text)?,
-                _ => changes.create(path, text)?,
+            if template.owner == Owner::Scaffold || self.overwrite == Overwrite::Never {
+                changes.create(path, text)?;
+                continue;
+            }
+            // What nobody has changed is still ours.
+            let written = before.as_ref().map(|before| template.render(before)).transpose()?;
+            match (changes.text(&path)?, written) {
+                (Some(there), Some((_, written))) if there == written => changes.set(path, text)?,
+                _ => changes.create_or_keep(path, text)?,
             }
         }
+        if let (Some(windlass), Overwrite::Force) = (&self.windlass, self.overwrite) {
+            changes.edit("Cargo.toml", |path, text| with_dependency(path, text, "windlass", windlass.source()))?;
+        }
         changes.checked()
+    }
+
+    /// What templates say of a project.
+    fn values(&self, project: &Project) -> Value {
+        context! {
+            domain => project.domain,
+            project => project.project_name,
+            krate => project.krate(),
+            windlass => self.windlass.clone().unwrap_or_default().dependency(),
+        }
     }
 }

@@ -31,6 +31,7 @@
 //! - A file whose place for an addition was taken away is not guessed at: the error names what is missing.
 
 mod api;
+mod cargo;
 mod changes;
 mod conversion;
 mod definition;

@@ -5,7 +5,7 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use tempfile::TempDir;
-use windlass_scaffold::{Changes, CreateApi, CreateWebhook, Edit, Error, Init, Overwrite, Switch};
+use windlass_scaffold::{Changes, CreateApi, CreateWebhook, Edit, Error, Init, Overwrite, Switch, Windlass};
 
 /// A folder with the project website-operator.
 fn project() -> TempDir {
@@ -265,6 +265,41 @@ fn what_people_edit_survives() {
 
     init().overwrite(Overwrite::Force).plan(folder.path()).unwrap().write().unwrap();
     assert_eq!(fs::read_to_string(&main).unwrap(), with_controller, "also when init is forced");
+}
+
+#[test]
+fn a_project_that_is_begun_anew_gets_another_windlass_and_what_nobody_has_changed() {
+    let folder = project();
+    let read = |path: &str| fs::read_to_string(folder.path().join(path)).unwrap();
+    let anew = |domain: &str| Init::new(domain, "website-operator").unwrap().overwrite(Overwrite::Force);
+    let moved = anew("example.com").windlass(Windlass::At("/elsewhere".into()));
+    moved.plan(folder.path()).unwrap().write().unwrap();
+    assert_eq!(
+        read("Cargo.toml").matches("path = \"/elsewhere/crates/windlass\"").count(),
+        2,
+        "{}",
+        read("Cargo.toml")
+    );
+    anew("example.com").plan(folder.path()).unwrap().write().unwrap();
+    assert!(read("Cargo.toml").contains("/elsewhere"), "nothing was said of it");
+
+    fs::write(folder.path().join("src/api.rs"), "//! Mine.\n").unwrap();
+    anew("example.org").plan(folder.path()).unwrap().write().unwrap();
+    assert!(read("src/main.rs").contains("website-operator.example.org"), "{}", read("src/main.rs"));
+    assert_eq!(read("src/api.rs"), "//! Mine.\n");
+
+    website().plan(folder.path()).unwrap().write().unwrap();
+    let words = refused(folder.path(), |folder| anew("example.net").plan(folder));
+    assert!(words.starts_with("the domain example.net: kinds of example.org are there"), "{words}");
+}
+
+#[test]
+fn a_folder_that_is_not_windlass_is_told_from_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let words = Windlass::at(folder.path()).unwrap_err().to_string();
+    assert!(words.contains("crates/windlass/Cargo.toml: this is not the Cargo.toml of the crate windlass"), "{words}");
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    assert_eq!(Windlass::at(&repository).unwrap(), Windlass::At(repository.canonicalize().unwrap()));
 }
 
 /// The words of an error, when nothing was written.

@@ -1,6 +1,6 @@
 //! `windlass create`: additions to a project.
 
-use std::{error::Error, path::Path};
+use std::error::Error;
 
 use clap::{ArgAction, Args, Subcommand};
 use windlass_scaffold::{CreateApi, CreateWebhook};
@@ -90,7 +90,7 @@ fn webhook(flags: &Webhook) -> Result<(), Box<dyn Error>> {
     for spoke in &flags.spoke {
         command = command.spoke(spoke)?;
     }
-    flags.mode.carry_out(&command.plan(Path::new("."))?, "next: cargo test")
+    flags.mode.carry_out(&command.plan(&scaffolding::project()?)?, scaffolding::TRY)
 }
 
 fn api(api: &Api) -> Result<(), Box<dyn Error>> {
@@ -102,5 +102,5 @@ fn api(api: &Api) -> Result<(), Box<dyn Error>> {
     if let Some(controller) = api.controller {
         command = command.controller(controller);
     }
-    api.mode.carry_out(&command.plan(Path::new("."))?, "next: cargo test")
+    api.mode.carry_out(&command.plan(&scaffolding::project()?)?, scaffolding::TRY)
 }

@@ -1,6 +1,6 @@
 //! `windlass edit`: what a project is deployed with.
 
-use std::{error::Error, path::Path};
+use std::error::Error;
 
 use clap::{ArgAction, Args};
 use windlass_scaffold::{Edit, Switch};
@@ -24,6 +24,10 @@ pub(crate) struct Options {
     mode: scaffolding::Mode,
 }
 
+/// `windlass run` has no use for it: there the operator is not deployed.
+const NEXT: &str =
+    "next: in a cluster, once it has the operator's image (README.md): kubectl apply --kustomize config/default";
+
 pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     let switch = |on: bool| if on { Switch::On } else { Switch::Off };
     let mut command = Edit::default().overwrite(options.mode.overwrite());
@@ -36,6 +40,6 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     if let Some(on) = options.prometheus {
         command = command.prometheus(switch(on));
     }
-    let changes = command.plan(Path::new("."))?;
-    options.mode.carry_out(&changes, "next: kubectl apply --kustomize config/default")
+    let changes = command.plan(&scaffolding::project()?)?;
+    options.mode.carry_out(&changes, NEXT)
 }

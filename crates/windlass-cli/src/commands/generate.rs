@@ -1,6 +1,8 @@
 //! `windlass generate`: the manifests of a project, by the program in it that knows its types.
 
-use std::{error::Error, io, path::PathBuf};
+use std::{error::Error, io, path};
+
+use super::scaffolding;
 
 use clap::{Args, ValueEnum};
 use tokio::process::Command;
@@ -13,7 +15,7 @@ pub(crate) struct Options {
     part: Part,
     /// The folder that the files are written below; `config` of the project without it
     #[arg(long, value_name = "DIR")]
-    output_dir: Option<PathBuf>,
+    output_dir: Option<path::PathBuf>,
     /// Write nothing, and fail if a file is not as it would be
     #[arg(long)]
     check: bool,
@@ -57,15 +59,20 @@ impl Options {
 
 /// The program says itself what it wrote, or what is wrong.
 pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
+    let project = scaffolding::project()?;
+    // The program works in the project, and who names a folder means one seen from here.
+    let output_dir = options.output_dir.map(path::absolute).transpose()?;
+    let options = Options { output_dir, ..options };
+    let mut cargo = Command::new("cargo");
     let status =
-        Command::new("cargo").args(options.arguments()).status().await.map_err(|error| match error.kind() {
+        cargo.args(options.arguments()).current_dir(&project).status().await.map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => "cargo is not there: manifests are made of types, which it compiles".to_owned(),
             _ => format!("starting cargo: {error}"),
         })?;
     if status.success() {
         return Ok(());
     }
-    Err(format!("the manifests were not written: `cargo run --bin {PROGRAM}` failed in this folder").into())
+    Err(format!("the manifests were not written: `cargo run --bin {PROGRAM}` failed in {}", project.display()).into())
 }
 
 #[cfg(test)]

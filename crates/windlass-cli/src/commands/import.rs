@@ -5,7 +5,7 @@
 use std::{
     error::Error,
     fs,
-    io::{self, Write as _},
+    io::{self, IsTerminal as _, Write as _},
     path::{Path, PathBuf},
 };
 
@@ -22,10 +22,10 @@ pub(crate) struct Options {
     /// Files of definitions, or folders of them
     #[arg(required = true, value_name = "FILE|DIR")]
     from: Vec<PathBuf>,
-    /// Write a file for each version of each kind below this folder
+    /// Write a file for each version of each kind below this folder; without this and -o all is printed, however long, as kubectl does
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Write one file; without this and --out it is printed
+    /// Write one file
     #[arg(short, value_name = "FILE", conflicts_with = "out")]
     output: Option<PathBuf>,
     /// Only this version of each kind
@@ -60,7 +60,11 @@ fn write(options: &Options, modules: &[Module]) -> Result<(), Box<dyn Error>> {
         }
         (None, Some(file)) => vec![(file.clone(), windlass_import::one_file(modules))],
         (None, None) => {
-            io::stdout().lock().write_all(windlass_import::one_file(modules).as_bytes())?;
+            let (text, mut output) = (windlass_import::one_file(modules), io::stdout().lock());
+            output.write_all(text.as_bytes())?;
+            if let Some(hint) = hint(&text, output.is_terminal()) {
+                writeln!(io::stderr(), "{hint}")?;
+            }
             return Ok(());
         }
     };
@@ -69,6 +73,16 @@ fn write(options: &Options, modules: &[Module]) -> Result<(), Box<dyn Error>> {
         &changes,
         "next: declare the modules, and tell Manifests of the kinds; serde and serde_json are needed",
     )
+}
+
+/// So many lines can be looked through at a terminal.
+const READABLE: usize = 200;
+
+/// What somebody is told to whom more was shown than can be looked through.
+fn hint(text: &str, at_terminal: bool) -> Option<String> {
+    let lines = text.lines().count();
+    let is_much = at_terminal && lines > READABLE;
+    is_much.then(|| format!("{lines} lines: --out DIR writes a file for each kind and version, -o FILE one file"))
 }
 
 impl Types {
@@ -155,6 +169,14 @@ mod tests {
         let missing = types(&["nothing.yaml".into()], None).unwrap_err().to_string();
         assert!(missing.starts_with("reading nothing.yaml: "), "{missing}");
     }
+
+    #[test]
+    fn who_is_shown_much_is_told_how_to_have_it_in_files() {
+        let much = "line\n".repeat(READABLE + 1);
+        assert!(hint(&much, true).unwrap().starts_with("201 lines: --out DIR"));
+        assert_eq!((hint(&much, false), hint("line\n", true)), (None, None));
+    }
+
     #[test]
     fn what_is_lost_is_written_and_fails_but_not_what_is_said_elsewhere() {
         let folder = std::env::temp_dir().join(format!("windlass-import-{}", std::process::id()));

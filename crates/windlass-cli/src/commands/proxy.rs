@@ -13,11 +13,10 @@ use std::{
 };
 
 use clap::Args;
-use tokio::net::TcpListener;
 use windlass_client::Client;
 use windlass_runtime::shutdown;
 
-use crate::{connection::Connection, serving::serve};
+use crate::{connection::Connection, control_plane::listen, serving::serve};
 use filter::{Filter, Patterns};
 use forward::Forward;
 
@@ -55,7 +54,7 @@ pub(crate) struct Options {
 pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
     let client = options.connection.client()?;
     let address = SocketAddr::new(options.address, options.port);
-    let listener = TcpListener::bind(address).await.map_err(|error| format!("listening on {address}: {error}"))?;
+    let listener = listen(address, "--port N names another, --port 0 takes one that is free").await?;
     super::announce(&format!("Starting to serve on {}\n", listener.local_addr()?));
     serve(listener, options.forward(client), shutdown::signal()).await;
     Ok(())

@@ -1,12 +1,13 @@
 //! `windlass run`: a project's manager on a control plane of its own, built and started anew when files change.
 //!
-//! What is guaranteed: a build that fails leaves the manager of before running; one that is replaced is asked to stop first; webhooks are called at
+//! What is guaranteed: a project is run once at a time; a build that fails leaves the manager of before running; one that is replaced is asked to stop first; webhooks are called at
 //! the manager on this machine; at the end nothing is left, neither processes nor the kubeconfig that is written by default.
 //!
 //! What is not: nothing is kept of the cluster from one run to the next, and the manager has all rights, not those of its roles.
 
 mod cargo;
 mod flags;
+mod lock;
 mod manifests;
 mod probe;
 mod process;
@@ -27,12 +28,15 @@ use windlass_controllers::Controllers;
 use windlass_runtime::shutdown;
 use windlass_scaffold::Place;
 
-use self::session::Session;
+use self::{lock::Lock, session::Session};
 use super::announce;
-use crate::control_plane::{Bound, Settings};
+use crate::control_plane::{Bound, Settings, tell_of_replaced};
 
 /// The kubeconfig, in the project, that is written unless told otherwise.
 const KUBECONFIG: &str = "target/windlass/kubeconfig";
+
+/// What can be said when the port is taken.
+const OTHERWISE: &str = "--port N names another, and without --port one is taken that is free";
 
 /// How many nodes are simulated.
 const NODES: usize = 3;
@@ -54,13 +58,17 @@ pub(crate) struct Options {
 pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
     let here = env::current_dir()?;
     let place = Place::above(&here)?;
+    let _lock = Lock::take(&place.folder)?;
     let bind = (Ipv4Addr::LOCALHOST, options.port).into();
     let controllers: Controllers = "*".parse()?;
-    let bound = Bound::bind(Settings { bind, nodes: NODES, controllers, console: None }).await?;
+    let bound = Bound::bind(Settings { bind, nodes: NODES, controllers, console: None, otherwise: OTHERWISE }).await?;
     let (path, is_ours) = match &options.kubeconfig {
         Some(path) => (here.join(path), false),
         None => (place.folder.join(KUBECONFIG), true),
     };
+    if !is_ours {
+        tell_of_replaced(&path).await;
+    }
     let kubeconfig = write_kubeconfig(&bound, &path, is_ours)?;
     announce(&format!("API server: {}\nexport KUBECONFIG={}\n", bound.url(), kubeconfig.display()));
     let mut plane = bound.start();

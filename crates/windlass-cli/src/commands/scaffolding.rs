@@ -1,12 +1,22 @@
 //! What the commands that write projects have in common.
 
 use std::{
+    env,
     error::Error,
     io::{self, Write as _},
+    path::PathBuf,
 };
 
 use clap::Args;
-use windlass_scaffold::{Changes, Overwrite};
+use windlass_scaffold::{Changes, Overwrite, Place};
+
+/// What comes next where there is something to try.
+pub(crate) const TRY: &str = "next: cargo test, or windlass run";
+
+/// The folder of the project that we are in, here or above, as cargo finds it.
+pub(crate) fn project() -> Result<PathBuf, Box<dyn Error>> {
+    Ok(Place::above(&env::current_dir()?)?.folder)
+}
 
 /// Flags of each of them: what becomes of what is computed.
 #[derive(Args, Debug)]
@@ -37,6 +47,10 @@ impl Mode {
             return Ok(());
         }
         changes.write()?;
+        let folder = changes.folder().canonicalize()?;
+        if folder != env::current_dir()?.canonicalize()? {
+            writeln!(output, "in {}:", folder.display())?;
+        }
         for path in changes.paths() {
             writeln!(output, "{}", path.display())?;
         }

@@ -11,7 +11,7 @@ use windlass_controllers::{BuiltIn, Controllers};
 use windlass_runtime::shutdown;
 
 use super::announce;
-use crate::control_plane::{Bound, Settings};
+use crate::control_plane::{Bound, Settings, tell_of_replaced};
 
 /// The flags of `windlass up`.
 #[derive(Args, Debug)]
@@ -31,6 +31,9 @@ pub(crate) struct Options {
     #[arg(long, value_name = "ADDR:PORT", value_parser = console)]
     console: Option<SocketAddr>,
 }
+
+/// What can be said when the address is taken.
+const OTHERWISE: &str = "--bind ADDR:PORT names another, --bind 127.0.0.1:0 takes one that is free";
 
 /// More than the largest cluster that Kubernetes is made for.
 const MOST_NODES: usize = 10_000;
@@ -64,7 +67,8 @@ fn controllers() -> String {
 
 pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
     let Options { bind, kubeconfig, nodes, controllers, console } = options;
-    let bound = Bound::bind(Settings { bind, nodes, controllers, console }).await?;
+    let bound = Bound::bind(Settings { bind, nodes, controllers, console, otherwise: OTHERWISE }).await?;
+    tell_of_replaced(&kubeconfig).await;
     // The listener takes connections already. What cannot be written ends this before anything has begun.
     let kubeconfig = bound.write_kubeconfig(&kubeconfig)?;
     let shown = bound.console().map(|url| format!("CONSOLE={url}\n")).unwrap_or_default();

@@ -1,6 +1,6 @@
 //! Flags that say what a configuration file says.
 
-use std::{io::Write as _, path::PathBuf, process, time::Duration};
+use std::{io::Write as _, net::IpAddr, path::PathBuf, process, time::Duration};
 
 use clap::{ArgAction, Args};
 
@@ -89,6 +89,9 @@ pub struct ManagerFlags {
     #[arg(long, value_name = "NAMESPACE")]
     pub sharding_namespace: Option<String>,
 
+    /// The address at which webhooks are asked; by default each of the machine's
+    #[arg(long, value_name = "IP")]
+    pub webhook_host: Option<IpAddr>,
     /// The port of webhooks
     #[arg(long, value_name = "PORT")]
     pub webhook_port: Option<u16>,
@@ -177,6 +180,7 @@ impl ManagerFlags {
             sharding.enabled = sharding;
             sharding.group = sharding_group;
             sharding.namespace = sharding_namespace;
+            webhook.host = webhook_host;
             webhook.port = webhook_port;
             webhook.certificate.path = webhook_cert_path;
             webhook.certificate.name = webhook_cert_name;

@@ -311,8 +311,7 @@ mod flags {
         defaults.leader_election.renew_deadline = expected.leader_election.renew_deadline;
         defaults.leader_election.retry_period = expected.leader_election.retry_period;
         defaults.leader_election.release_on_cancel = expected.leader_election.release_on_cancel;
-        (defaults.webhook.host, defaults.webhook.client_ca) =
-            (expected.webhook.host, expected.webhook.client_ca.clone());
+        defaults.webhook.client_ca = expected.webhook.client_ca.clone();
         (defaults.cache.resync, defaults.cache.memory_budget) = (expected.cache.resync, expected.cache.memory_budget);
         defaults.sharding = expected.sharding.clone();
         (defaults.sharding.enabled, defaults.sharding.namespace) = (false, None);
@@ -333,6 +332,7 @@ mod flags {
             "--leader-elect",
             "--leader-election-id=painter.example.com",
             "--leader-election-namespace=painters",
+            "--webhook-host=::1",
             "--webhook-port=10250",
             "--webhook-cert-path=/certs/webhook",
             "--webhook-cert-name=webhook.crt",

@@ -4,6 +4,8 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use windlass_client::{Body, Config, RateLimit};
 
+use tokio::net::TcpListener;
+
 use super::*;
 use crate::testing;
 

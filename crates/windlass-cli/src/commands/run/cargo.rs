@@ -13,12 +13,11 @@ use std::{
 
 use serde_json::Value;
 use tokio::{
-    io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader},
+    io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader},
     process::{ChildStderr, Command},
 };
 
 use super::process::Process;
-use crate::commands::announce;
 
 /// The program of a project that writes its manifests.
 const MANIFESTS: &str = "manifests";
@@ -38,7 +37,7 @@ pub(super) struct Program {
 }
 
 impl Program {
-    fn at(path: PathBuf) -> Self {
+    pub(super) fn at(path: PathBuf) -> Self {
         let written = fs::metadata(&path).and_then(|file| file.modified()).ok();
         Self { path, written }
     }
@@ -49,11 +48,9 @@ pub(super) async fn build(project: &Path, name: &str) -> Result<Built, String> {
     let program = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut cargo = Command::new(&program);
     cargo.args(["build", "--message-format", "json-render-diagnostics"]);
-    if io::stderr().is_terminal() {
-        cargo.args(["--color", "always"]);
-    }
-    // Its progress is read: what it waits for is told, the rest is as it would be with --quiet.
-    cargo.current_dir(project).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // At a terminal cargo draws how far it is, which takes minutes at first; elsewhere its lines are passed on.
+    let shown = if io::stderr().is_terminal() { Stdio::inherit() } else { Stdio::piped() };
+    cargo.current_dir(project).stdout(Stdio::piped()).stderr(shown);
     let mut building = Process::start(cargo).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => "cargo is not there: it builds the manager".to_owned(),
         _ => format!("starting cargo: {error}"),
@@ -80,62 +77,25 @@ pub(super) async fn build(project: &Path, name: &str) -> Result<Built, String> {
     Ok(Built { manager: Program::at(manager(programs, name)?), manifests })
 }
 
-/// What cargo does, in the words that begin its lines about it.
-const DOINGS: [&str; 12] = [
-    "Adding",
-    "Blocking",
-    "Building",
-    "Compiling",
-    "Dirty",
-    "Downloaded",
-    "Downloading",
-    "Finished",
-    "Fresh",
-    "Locking",
-    "Running",
-    "Updating",
-];
+/// How cargo says that another cargo has the folder.
+const WAITS: &str = "    Blocking waiting for";
 
-/// What becomes of a line on cargo's standard error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Line {
-    /// The user's own code, and what is wrong with it.
-    Shown,
-    /// Another cargo works in the same folder, which this one waits for.
-    Waiting,
-    /// How far it is.
-    Progress,
-}
-
-impl Line {
-    fn of(line: &str) -> Self {
-        let (plain, mut is_code) = (line.chars(), false);
-        // Without the codes of colours: from an escape to a letter.
-        let plain = plain.filter(|letter| {
-            let was_code = is_code;
-            is_code = *letter == '\u{1b}' || (is_code && !letter.is_ascii_alphabetic());
-            !is_code && !was_code
-        });
-        let plain = plain.collect::<String>();
-        // They end in the same column.
-        let doing = plain.split_whitespace().next().filter(|word| plain.find(*word) == Some(12 - word.len().min(12)));
-        match doing.filter(|word| DOINGS.contains(word)) {
-            Some("Blocking") => Self::Waiting,
-            Some(_) => Self::Progress,
-            None => Self::Shown,
-        }
+/// Passes on what cargo says, and tells once that it waits for another.
+async fn pass_on(errors: Option<ChildStderr>, to: &mut impl io::Write) -> io::Result<()> {
+    match errors {
+        Some(errors) => pass_on_lines(errors, to).await,
+        None => Ok(()),
     }
 }
 
-/// Passes on what concerns the user.
-async fn pass_on(errors: Option<ChildStderr>, to: &mut impl io::Write) -> io::Result<()> {
-    let Some(errors) = errors else { return Ok(()) };
-    let mut lines = BufReader::new(errors).lines();
+async fn pass_on_lines(errors: impl AsyncRead + Unpin, to: &mut impl io::Write) -> io::Result<()> {
+    let (mut lines, mut has_told) = (BufReader::new(errors).lines(), false);
     while let Some(line) = lines.next_line().await? {
-        match Line::of(&line) {
-            Line::Shown => writeln!(to, "{line}")?,
-            Line::Waiting => announce("waiting for another cargo, which builds in the same folder\n"),
-            Line::Progress => {}
+        if !line.starts_with(WAITS) {
+            writeln!(to, "{line}")?;
+        } else if !has_told {
+            has_told = true;
+            writeln!(to, "waiting for another cargo, which builds in the same folder")?;
         }
     }
     Ok(())
@@ -171,20 +131,20 @@ fn manager(mut programs: BTreeMap<String, PathBuf>, name: &str) -> Result<PathBu
 mod tests {
     use super::*;
 
-    #[test]
-    fn what_cargo_waits_for_is_told_from_progress_and_from_what_is_wrong() {
-        for (line, is) in [
-            ("    Blocking waiting for file lock on build directory", Line::Waiting),
-            ("\u{1b}[1m\u{1b}[96m    Blocking\u{1b}[0m waiting for file lock on package cache", Line::Waiting),
-            ("   Compiling shop-operator v0.1.0 (/shop)", Line::Progress),
-            ("\u{1b}[1m\u{1b}[92m    Finished\u{1b}[0m `dev` profile", Line::Progress),
-            ("warning: unused variable: `a`", Line::Shown),
-            ("12 | Compiling", Line::Shown),
-            ("     --> src/lib.rs:1:1", Line::Shown),
-            ("", Line::Shown),
-        ] {
-            assert_eq!(Line::of(line), is, "{line:?}");
-        }
+    #[tokio::test]
+    async fn how_far_cargo_is_is_shown_and_what_it_waits_for_once() {
+        let told = "    Blocking waiting for file lock on package cache
+    Blocking waiting for file lock on build directory
+   Compiling shop-operator v0.1.0 (/shop)
+warning: unused variable: `a`
+";
+        let mut shown = Vec::new();
+        pass_on_lines(told.as_bytes(), &mut shown).await.unwrap();
+        let expected = "waiting for another cargo, which builds in the same folder
+   Compiling shop-operator v0.1.0 (/shop)
+warning: unused variable: `a`
+";
+        assert_eq!(String::from_utf8(shown).unwrap(), expected);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! What the manager is told by flags: where to listen, so that it can be asked.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 
+const HOST: &str = "--webhook-host";
 const WEBHOOKS: &str = "--webhook-port";
 const PROBES: &str = "--health-probe-bind-address";
 
@@ -18,13 +19,22 @@ pub(super) struct Flags {
 impl Flags {
     pub(super) fn of(given: &[String]) -> Result<Self, String> {
         let mut arguments = given.to_vec();
-        let webhooks = if let Some(port) = value(given, WEBHOOKS) {
+        let mut webhooks = if let Some(port) = value(given, WEBHOOKS) {
             local(port).ok_or_else(|| format!("{WEBHOOKS} {port}: expected a port"))?
         } else {
             let address = free()?;
             arguments.push(format!("{WEBHOOKS}={}", address.port()));
             address
         };
+        if let Some(host) = value(given, HOST) {
+            let host: IpAddr = host.parse().map_err(|_| format!("{HOST} {host}: expected an IP address"))?;
+            // What listens everywhere listens on loopback.
+            if !host.is_unspecified() {
+                webhooks.set_ip(host);
+            }
+        } else {
+            arguments.push(format!("{HOST}={}", webhooks.ip()));
+        }
         let probes = match value(given, PROBES) {
             Some("0" | "") => None,
             Some(wanted) => {
@@ -71,14 +81,22 @@ mod tests {
     #[test]
     fn what_the_user_says_holds_and_the_rest_is_added() {
         let said = flags(&["--webhook-port", "9443", "--health-probe-bind-address=:8081"]).unwrap();
-        assert_eq!(said.arguments, ["--webhook-port", "9443", "--health-probe-bind-address=:8081"]);
+        let expected = ["--webhook-port", "9443", "--health-probe-bind-address=:8081", "--webhook-host=127.0.0.1"];
+        assert_eq!(said.arguments, expected, "webhooks are for this machine alone");
         assert_eq!(said.webhooks.to_string(), "127.0.0.1:9443");
+        let elsewhere = |host| flags(&["--webhook-port=9443", host]).unwrap();
+        assert_eq!(elsewhere("--webhook-host=::1").webhooks.to_string(), "[::1]:9443");
+        let everywhere = elsewhere("--webhook-host=0.0.0.0");
+        assert_eq!(everywhere.webhooks.to_string(), "127.0.0.1:9443");
+        assert_eq!(everywhere.arguments[1], "--webhook-host=0.0.0.0");
+        assert!(flags(&["--webhook-host=here"]).unwrap_err().contains("expected an IP address"));
         assert_eq!(said.probes.unwrap().to_string(), "127.0.0.1:8081");
         let added = flags(&["--leader-elect"]).unwrap();
         let (webhooks, probes) = (added.webhooks.port(), added.probes.unwrap());
         let expected = [
             "--leader-elect".to_owned(),
             format!("--webhook-port={webhooks}"),
+            "--webhook-host=127.0.0.1".to_owned(),
             format!("--health-probe-bind-address={probes}"),
         ];
         assert_eq!(added.arguments, expected);

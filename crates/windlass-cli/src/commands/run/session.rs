@@ -48,6 +48,15 @@ pub(super) struct Session {
 struct Manager {
     process: Process,
     program: Program,
+    state: State,
+}
+
+/// Whether a manager has come up.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// It was started, and has not said that it is ready.
+    Starting,
+    Ready,
 }
 
 /// What a round came to.
@@ -58,6 +67,8 @@ enum Done {
     Kept(usize),
     /// What was started has ended before it was ready.
     Ended,
+    /// What was started is not ready, for this reason.
+    Unready(String),
 }
 
 impl Session {
@@ -108,15 +119,28 @@ impl Session {
         let begun = Instant::now();
         // What changes from here on is for the next round.
         self.seen = Snapshot::of(&self.place.folder)?;
-        let told = match self.try_round().await {
+        let outcome = self.try_round().await;
+        if let Some(told) = self.told(outcome, started, begun) {
+            announce(&format!("{told}\n"));
+        }
+        Ok(())
+    }
+
+    /// What a round came to, in words; none where they have been said.
+    fn told(&self, outcome: Result<Done, String>, started: &str, begun: Instant) -> Option<String> {
+        Some(match outcome {
             Ok(Done::Started) => format!("{started} in {:.1} s", begun.elapsed().as_secs_f64()),
             Ok(Done::Kept(count)) => format!("applied: {count} manifests; the manager runs on"),
-            Ok(Done::Ended) => return Ok(()),
-            Err(why) if self.manager.is_some() => format!("{why}; the manager of before runs on"),
-            Err(why) => format!("{why}; waiting for a change"),
-        };
-        announce(&format!("{told}\n"));
-        Ok(())
+            Ok(Done::Ended) => return None,
+            Ok(Done::Unready(why)) => format!("the manager is not there: {why}; waiting for a change"),
+            Err(why) => match &self.manager {
+                Some(Manager { state: State::Ready, .. }) => format!("{why}; the manager of before runs on"),
+                Some(Manager { state: State::Starting, .. }) => {
+                    format!("{why}; the manager of before is not ready; waiting for a change")
+                }
+                None => format!("{why}; waiting for a change"),
+            },
+        })
     }
 
     async fn try_round(&mut self) -> Result<Done, String> {
@@ -132,11 +156,22 @@ impl Session {
         self.seen.adopt(DEFINITIONS, &Snapshot::of(folder)?);
         let manifests = Manifests::of(folder, self.flags.webhooks)?;
         manifests.apply(&self.client, &mut self.applied).await?;
-        if self.manager.as_ref().is_some_and(|running| running.program == built.manager) {
-            return Ok(Done::Kept(manifests.len()));
+        match &self.manager {
+            Some(Manager { program, state, .. }) if *program == built.manager => {
+                if *state == State::Ready {
+                    return Ok(Done::Kept(manifests.len()));
+                }
+            }
+            _ => {
+                self.stop().await;
+                self.start(built.manager)?;
+            }
         }
-        self.stop().await;
-        self.start(built.manager)?;
+        Ok(self.come_up(&manifests).await)
+    }
+
+    /// Waits until the manager is ready, has ended, or has had its time.
+    async fn come_up(&mut self, manifests: &Manifests) -> Done {
         let (client, probes) = (self.client.clone(), self.flags.probes);
         let ready = async {
             if let Some(probes) = probes {
@@ -146,13 +181,22 @@ impl Session {
             }
             manifests.trusted(&client).await
         };
-        tokio::select! {
-            ready = ready => ready.map(|()| Done::Started),
+        let ready = tokio::select! {
+            ready = ready => ready,
             status = ended(&mut self.manager) => {
                 self.manager = None;
                 tell_end(status);
-                Ok(Done::Ended)
+                return Done::Ended;
             }
+        };
+        match (ready, &mut self.manager) {
+            (Ok(()), manager) => {
+                if let Some(manager) = manager {
+                    manager.state = State::Ready;
+                }
+                Done::Started
+            }
+            (Err(why), _) => Done::Unready(why),
         }
     }
 
@@ -161,7 +205,7 @@ impl Session {
         command.args(&self.flags.arguments).current_dir(&self.place.folder).env("KUBECONFIG", &self.kubeconfig);
         let process =
             Process::start(command).map_err(|error| format!("starting {}: {error}", program.path.display()))?;
-        self.manager = Some(Manager { process, program });
+        self.manager = Some(Manager { process, program, state: State::Starting });
         Ok(())
     }
 }
@@ -177,4 +221,43 @@ async fn ended(manager: &mut Option<Manager>) -> std::io::Result<ExitStatus> {
 fn tell_end(status: std::io::Result<ExitStatus>) {
     let how = status.map_or_else(|error| error.to_string(), |status| status.to_string());
     announce(&format!("the manager has ended ({how}); it starts again after a change\n"));
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::{fs, net::Ipv4Addr};
+
+    use windlass_api::Entropy;
+
+    use super::*;
+
+    /// A session whose manager runs, and listens nowhere.
+    #[allow(clippy::unwrap_used, reason = "clippy.toml exempts test functions, but not their helpers")]
+    fn session(state: State) -> Session {
+        let folder = std::env::temp_dir().join(format!("windlass-session-{}", Entropy::os().uuid()));
+        fs::create_dir_all(folder.join("src")).unwrap();
+        windlass_scaffold::Init::new("example.com", "shop").unwrap().plan(&folder).unwrap().write().unwrap();
+        let place = Place::above(&folder).unwrap();
+        let nobody = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+        let arguments = [format!("--health-probe-bind-address={nobody}")];
+        let mut session = Session::new(place, crate::testing::client(), folder.join("kubeconfig"), &arguments).unwrap();
+        let mut command = Command::new("sleep");
+        command.arg("1000");
+        let process = Process::start(command).unwrap();
+        session.manager = Some(Manager { process, program: Program::at("sleep".into()), state });
+        session
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_manager_that_does_not_come_up_is_not_there_and_none_of_before_runs_on() {
+        let mut session = session(State::Starting);
+        let outcome = session.come_up(&Manifests::default()).await;
+        let told = session.told(Ok(outcome), "ready", Instant::now()).unwrap();
+        assert_eq!(told, "the manager is not there: the manager was not ready within 60 s; waiting for a change");
+        let told = |session: &Session| session.told(Err("the build failed".to_owned()), "", Instant::now()).unwrap();
+        assert_eq!(told(&session), "the build failed; the manager of before is not ready; waiting for a change");
+        session.manager.as_mut().unwrap().state = State::Ready;
+        assert_eq!(told(&session), "the build failed; the manager of before runs on");
+        fs::remove_dir_all(&session.place.folder).unwrap();
+    }
 }

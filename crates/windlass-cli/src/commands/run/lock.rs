@@ -1,0 +1,67 @@
+//! One run at a time in a project.
+//!
+//! Two would build in one folder, write the same definitions, and both be what `target/windlass/kubeconfig` means: so the second is refused, and told who
+//! the first is. The lock is the system's, on an open file, and goes with the process, however that ends; the file stays.
+
+use std::{
+    fs::{self, File, OpenOptions, TryLockError},
+    io::{Read as _, Seek as _, Write as _},
+    path::Path,
+    process,
+};
+
+/// The file, in the project.
+const FILE: &str = "target/windlass/run.lock";
+
+/// Held as long as it is there.
+#[derive(Debug)]
+pub(super) struct Lock {
+    _file: File,
+}
+
+impl Lock {
+    /// Takes it, or says which process has it.
+    pub(super) fn take(project: &Path) -> Result<Self, String> {
+        let path = project.join(FILE);
+        let failed = |error: std::io::Error| format!("locking {}: {error}", path.display());
+        path.parent().map_or(Ok(()), fs::create_dir_all).map_err(failed)?;
+        let mut options = OpenOptions::new();
+        let mut file = options.read(true).write(true).create(true).truncate(false).open(&path).map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut holder = String::new();
+                // What it is called is of use; that it is there is what counts.
+                let _ = file.read_to_string(&mut holder);
+                let holder = if holder.trim().is_empty() { "another process" } else { holder.trim() };
+                return Err(format!(
+                    "{holder} runs the project in {} already; it sees what you change, and ends with Ctrl-C",
+                    project.display()
+                ));
+            }
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        }
+        file.set_len(0).and_then(|()| file.rewind()).map_err(failed)?;
+        writeln!(file, "process {}, windlass run,", process::id()).map_err(failed)?;
+        Ok(Self { _file: file })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass_api::Entropy;
+
+    use super::*;
+
+    #[test]
+    fn a_second_run_is_told_who_the_first_is_and_one_that_is_gone_leaves_nothing() {
+        let folder = std::env::temp_dir().join(format!("windlass-lock-{}", Entropy::os().uuid()));
+        let first = Lock::take(&folder).unwrap();
+        let error = Lock::take(&folder).unwrap_err();
+        let expected = format!("process {}, windlass run, runs the project in {}", process::id(), folder.display());
+        assert!(error.starts_with(&expected), "{error}");
+        drop(first);
+        drop(Lock::take(&folder).unwrap());
+        fs::remove_dir_all(folder).unwrap();
+    }
+}

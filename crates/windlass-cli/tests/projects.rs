@@ -1,0 +1,74 @@
+//! The commands that write projects, as they are typed.
+
+#![allow(clippy::unwrap_used, reason = "clippy.toml exempts test functions, but not their helpers")]
+
+use std::{fs, net::TcpListener, path::Path, process::Command};
+
+use windlass_api::Entropy;
+
+/// What a command prints, and what it complains of.
+fn windlass(folder: &Path, line: &str) -> (String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
+    command.args(line.split(' ')).current_dir(folder).env_remove("WINDLASS_LOG");
+    let output = command.output().unwrap();
+    let [told, complained] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    (told, complained)
+}
+
+#[test]
+fn a_project_is_worked_on_from_anywhere_inside_it() {
+    let folder = std::env::temp_dir().join(format!("windlass-projects-{}", Entropy::os().uuid()));
+    let project = folder.join("shop");
+    fs::create_dir_all(&project).unwrap();
+    let (told, _) = windlass(&project, "init");
+    assert!(told.contains("\ndomain: my.domain, for none was given:"), "{told}");
+    let (told, complained) = windlass(&project, "init --force --domain example.com");
+    assert!(complained.is_empty() && !told.contains("my.domain"), "{told}{complained}");
+    let (told, complained) = windlass(&project, "init --force");
+    assert!(told.starts_with("next: ") && complained.is_empty(), "it keeps its domain: {told}{complained}");
+
+    let inside = project.join("src/bin");
+    let (told, complained) = windlass(&inside, "create api --group shop --version v1 --kind Website");
+    let (first, last) = (told.lines().next().unwrap(), told.lines().last().unwrap());
+    assert!(first.starts_with("in ") && first.ends_with("/shop:"), "{told}{complained}");
+    assert_eq!(last, "next: cargo test, or windlass run");
+    assert!(project.join("src/api/v1/website.rs").is_file() && !inside.join("src").exists());
+    let (told, _) = windlass(&inside, "edit --network-policy");
+    assert!(told.ends_with("once it has the operator's image (README.md): kubectl apply --kustomize config/default\n"));
+    let (_, complained) = windlass(&folder, "edit --network-policy");
+    assert!(complained.contains("PROJECT: there is no such file; `windlass init"), "{complained}");
+
+    let (_, complained) = windlass(&project, "init --force --windlass-path src");
+    assert!(complained.contains("src/crates/windlass/Cargo.toml: this is not"), "{complained}");
+    fs::remove_dir_all(folder).unwrap();
+}
+
+/// The program that writes manifests works in the project; who names a folder means one seen from here.
+#[cfg(unix)]
+#[test]
+fn manifests_are_written_from_anywhere_inside_a_project() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let folder = std::env::temp_dir().join(format!("windlass-projects-{}", Entropy::os().uuid()));
+    fs::create_dir_all(folder.join("bin")).unwrap();
+    let folder = folder.canonicalize().unwrap();
+    windlass(&folder, "init --project-name shop");
+    fs::write(folder.join("bin/cargo"), "#!/bin/sh\necho $PWD $*\n").unwrap();
+    fs::set_permissions(folder.join("bin/cargo"), fs::Permissions::from_mode(0o755)).unwrap();
+    let mut generate = Command::new(env!("CARGO_BIN_EXE_windlass"));
+    generate.args(["generate", "crds", "--output-dir", "out"]).env("PATH", folder.join("bin"));
+    let output = generate.current_dir(folder.join("src")).output().unwrap();
+    let shown = folder.display();
+    let expected = format!("{shown} run --quiet --bin manifests -- crds --output-dir {shown}/src/out\n");
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn where_a_port_is_taken_the_flag_that_names_another_is_told() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let (_, complained) = windlass(Path::new("/"), &format!("up --bind {address} --kubeconfig /nowhere/config"));
+    let expected = format!("listening on {address}: another program does already; --bind ADDR:PORT names another");
+    assert!(complained.contains(&expected), "{complained}");
+}
