@@ -34,6 +34,17 @@ const STEPS: &[Step] = &[
     Step::Windlass(&["create", "webhook", "--group=shop", "--version=v1", "--kind=Website", "--conversion"]),
     Step::Windlass(&["create", "api", "--group=net", "--version=v1alpha1", "--kind=HTTPGate", "--namespaced=false"]),
     Step::Windlass(&["create", "webhook", "--group=net", "--version=v1alpha1", "--kind=HTTPGate", "--defaulting"]),
+    // A kind whose name, and that of an object of it, the files of a scaffold have for something else.
+    Step::Windlass(&["create", "api", "--group=net", "--version=v1", "--kind=Event"]),
+    Step::Windlass(&[
+        "create",
+        "webhook",
+        "--group=net",
+        "--version=v1",
+        "--kind=Event",
+        "--defaulting",
+        "--programmatic-validation",
+    ]),
     Step::Windlass(&["generate", "crds", "--check"]),
     Step::Cargo(&["fmt", "--check"]),
     Step::Cargo(&["clippy", "--all-targets", "--", "--deny", "warnings"]),

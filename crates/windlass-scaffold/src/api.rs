@@ -9,6 +9,7 @@ use crate::{
     definition::with_version,
     kustomization::with_resource,
     project::{Api, Project, Resource},
+    scope::{refusal, scope},
     source::{has_flag, with_definition, with_flag, with_module, with_statement},
     templates::{Template, create, templates},
 };
@@ -111,6 +112,7 @@ impl CreateApi {
             plural => self.kind.plural(),
             namespaced => resource.api.as_ref().is_some_and(|api| api.namespaced),
             stored => self.is_stored(&project, folder)?,
+            ..scope(&self.kind)
         };
         let mut changes = Changes::of(folder, self.overwrite);
         if self.with_type {
@@ -192,6 +194,9 @@ impl CreateApi {
         let with_controller = self.makes_controller(project);
         if !self.with_type && !with_controller {
             return Err(needs("nothing is asked for: --resource, --controller or both"));
+        }
+        if let Some(why) = refusal(&self.kind) {
+            return Err(needs(&why));
         }
         let module = self.kind.module();
         let same = |there: &&Resource| there.module() == module && there.group != self.group.as_str();

@@ -11,6 +11,7 @@ use serde::Deserialize;
 
 use crate::{
     Changes, CreateApi, CreateWebhook, Error, Init, Kind, Overwrite, Sources, Windlass,
+    scope::scope,
     templates::{Template, templates},
 };
 
@@ -230,6 +231,7 @@ impl FromKubebuilder {
             defaulting => webhooks.defaulting,
             validation => webhooks.validation,
             sample => sample,
+            ..scope(&name)
         };
         let mut files = vec![(format!("src/api/{version}/{module}.rs"), ty.source.clone())];
         let definition = format!("{whole}_{}.yaml", name.plural());

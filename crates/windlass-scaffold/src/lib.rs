@@ -44,6 +44,7 @@ mod kustomization;
 mod names;
 mod place;
 mod project;
+mod scope;
 mod source;
 mod sources;
 mod templates;

@@ -70,8 +70,27 @@ impl ProjectName {
     }
 }
 
+/// Modules, files of tests and crates that a project has already.
+const MODULES: &[&str] = &[
+    "alloc",
+    "clap",
+    "controller",
+    "core",
+    "manifests",
+    "mimalloc",
+    "proc_macro",
+    "serde",
+    "serde_json",
+    "std",
+    "test",
+    "tokio",
+    "tracing",
+    "webhook",
+    "windlass",
+];
+
 impl Kind {
-    /// The file and module of the kind: `http_route` of `HTTPRoute`.
+    /// The file and module of the kind: `http_route` of `HTTPRoute`, `webhook_` of `Webhook`, for `webhook` is another.
     pub fn module(&self) -> String {
         let letters: Vec<char> = self.0.chars().collect();
         let mut module = String::new();
@@ -83,7 +102,7 @@ impl Kind {
             }
             module.push(letter.to_ascii_lowercase());
         }
-        if syn::parse_str::<syn::Ident>(&module).is_err() {
+        if syn::parse_str::<syn::Ident>(&module).is_err() || MODULES.contains(&module.as_str()) || is_version(&module) {
             module.push('_');
         }
         module
@@ -150,6 +169,8 @@ mod tests {
             ("Website", "website", "websites"),
             ("HTTPRoute", "http_route", "httproutes"),
             ("Type", "type_", "types"),
+            ("Webhook", "webhook_", "webhooks"),
+            ("V1", "v1_", "v1s"),
             ("NetworkPolicy", "network_policy", "networkpolicies"),
             ("Ingress", "ingress", "ingresses"),
             ("S3Bucket", "s3_bucket", "s3buckets"),

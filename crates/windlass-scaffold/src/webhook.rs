@@ -9,6 +9,7 @@ use crate::{
     conversion::convert,
     kustomization::with_resource,
     project::{Project, Resource},
+    scope::scope,
     source::{with_module, with_statement},
     templates::{Template, create, templates},
 };
@@ -120,6 +121,7 @@ impl CreateWebhook {
             mutate,
             validate,
             paths,
+            ..scope(&self.kind)
         };
         let mut changes = Changes::of(folder, self.overwrite);
         for template in SHARED {
