@@ -39,7 +39,7 @@ pub use self::{
     error::{CompileError, EvaluationError, Expected},
     pattern::compile_pattern,
     program::{Environment, Evaluated, LIMIT_PER_CALL, Presence, Program},
-    rules::check_rules,
+    rules::{WrongRule, check_rules},
     schema::Schema,
     validator::{Rules, Verdict},
 };

@@ -108,6 +108,57 @@ pub fn check_rules(schema: &Json, path: &str) -> Vec<Cause> {
     causes
 }
 
+/// What a complaint about a rule says, without the JSON in which the real server shows the rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WrongRule {
+    /// The field that the rule belongs to, `spec.list[]`; empty where it is the whole object.
+    pub field: String,
+    /// The expression, where the complaint shows it.
+    pub rule: Option<String>,
+    /// What is wrong.
+    pub why: String,
+}
+
+impl WrongRule {
+    /// Of a complaint of [`check_rules`], or of an API server; none if it is about something else.
+    #[must_use]
+    pub fn of(cause: &Cause) -> Option<Self> {
+        let (path, _) = cause.field.split_once("x-kubernetes-validations")?;
+        let (mut field, mut rest) = (String::new(), path.trim_end_matches('.'));
+        if let Some(start) = rest.find("openAPIV3Schema") {
+            rest = &rest[start + "openAPIV3Schema".len()..];
+        }
+        while !rest.is_empty() {
+            if let Some((name, after)) = rest.strip_prefix(".properties[").and_then(|rest| rest.split_once(']')) {
+                field = if field.is_empty() { name.to_owned() } else { format!("{field}.{name}") };
+                rest = after;
+            } else if let Some(after) = rest.strip_prefix(".items") {
+                field.push_str("[]");
+                rest = after;
+            } else {
+                rest = rest.strip_prefix(".additionalProperties")?;
+                field.push_str("{}");
+            }
+        }
+        let (rule, why) = match cause.message.strip_prefix("Invalid value: ") {
+            Some(shown) => {
+                let mut values = serde_json::Deserializer::from_str(shown).into_iter::<Json>();
+                match values.next() {
+                    Some(Ok(value)) => {
+                        let why = shown[values.byte_offset()..].trim_start_matches(": ").to_owned();
+                        let rule = value.get("Rule").and_then(Json::as_str).map(str::to_owned);
+                        let is_the_rule = cause.field.ends_with(".rule");
+                        (rule.or_else(|| value.as_str().filter(|_| is_the_rule).map(str::to_owned)), why)
+                    }
+                    _ => (None, cause.message.clone()),
+                }
+            }
+            None => (None, cause.message.clone()),
+        };
+        Some(Self { field, rule, why })
+    }
+}
+
 struct Checker {
     /// Complaints about how rules are written down.
     forms: Vec<Cause>,

@@ -5,6 +5,8 @@ use std::{io, path::PathBuf};
 use thiserror::Error as ThisError;
 use windlass_api::BoxError;
 
+use crate::Missing;
+
 /// Why an environment cannot be started, furnished or stopped.
 #[derive(Debug, ThisError)]
 #[non_exhaustive]
@@ -45,8 +47,8 @@ pub enum Error {
     #[error("the environment {0}")]
     Lacks(&'static str),
     /// A program called what its roles do not ask for.
-    #[error("called, and asked for by no role:{}", lines(.0))]
-    NotAskedFor(Vec<String>),
+    #[error("called, and asked for by no role:{0}")]
+    NotAskedFor(Missing),
     /// A manager of the environment has failed, or panicked.
     #[error("a manager has failed")]
     Manager(#[source] BoxError),
@@ -61,8 +63,4 @@ impl Error {
     pub(crate) fn serve<E: Into<BoxError>>(doing: &'static str) -> impl FnOnce(E) -> Self {
         move |source| Self::Serve { doing, source: source.into() }
     }
-}
-
-fn lines(of: &[String]) -> String {
-    of.iter().map(|line| format!("\n  {line}")).collect()
 }

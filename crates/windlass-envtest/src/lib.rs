@@ -77,7 +77,7 @@ pub use environment::Environment;
 pub use error::Error;
 pub use expectations::Expectations;
 pub use faults::{Fault, Interception};
-pub use permissions::Permissions;
+pub use permissions::{Missing, Permissions};
 pub use recorder::{Recorded, Recorder};
 pub use requests::{Requests, Sent};
 pub use windlass_cache::testing::FakeListWatch;

@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
@@ -37,7 +37,8 @@ use crate::{
 ///
 /// permissions.client().list::<ConfigMap>().await?;
 /// let told = permissions.check().unwrap_err().to_string();
-/// assert!(told.ends_with("list configmaps of the core group (GET /api/v1/configmaps)"));
+/// assert!(told.contains("list configmaps of the core group (GET /api/v1/configmaps)"));
+/// assert!(told.ends_with(r#"#[rbac(groups = "", resources = "configmaps", verbs = "get,list,watch")]"#));
 /// # Ok::<_, Box<dyn std::error::Error>>(())
 /// # })?;
 /// # Ok::<_, Box<dyn std::error::Error>>(())
@@ -50,6 +51,8 @@ pub struct Permissions {
     client: Client,
     recorder: Recorder,
     grants: Vec<Grant>,
+    /// Where the roles were read, if in a file or folder.
+    origin: Option<PathBuf>,
 }
 
 /// A rule of a role.
@@ -77,7 +80,7 @@ impl Environment {
     /// A client whose requests are held against the Roles and `ClusterRoles` in a text of YAML. Objects of other kinds are passed
     /// over.
     pub fn permissions(&self, roles: &str) -> Result<Permissions, Error> {
-        self.permissions_of(grants(roles).map_err(|source| Error::Manifest { origin: None, source })?)
+        self.permissions_of(grants(roles).map_err(|source| Error::Manifest { origin: None, source })?, None)
     }
 
     /// The same with a file, or all files of a folder.
@@ -86,17 +89,17 @@ impl Environment {
         for (file, text) in read(path.as_ref())? {
             all.extend(grants(&text).map_err(|source| Error::Manifest { origin: Some(file), source })?);
         }
-        self.permissions_of(all)
+        self.permissions_of(all, Some(path.as_ref().to_owned()))
     }
 
-    fn permissions_of(&self, grants: Vec<Grant>) -> Result<Permissions, Error> {
+    fn permissions_of(&self, grants: Vec<Grant>, origin: Option<PathBuf>) -> Result<Permissions, Error> {
         if grants.is_empty() {
             return Err(Error::Lacks("was given no role with a rule"));
         }
         // Behind what all clients pass by: it hears this one only.
         let (taps, shared) = (Arc::<Taps>::default(), self.wire());
         let client = Self::client_of(Wire::new(BoxCloneSyncService::new(shared), taps.clone()));
-        Ok(Permissions { client, recorder: Recorder::new(&taps, Requests::any()), grants })
+        Ok(Permissions { client, recorder: Recorder::new(&taps, Requests::any()), grants, origin })
     }
 }
 
@@ -116,16 +119,23 @@ impl Permissions {
     pub fn check(&self) -> Result<Vec<String>, Error> {
         let requests = self.recorder.requests();
         let called = requests.iter().map(|recorded| (recorded, needs(recorded))).collect::<Vec<_>>();
-        let mut missing = BTreeMap::new();
+        let (mut missing, mut paste) = (BTreeMap::new(), Rules::default());
         for (recorded, needs) in &called {
             for need in needs.iter().filter(|need| !self.grants.iter().any(|grant| grant.allows(need))) {
                 let path = format!("{} {}", recorded.sent.method, recorded.sent.uri.path());
                 missing.entry(need.to_string()).or_insert(path);
+                paste.add(need);
             }
         }
         if !missing.is_empty() {
             let missing = missing.into_iter().map(|(need, path)| format!("{need} ({path})")).collect();
-            return Err(Error::NotAskedFor(missing));
+            let origin = self.origin.as_ref().map(|path| path.display().to_string());
+            return Err(Error::NotAskedFor(Missing {
+                missing,
+                origin,
+                role: paste.role(),
+                attributes: paste.attributes(),
+            }));
         }
         let needs = called.into_iter().flat_map(|(_, needs)| needs).collect::<Vec<_>>();
         Ok(self.grants.iter().flat_map(|grant| grant.unused(&needs)).collect::<BTreeSet<_>>().into_iter().collect())
@@ -135,6 +145,83 @@ impl Permissions {
 impl fmt::Debug for Permissions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Permissions").field("called", &self.recorder).finish_non_exhaustive()
+    }
+}
+
+// === what is missing ===
+
+/// What was called and is asked for by no role, and how to ask for it. `unwrap` of [`Permissions::check`] shows it as it is to be read.
+pub struct Missing {
+    missing: Vec<String>,
+    origin: Option<String>,
+    role: Vec<String>,
+    attributes: Vec<String>,
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut list = |lines: &[String]| lines.iter().try_for_each(|line| write!(f, "\n  {line}"));
+        list(&self.missing)?;
+        match &self.origin {
+            Some(origin) => write!(f, "\nadd to the rules of {origin}:")?,
+            None => write!(f, "\nadd to the rules of a role:")?,
+        }
+        let mut list = |lines: &[String]| lines.iter().try_for_each(|line| write!(f, "\n  {line}"));
+        list(&self.role)?;
+        write!(f, "\nor, where `windlass generate rbac` writes the role, to what reconciles:")?;
+        let mut list = |lines: &[String]| lines.iter().try_for_each(|line| write!(f, "\n  {line}"));
+        list(&self.attributes)
+    }
+}
+
+impl fmt::Debug for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Verbs by group and resource, as a role names them.
+#[derive(Default)]
+struct Rules {
+    resources: BTreeMap<(String, String), BTreeSet<&'static str>>,
+    urls: BTreeMap<String, BTreeSet<&'static str>>,
+}
+
+/// What an informer does: it may list or stream what there is, and gets nothing else.
+const INFORMER: [&str; 3] = ["get", "list", "watch"];
+
+impl Rules {
+    fn add(&mut self, need: &Need) {
+        let verbs = if need.is_url {
+            self.urls.entry(need.resource.clone()).or_default()
+        } else {
+            self.resources.entry((need.group.clone(), need.resource.clone())).or_default()
+        };
+        verbs.insert(need.verb);
+        if need.verb == "watch" || need.verb == "list" {
+            verbs.extend(INFORMER);
+        }
+    }
+
+    /// Entries of `rules`.
+    fn role(&self) -> Vec<String> {
+        let words = |verbs: &BTreeSet<&str>| verbs.iter().copied().collect::<Vec<_>>().join(", ");
+        let resources = self.resources.iter().map(|((group, resource), verbs)| {
+            format!("- {{apiGroups: ['{group}'], resources: [{resource}], verbs: [{}]}}", words(verbs))
+        });
+        let urls =
+            self.urls.iter().map(|(url, verbs)| format!("- {{nonResourceURLs: ['{url}'], verbs: [{}]}}", words(verbs)));
+        resources.chain(urls).collect()
+    }
+
+    /// The same beside code.
+    fn attributes(&self) -> Vec<String> {
+        let words = |verbs: &BTreeSet<&str>| verbs.iter().copied().collect::<Vec<_>>().join(",");
+        let resources = self.resources.iter().map(|((group, resource), verbs)| {
+            format!("#[rbac(groups = {group:?}, resources = {resource:?}, verbs = {:?})]", words(verbs))
+        });
+        let urls = self.urls.iter().map(|(url, verbs)| format!("#[rbac(urls = {url:?}, verbs = {:?})]", words(verbs)));
+        resources.chain(urls).collect()
     }
 }
 
@@ -396,13 +483,21 @@ metadata: {name: somebody}
         let red = client.get::<ConfigMap>("red").within("default").await.unwrap();
         client.patch(red.object_ref(), Patch::Merge(serde_json::json!({"data": {"a": "b"}}))).await.unwrap();
         client.apply(&Secret::named("key").in_namespace("default")).await.unwrap();
-        let told = permissions.check().unwrap_err().to_string();
+        let error = permissions.check().unwrap_err();
+        let told = error.to_string();
+        assert!(format!("{error:?}").contains(told.split_once('\n').unwrap().1), "unwrap shows the same: {error:?}");
         let lines = told.lines().map(str::trim).collect::<Vec<_>>();
         let expected = [
             "called, and asked for by no role:",
             "create secrets of the core group (PATCH /api/v1/namespaces/default/secrets/key)",
             "patch configmaps of the core group (PATCH /api/v1/namespaces/default/configmaps/red)",
             "patch secrets of the core group (PATCH /api/v1/namespaces/default/secrets/key)",
+            "add to the rules of a role:",
+            "- {apiGroups: [''], resources: [configmaps], verbs: [patch]}",
+            "- {apiGroups: [''], resources: [secrets], verbs: [create, patch]}",
+            "or, where `windlass generate rbac` writes the role, to what reconciles:",
+            "#[rbac(groups = \"\", resources = \"configmaps\", verbs = \"patch\")]",
+            "#[rbac(groups = \"\", resources = \"secrets\", verbs = \"create,patch\")]",
         ];
         assert_eq!(lines, expected);
         assert!(env.permissions("kind: ServiceAccount\napiVersion: v1\nmetadata: {name: a}\n").is_err());

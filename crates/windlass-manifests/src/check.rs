@@ -7,7 +7,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use serde_json::Value;
 use windlass_api::{JsonPath, crd::DefinitionError};
-use windlass_cel::{check_rules, compile_pattern};
+use windlass_cel::{WrongRule, check_rules, compile_pattern};
 
 use crate::{Manifests, webhook::Webhook};
 
@@ -18,11 +18,13 @@ pub struct Problem {
     pub place: String,
     /// What is wrong there.
     pub why: String,
+    /// The CEL rule that is wrong, if it is one.
+    pub rule: Option<String>,
 }
 
 impl Problem {
     pub(crate) fn new(place: impl Into<String>, why: impl Into<String>) -> Self {
-        Self { place: place.into(), why: why.into() }
+        Self { place: place.into(), why: why.into(), rule: None }
     }
 }
 
@@ -117,12 +119,15 @@ fn check_version(kind: &str, version: &CustomResourceDefinitionVersion, problems
     if problems.len() == before {
         // Rules are read against a schema that is right.
         for cause in check_rules(&schema, "") {
-            let (field, rule) = rule_at(&schema, &cause.field);
-            let why = match cause.message.rsplit_once("\"}: ").filter(|_| cause.message.contains("{\"Rule\"")) {
-                Some((_, why)) => why,
-                None => &cause.message,
+            let Some(wrong) = WrongRule::of(&cause) else {
+                problems.push(place.problem(format!("{}: {}", cause.field, cause.message)));
+                continue;
             };
-            problems.push(place.field(&field).problem(format!("rule {rule:?}: {why}")));
+            // What costs too much is not shown.
+            let rule = wrong.rule.unwrap_or_else(|| rule_at(&schema, &cause.field));
+            let place = if wrong.field.is_empty() { place.clone() } else { place.field(&wrong.field) };
+            problems
+                .push(Problem { rule: Some(rule.clone()), ..place.problem(format!("rule {rule:?}: {}", wrong.why)) });
         }
     }
     check_paths(version, &schema, &place, problems);
@@ -268,30 +273,24 @@ fn is_of_type(value: &Value, schema: &Value) -> Result<(), String> {
     if is_it { Ok(()) } else { Err(format!("it is not of type {}", schema["type"].as_str().unwrap_or_default())) }
 }
 
-/// The field and the rule that a path in the schema means: `.properties[spec].x-kubernetes-validations[0].rule`.
-fn rule_at(schema: &Value, path: &str) -> (String, String) {
-    let (mut schema, mut rest, mut field) = (schema, path, String::new());
+/// The rule that a path in the schema means: `.properties[spec].x-kubernetes-validations[0].rule`.
+fn rule_at(schema: &Value, path: &str) -> String {
+    let (mut schema, mut rest) = (schema, path);
     loop {
-        let below;
-        if let Some((name, after)) = rest.strip_prefix(".properties[").and_then(|rest| rest.split_once(']')) {
-            let dot = if field.is_empty() { "" } else { "." };
-            field.push_str(dot);
-            field.push_str(name);
-            below = (&schema["properties"][name], after);
-        } else if let Some(after) = rest.strip_prefix(".items") {
-            field.push_str("[]");
-            below = (&schema["items"], after);
-        } else if let Some(after) = rest.strip_prefix(".additionalProperties") {
-            field.push_str("{}");
-            below = (&schema["additionalProperties"], after);
-        } else {
-            break;
-        }
-        (schema, rest) = below;
+        (schema, rest) =
+            if let Some((name, after)) = rest.strip_prefix(".properties[").and_then(|rest| rest.split_once(']')) {
+                (&schema["properties"][name], after)
+            } else if let Some(after) = rest.strip_prefix(".items") {
+                (&schema["items"], after)
+            } else if let Some(after) = rest.strip_prefix(".additionalProperties") {
+                (&schema["additionalProperties"], after)
+            } else {
+                break;
+            };
     }
     let index = rest.split_once('[').and_then(|(_, rest)| rest.split_once(']')?.0.parse::<usize>().ok());
     let rule = index.map(|index| &schema["x-kubernetes-validations"][index]["rule"]).and_then(Value::as_str);
-    (field, rule.unwrap_or_default().to_owned())
+    rule.unwrap_or_default().to_owned()
 }
 
 /// Columns, selectable fields and the scale name fields.

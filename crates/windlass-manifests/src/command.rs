@@ -6,7 +6,7 @@ use std::{
     process::ExitCode,
 };
 
-use crate::{File, Manifests, Part, files::DEFINITIONS};
+use crate::{File, Manifests, Part, Problems, files::DEFINITIONS};
 
 const USAGE: &str = "usage: manifests crds|rbac|webhooks|all [--output-dir DIR] [--check]
 
@@ -89,7 +89,7 @@ impl Arguments {
 /// What was done, a line per file.
 fn run(manifests: &Manifests, arguments: &Arguments) -> Result<Vec<String>, String> {
     let Arguments { part, folder, mode } = arguments;
-    let files = manifests.files(*part).map_err(|problems| problems.to_string())?;
+    let files = manifests.files(*part).map_err(|problems| told(&problems, Path::new("src")))?;
     let outdated = files.iter().filter(|file| !file.is_written(folder)).collect::<Vec<_>>();
     let left_over = if matches!(part, Part::Crds | Part::All) { left_over(folder, &files)? } else { Vec::new() };
     match mode {
@@ -115,6 +115,34 @@ fn run(manifests: &Manifests, arguments: &Arguments) -> Result<Vec<String>, Stri
             Ok(said)
         }
     }
+}
+
+/// Problems with where they are in the sources, as far as that can be found.
+fn told(problems: &Problems, sources: &Path) -> String {
+    let mut lines = Vec::new();
+    for problem in &problems.0 {
+        lines.push(problem.to_string());
+        if let Some((path, line)) = problem.rule.as_deref().and_then(|rule| find(sources, rule)) {
+            lines.push(format!("  --> {}:{line}", path.display()));
+        }
+    }
+    lines.join("\n")
+}
+
+/// The file and line in which a rule is written, as a literal in whatever form.
+fn find(sources: &Path, rule: &str) -> Option<(PathBuf, usize)> {
+    let escaped = format!("{rule:?}");
+    let forms = [rule, escaped.trim_matches('"')];
+    let mut entries: Vec<_> = fs::read_dir(sources).ok()?.flatten().map(|entry| entry.path()).collect();
+    entries.sort();
+    entries.into_iter().find_map(|path| {
+        if path.is_dir() {
+            return find(&path, rule);
+        }
+        let text = fs::read_to_string(&path).ok().filter(|_| path.extension().is_some_and(|end| end == "rs"))?;
+        let line = text.lines().position(|line| forms.iter().any(|form| line.contains(form)))?;
+        Some((path, line + 1))
+    })
 }
 
 fn write(path: &Path, text: &str) -> io::Result<()> {
@@ -165,6 +193,26 @@ mod tests {
         ] {
             assert_eq!(read(wrong).unwrap_err(), why);
         }
+    }
+
+    #[test]
+    fn a_wrong_rule_is_told_with_its_line() {
+        let sources = env::temp_dir().join(format!("windlass-manifests-rules-{}", std::process::id()));
+        write(&sources.join("api/site.rs"), "struct Site {\n    #[schema(rule(rule = \"self > \\\"a\\\"\"))]\n}\n")
+            .unwrap();
+        let problem = |rule: Option<&str>| crate::Problem {
+            place: "Site v1: spec".to_owned(),
+            why: "no".to_owned(),
+            rule: rule.map(str::to_owned),
+        };
+        let told =
+            told(&Problems(vec![problem(Some("self > \"a\"")), problem(Some("other")), problem(None)]), &sources);
+        let place = sources.join("api/site.rs");
+        assert_eq!(
+            told,
+            format!("Site v1: spec: no\n  --> {}:2\nSite v1: spec: no\nSite v1: spec: no", place.display())
+        );
+        fs::remove_dir_all(&sources).unwrap();
     }
 
     #[test]

@@ -195,9 +195,13 @@ fn what_is_wrong_with_a_rule_is_told_with_type_field_and_rule() {
     let problems = problems(&Manifests::new("x").kind::<Rules>());
     for (problem, expected) in problems.iter().zip([
         ("Rules v1: spec.costly: rule \"self.all(a, self.all(b, a != b))\": ", "exceeds budget by factor of"),
-        ("Rules v1: spec.list[]: rule \"self.size( > 1\": ", "compilation failed: ERROR: <input>:1:"),
-        ("Rules v1: spec.number: rule \"self > 'a'\": ", "found no matching overload for '_>_'"),
+        ("Rules v1: spec.list[]: rule \"self.size( > 1\": compilation failed: ERROR: <input>:1:", ""),
+        (
+            "Rules v1: spec.number: rule \"self > 'a'\": compilation failed: ERROR: ",
+            "found no matching overload for '_>_'",
+        ),
     ]) {
+        assert!(!problem.contains("OptionalOldSelf"), "no JSON: {problem}");
         assert!(problem.starts_with(expected.0) && problem.contains(expected.1), "{problem}");
     }
 }

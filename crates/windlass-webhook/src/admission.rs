@@ -67,7 +67,7 @@ fn decode<K: Resource>(object: &Value) -> Result<K, Denial> {
         };
         return Err(Denial::errored(400, message));
     }
-    K::deserialize(object).map_err(|error| Denial::errored(400, error.to_string()))
+    crate::body::from_value(object).map_err(|error| Denial::errored(400, error.to_string()))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, header::CONTENT_TYPE};
 use http_body::Body;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use thiserror::Error;
 use windlass_api::BoxError;
@@ -61,6 +62,13 @@ where
         return Err(Refused::ContentType(String::from_utf8_lossy(content_type).into_owned()));
     }
     document(&bytes)
+}
+
+/// A part of a document as its type; the error says which field is none: `spec.replicas: invalid type: …`.
+pub(crate) fn from_value<T: DeserializeOwned>(
+    value: &Value,
+) -> Result<T, serde_path_to_error::Error<serde_json::Error>> {
+    serde_path_to_error::deserialize(value)
 }
 
 fn document(bytes: &Bytes) -> Result<Value, Refused> {

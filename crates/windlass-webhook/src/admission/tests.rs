@@ -280,7 +280,9 @@ async fn c_14_3_an_object_of_another_kind_or_none_is_a_bad_request() {
     assert_eq!(message(&config_map(&json!({}))).await, "unable to decode v1, Kind=ConfigMap into v1, Kind=Pod");
     assert_eq!(message(&Value::Null).await, "there is no content to decode");
     let wrong = json!({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": 7}});
-    assert!(message(&wrong).await.contains("invalid type"));
+    assert_eq!(message(&wrong).await, "spec.containers: invalid type: integer `7`, expected a sequence");
+    let deep = json!({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "a"}, {"name": 1}]}});
+    assert!(message(&deep).await.starts_with("spec.containers[1].name: invalid type"), "{}", message(&deep).await);
 }
 
 // === C-14.4, C-14.5: chains and answers ===

@@ -86,7 +86,7 @@ impl<H> fmt::Debug for Hub<H> {
 }
 
 fn decode<K: Resource>(object: Value) -> Result<K, BoxError> {
-    Ok(serde_json::from_value(object)?)
+    Ok(crate::body::from_value(&object)?)
 }
 
 fn encode<K: Resource>(object: &K) -> Result<Value, BoxError> {

@@ -10,6 +10,7 @@ use std::{
 
 use serde_json::{Value, json};
 use windlass_api::{ApiResource, DynamicObject, ErrorChain, GroupVersionKind, ObjectExt as _};
+use windlass_cel::WrongRule;
 use windlass_client::{Client, read_manifests, wait};
 
 /// Who owns what is written here.
@@ -118,7 +119,7 @@ impl Manifests {
             let name = object.name();
             let objects = client.dynamic(&kind.resource());
             let failed =
-                |error: windlass_client::Error| format!("applying {} {name}: {}", kind.names().1, ErrorChain(&error));
+                |error: windlass_client::Error| format!("applying {} {name}: {}", kind.names().1, refused(&error));
             objects.apply(object).field_manager(OWNER).force().await.map_err(failed)?;
             applied.0.insert((*kind, name.to_owned()));
             if *kind == Kind::Definition {
@@ -164,6 +165,17 @@ impl Manifests {
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
+}
+
+/// Why a server refused something. Rules are told by version, field and expression, not as the JSON in which a server shows them.
+fn refused(error: &windlass_client::Error) -> String {
+    let causes = error.status().and_then(|status| status.details.as_ref()).map(|details| &details.causes);
+    let rule = |cause: &windlass_api::Cause| {
+        let WrongRule { field, rule, why } = WrongRule::of(cause)?;
+        Some(format!("\n  {field}: rule {:?}: {why}", rule.unwrap_or_default()))
+    };
+    let rules: String = causes.into_iter().flatten().filter_map(rule).collect();
+    if rules.is_empty() { ErrorChain(error).to_string() } else { format!("the server refuses it:{rules}") }
 }
 
 /// The files of YAML in a folder, by name; none if it is not there.
@@ -256,6 +268,18 @@ webhooks:
         manifests(&[]).apply(&client, &mut applied).await.unwrap();
         assert!(webhooks.get_opt("shop-site").await.unwrap().is_none());
         assert!(definitions.get_opt("sites.shop.example.com").await.unwrap().is_some());
+    }
+
+    #[tokio::test]
+    async fn a_rule_that_the_server_refuses_is_told_by_field_and_expression() {
+        let rule = "x-kubernetes-validations: [{rule: self.size( > 1, message: no}]";
+        let spec = format!("{{type: object, properties: {{spec: {{type: string, {rule}}}}}}}");
+        let wrong = DEFINITION.replace("{type: object}", &spec);
+        let client = crate::testing::client();
+        let error = manifests(&[&wrong]).apply(&client, &mut Applied::default()).await.unwrap_err();
+        let expected = "applying CustomResourceDefinition sites.shop.example.com: the server refuses it:\n  spec: rule \"self.size( > 1\": \
+                        compilation failed: ERROR: <input>:1:12";
+        assert!(error.starts_with(expected) && !error.contains("{"), "{error}");
     }
 
     #[tokio::test(start_paused = true)]
