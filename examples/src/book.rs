@@ -21,6 +21,7 @@ pages! {
     run_several_replicas: "how-to/run-several-replicas.md",
     run_a_project: "how-to/run-a-project.md",
     scaffold_a_project: "how-to/scaffold-a-project.md",
+    somebody_elses_kind: "how-to/somebody-elses-kind.md",
     talk_to_a_cluster: "how-to/talk-to-a-cluster.md",
     test_a_controller: "how-to/test-a-controller.md",
     test_from_go: "how-to/test-from-go.md",
