@@ -147,7 +147,7 @@ impl WrongRule {
                     Some(Ok(value)) => {
                         let why = shown[values.byte_offset()..].trim_start_matches(": ").to_owned();
                         let rule = value.get("Rule").and_then(Json::as_str).map(str::to_owned);
-                        let is_the_rule = cause.field.ends_with(".rule");
+                        let is_the_rule = cause.field.rsplit_once('.').is_some_and(|(_, end)| end == "rule");
                         (rule.or_else(|| value.as_str().filter(|_| is_the_rule).map(str::to_owned)), why)
                     }
                     _ => (None, cause.message.clone()),
