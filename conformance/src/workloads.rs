@@ -4,6 +4,7 @@
 //! by `cargo xtask long workloads --record`. There are no nodes: a scenario says itself what becomes of pods. What is compared are the
 //! objects and the events, whenever all have come to rest.
 
+mod kinds;
 mod play;
 mod scenario;
 mod transcript;
@@ -15,6 +16,9 @@ pub use scenario::Scenario;
 
 /// The environment variable that names a kubeconfig of the real server, with the real kube-controller-manager beside it.
 pub const WORKLOADS: &str = "WINDLASS_WORKLOADS_KUBECONFIG";
+
+/// The environment variable that names the one file of scenarios to play to the real ones.
+pub const ONLY: &str = "WINDLASS_WORKLOADS_ONLY";
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
@@ -28,7 +32,7 @@ fn folder() -> PathBuf {
 pub fn workloads() -> Vec<String> {
     let folder = folder().join("workloads");
     let files = std::fs::read_dir(&folder).expect("there are scenarios");
-    let names = files.filter_map(|file| Some(file.ok()?.path().file_stem()?.to_str()?.to_owned()));
+    let names = files.filter_map(|file| file.ok()?.file_name().to_str()?.strip_suffix(".txt").map(str::to_owned));
     let mut names: Vec<_> = names.collect();
     names.sort();
     assert!(!names.is_empty(), "{} is empty", folder.display());
@@ -44,6 +48,19 @@ pub fn scenarios(name: &str) -> Vec<Scenario> {
     let path = folder().join("workloads").join(format!("{name}.txt"));
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     Scenario::read(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The scenarios of a file, by title, that end otherwise here than with the real ones: `WORKLOADS.md` says why.
+///
+/// # Panics
+/// When that cannot be read.
+#[must_use]
+pub fn known_differences(name: &str) -> Vec<String> {
+    let path = folder().join("WORKLOADS.md");
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let lines = text.lines().filter_map(|line| line.strip_prefix("- `")?.split_once("`: "));
+    let titles = lines.filter_map(|(scenario, _)| scenario.strip_prefix(name)?.strip_prefix('/').map(str::to_owned));
+    titles.collect()
 }
 
 fn recording(name: &str) -> PathBuf {

@@ -23,6 +23,9 @@ const CRDS: &str = "WINDLASS_CRDS";
 /// The environment variable by which the scenarios of workloads find the real controllers: a kubeconfig.
 const WORKLOADS: &str = "WINDLASS_WORKLOADS_KUBECONFIG";
 
+/// The environment variable that names the one file of scenarios to play.
+const ONLY: &str = "WINDLASS_WORKLOADS_ONLY";
+
 /// The environment variable that makes the suite write what the real server answers.
 const RECORD: &str = "WINDLASS_RECORD";
 
@@ -60,11 +63,11 @@ pub(crate) fn differential(seed: u64, seconds: u64) -> Result {
 }
 
 /// Plays the scenarios of workloads to the real controllers.
-pub(crate) fn workloads(record: bool) -> Result {
+pub(crate) fn workloads(record: bool, only: &str) -> Result {
     let upstream = Upstream::start(Profile::Identity)?;
     let mut suite = cargo();
     suite.args(["test", "--package", "conformance", "--test", "workloads", "--", "the_real_controllers"]);
-    suite.env(WORKLOADS, upstream.kubeconfig());
+    suite.env(WORKLOADS, upstream.kubeconfig()).env(ONLY, only);
     if record {
         suite.env(RECORD, "1");
     }

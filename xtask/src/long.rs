@@ -65,6 +65,9 @@ pub(crate) enum Part {
         /// Write what it does as the recording
         #[arg(long)]
         record: bool,
+        /// Only this file of them
+        #[arg(long, default_value = "")]
+        only: String,
     },
     /// The fuzz targets, one after the other (needs cargo-fuzz and a C++ compiler)
     Fuzz {
@@ -104,7 +107,7 @@ pub(crate) fn run(part: &Part) -> Result {
             import::run(crds, *seed, *objects, only)?;
             compile.as_ref().map_or(Ok(()), |windlass| import::compile(crds, windlass))
         }
-        Part::Workloads { record } => conformance::workloads(*record),
+        Part::Workloads { record, only } => conformance::workloads(*record, only),
         Part::Fuzz { seconds, target } => fuzz::run(target.as_deref(), *seconds),
     }
 }

@@ -147,6 +147,9 @@ impl Upstream {
                 format!("--kubeconfig={}", self.kubeconfig().display()),
                 "--leader-elect=false".to_owned(),
                 "--controllers=*".to_owned(),
+                // Many scenarios are played side by side, and none is to wait for another.
+                "--kube-api-qps=1000".to_owned(),
+                "--kube-api-burst=1000".to_owned(),
                 format!("--service-account-private-key-file={}", self.file("sa.key")),
                 "--bind-address=127.0.0.1".to_owned(),
                 "--secure-port=0".to_owned(),

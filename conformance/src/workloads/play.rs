@@ -1,39 +1,21 @@
 //! Playing a scenario on a cluster.
 
-use std::time::Duration;
+use std::{cell::RefCell, time::Duration};
 
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
-use windlass_api::{ApiResource, DynamicObject, GroupVersionKind, ObjectRef, Patch, Propagation};
+use windlass_api::{DynamicObject, ObjectRef, Patch, Propagation};
 use windlass_client::{Client, Error, Resources};
 
 use super::{
-    scenario::{Fate, Scenario, Step, Which},
-    transcript,
+    kinds::{Kind, Place},
+    scenario::{By, Fate, Scenario, Step, Which},
+    transcript::{self, Hashes},
 };
-
-/// What is watched: kind, group, version, resource.
-const KINDS: [(&str, &str, &str, &str); 12] = [
-    ("Pod", "", "v1", "pods"),
-    ("Job", "batch", "v1", "jobs"),
-    ("CronJob", "batch", "v1", "cronjobs"),
-    ("StatefulSet", "apps", "v1", "statefulsets"),
-    ("DaemonSet", "apps", "v1", "daemonsets"),
-    ("ReplicaSet", "apps", "v1", "replicasets"),
-    ("ReplicationController", "", "v1", "replicationcontrollers"),
-    ("ControllerRevision", "apps", "v1", "controllerrevisions"),
-    ("PersistentVolumeClaim", "", "v1", "persistentvolumeclaims"),
-    ("PodDisruptionBudget", "policy", "v1", "poddisruptionbudgets"),
-    ("Namespace", "", "v1", "namespaces"),
-    ("Event", "", "v1", "events"),
-];
-
-/// In no namespace, and not shown: the API server and its controllers write much to it.
-const NODE: &str = "Node";
 
 /// How long nothing may change before all is taken to have come to rest: controllers of the real cluster gather for a second.
 const REST: Duration = Duration::from_millis(3500);
-const LOOK: Duration = Duration::from_millis(250);
+const LOOK: Duration = Duration::from_millis(500);
 /// How long that may take.
 const PATIENCE: Duration = Duration::from_mins(2);
 
@@ -42,33 +24,29 @@ const PATIENCE: Duration = Duration::from_mins(2);
 /// # Panics
 /// When the server refuses a step, or nothing comes to rest.
 pub async fn play(client: &Client, namespace: &str, scenario: &Scenario) -> String {
-    let stage = Stage { client, namespace };
+    let stage = Stage { client, namespace, scenario, hashes: RefCell::default() };
     let made = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
     stage.of("Namespace").create(&object(made)).await.expect("a namespace can be made");
+    // What every namespace has is to be there before anything is asked of it.
+    stage.settled().await;
     let mut told = String::new();
-    let mut nodes = Vec::new();
     for step in &scenario.steps {
         if let Step::Show(title) = step {
             told.push_str(&format!("--- {title}\n{}", stage.settled().await));
             continue;
         }
-        if let Step::Create { kind, name, .. } = step
-            && kind == NODE
-        {
-            nodes.push(stage.key(kind, name));
-        }
-        match stage.act(step).await {
-            Ok(Done::Something) => {}
-            Ok(Done::Nothing) => told.push_str(&format!("--- nothing to do: {step:?}\n")),
-            Err(error) => panic!("{}: {step:?}: {}", scenario.title, error.chain()),
+        match (step, stage.act(step).await) {
+            (_, Ok(Done::Something)) => {}
+            (_, Ok(Done::Nothing)) => told.push_str(&format!("--- nothing to do: {step:?}\n")),
+            (Step::Refused(_), Err(error)) => {
+                let why = error.status().map_or_else(|| error.chain(), |status| format!("{} {}", status.code, status));
+                told.push_str(&format!("--- refused: {}\n", why.replace(namespace, "NAMESPACE")));
+            }
+            (_, Err(error)) => panic!("{}: {step:?}: {}", scenario.title, error.chain()),
         }
         stage.settled().await;
     }
-    stage.of("Namespace").delete(ObjectRef::new(namespace)).await.expect("a namespace can be deleted");
-    for node in nodes {
-        // The scenario may have deleted it itself.
-        let _ = stage.of(NODE).delete(node).await;
-    }
+    stage.clear().await;
     told
 }
 
@@ -82,6 +60,8 @@ enum Done {
 struct Stage<'s> {
     client: &'s Client,
     namespace: &'s str,
+    scenario: &'s Scenario,
+    hashes: RefCell<Hashes>,
 }
 
 fn object(value: Value) -> DynamicObject {
@@ -90,89 +70,141 @@ fn object(value: Value) -> DynamicObject {
 
 impl Stage<'_> {
     fn of(&self, kind: &str) -> Resources<DynamicObject> {
-        if kind == NODE {
-            let resource = ApiResource::namespaced(GroupVersionKind::new("", "v1", NODE), "nodes").cluster_scoped();
-            return self.client.dynamic(&resource);
-        }
-        let known = KINDS.iter().find(|known| known.0 == kind);
-        let &(kind, group, version, plural) = known.unwrap_or_else(|| panic!("no scenario has {kind}"));
-        let kind = GroupVersionKind::new(group, version, kind);
-        let resource = ApiResource::namespaced(kind, plural);
-        let resource = if plural == "namespaces" { resource.cluster_scoped() } else { resource };
-        self.client.dynamic(&resource)
+        self.client.dynamic(&Kind::find(kind).resource(self.namespace))
     }
 
-    /// Nodes are in no namespace: they have its name in theirs.
+    /// The namespace and the name of what a step names.
+    fn place(&self, name: &str) -> (String, String) {
+        let name = name.replace("NAMESPACE", self.namespace);
+        match name.split_once(':') {
+            Some((place, name)) => (format!("{}-{place}", self.namespace), name.to_owned()),
+            None => (self.namespace.to_owned(), name),
+        }
+    }
+
+    /// What is the cluster's has the namespace in its name.
+    fn of_cluster(&self, name: String) -> String {
+        if name.contains(self.namespace) { name } else { format!("{}-{name}", self.namespace) }
+    }
+
     fn key(&self, kind: &str, name: &str) -> ObjectRef<DynamicObject> {
-        if kind == NODE {
-            return ObjectRef::new(format!("{}-{name}", self.namespace));
+        let (namespace, name) = self.place(name);
+        match Kind::find(kind).place {
+            Place::Namespace => ObjectRef::new(name).within(namespace),
+            Place::Cluster => ObjectRef::new(self.of_cluster(name)),
         }
-        ObjectRef::new(name).within(self.namespace)
-    }
-
-    /// What a step says of the namespace that it is played in.
-    fn here(&self, value: &Value) -> Value {
-        let text = value.to_string().replace("NAMESPACE", self.namespace);
-        serde_json::from_str(&text).expect("a name is no syntax")
     }
 
     async fn act(&self, step: &Step) -> Result<Done, Error> {
         match step {
-            Step::Create { kind, name, spec } if kind == NODE => {
-                let name = format!("{}-{name}", self.namespace);
-                let metadata = json!({"name": name, "labels": {"of": self.namespace}});
-                let made = json!({"apiVersion": "v1", "kind": NODE, "metadata": metadata, "spec": self.here(spec)});
+            Step::Create { kind, name, object: given } => {
+                let (namespace, name) = self.place(name);
+                let known = Kind::find(kind);
+                let mut made = self.with_uids(given).await;
+                made["apiVersion"] = json!(known.resource(self.namespace).api_version());
+                made["kind"] = json!(kind);
+                match known.place {
+                    Place::Namespace => {
+                        made["metadata"]["name"] = json!(name);
+                        made["metadata"]["namespace"] = json!(namespace);
+                    }
+                    Place::Cluster => {
+                        if !name.contains(self.namespace) {
+                            // By which pods find the nodes of their scenario.
+                            made["metadata"]["labels"]["of"] = json!(self.namespace);
+                        }
+                        made["metadata"]["name"] = json!(self.of_cluster(name));
+                    }
+                }
                 self.of(kind).create(&object(made)).await?;
             }
-            Step::Create { kind, name, spec } => {
-                let &(_, group, version, _) = KINDS.iter().find(|known| known.0 == kind).expect("a kind that is known");
-                let api = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
-                let metadata = json!({"name": name, "namespace": self.namespace});
-                let made = json!({"apiVersion": api, "kind": kind, "metadata": metadata, "spec": self.here(spec)});
-                self.of(kind).create(&object(made)).await?;
-            }
-            Step::Patch { kind, name, patch } => {
-                self.of(kind).patch(self.key(kind, name), Patch::Merge(self.here(patch))).await?;
-            }
-            Step::Delete { kind, name, propagation } => {
-                let propagation = match propagation.as_deref() {
-                    Some("foreground") => Propagation::Foreground,
-                    Some("orphan") => Propagation::Orphan,
-                    _ => Propagation::Background,
+            Step::Patch { kind, subresource, name, patch } => {
+                let patch = Patch::Merge(self.with_uids(patch).await);
+                let patch = self.of(kind).patch(self.key(kind, name), patch);
+                match subresource {
+                    Some(subresource) => patch.subresource(subresource.clone()).await?,
+                    None => patch.await?,
                 };
-                self.of(kind).delete(self.key(kind, name)).propagation(propagation).await?;
+            }
+            Step::Delete { kind, name, how } => {
+                let deletion = self.of(kind).delete(self.key(kind, name));
+                match how.as_deref() {
+                    Some("foreground") => deletion.propagation(Propagation::Foreground).await?,
+                    Some("orphan") => deletion.propagation(Propagation::Orphan).await?,
+                    Some("at-once") => deletion.grace_period(Duration::ZERO).await?,
+                    _ => deletion.propagation(Propagation::Background).await?,
+                };
+            }
+            Step::Finalize { name } => {
+                let found = self.of("Namespace").get(self.key("Namespace", name)).await?;
+                let mut found = serde_json::to_value(found).expect("an object is JSON");
+                found["spec"]["finalizers"] = json!([]);
+                self.of("Namespace").update(&object(found)).subresource("finalize").await?;
             }
             Step::Pods { which, fate } => {
-                let pods = self.pods(which).await;
+                let pods = self.pods(which, *fate).await;
                 for pod in &pods {
                     self.befall(pod, *fate).await?;
                 }
                 return Ok(if pods.is_empty() { Done::Nothing } else { Done::Something });
             }
+            Step::Refused(step) => return Box::pin(self.act(step)).await,
             Step::Wait(seconds) => sleep(Duration::from_secs(*seconds)).await,
             Step::Show(_) => {}
         }
         Ok(Done::Something)
     }
 
-    /// The pods that are meant, of those that have not ended and are not on their way out.
-    async fn pods(&self, which: &Which) -> Vec<Value> {
-        let mut pods = self.list("Pod").await;
+    /// With what a scenario cannot know.
+    async fn with_uids(&self, value: &Value) -> Value {
+        match value {
+            Value::String(text) => match text.strip_prefix("uid of ").and_then(|named| named.split_once(' ')) {
+                Some((kind, name)) => {
+                    let found = self.of(kind).get(self.key(kind, name)).await.expect("what is named is there");
+                    serde_json::to_value(found).expect("an object is JSON")["metadata"]["uid"].clone()
+                }
+                None => json!(text.replace("NAMESPACE", self.namespace)),
+            },
+            Value::Array(items) => {
+                let mut known = Vec::with_capacity(items.len());
+                for item in items {
+                    known.push(Box::pin(self.with_uids(item)).await);
+                }
+                Value::Array(known)
+            }
+            Value::Object(fields) => {
+                let mut known = serde_json::Map::new();
+                for (key, value) in fields {
+                    known.insert(key.clone(), Box::pin(self.with_uids(value)).await);
+                }
+                Value::Object(known)
+            }
+            other => other.clone(),
+        }
+    }
+
+    /// The pods that are meant, of those that have not ended and are not on their way out. Of so many that are to run, those that
+    /// do not yet come first.
+    async fn pods(&self, which: &Which, fate: Fate) -> Vec<Value> {
+        let mut pods = self.list("Pod", self.namespace).await;
         pods.retain(|pod| {
             let ended = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
-            !ended && pod["metadata"]["deletionTimestamp"].is_null()
-        });
-        pods.sort_by_key(|pod| pod["metadata"]["creationTimestamp"].as_str().map(str::to_owned));
-        match which {
-            Which::All => {}
-            Which::First(number) => pods.truncate(*number),
-            Which::Index(index) => {
-                pods.retain(|pod| {
+            let meant = match &which.by {
+                By::All | By::Ending => true,
+                By::Index(index) => {
                     pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] == **index
-                });
-            }
-            Which::Named(name) => pods.retain(|pod| pod["metadata"]["name"] == **name),
-        }
+                }
+                By::Name(name) => pod["metadata"]["name"] == **name,
+                By::Image(image) => pod["spec"]["containers"][0]["image"] == **image,
+            };
+            let is_ending = matches!(which.by, By::Ending);
+            meant && !ended && pod["metadata"]["deletionTimestamp"].is_null() != is_ending
+        });
+        pods.sort_by_key(|pod| {
+            let runs = matches!(fate, Fate::Run) && pod["status"]["phase"] == "Running";
+            (runs, pod["metadata"]["creationTimestamp"].as_str().map(str::to_owned))
+        });
+        pods.truncate(which.at_most.unwrap_or(usize::MAX));
         pods
     }
 
@@ -186,6 +218,9 @@ impl Stage<'_> {
             Fate::Delete => {
                 return self.of("Pod").delete(self.key("Pod", name)).await.map(drop);
             }
+            Fate::Go => {
+                return self.of("Pod").delete(self.key("Pod", name)).grace_period(Duration::ZERO).await.map(drop);
+            }
             Fate::Run => json!({"phase": "Running", "conditions": ready("True")}),
             Fate::Falter => json!({"phase": "Running", "conditions": ready("False")}),
             Fate::Succeed => json!({"phase": "Succeeded", "conditions": ready("False"), "containerStatuses": ended(0)}),
@@ -197,9 +232,48 @@ impl Stage<'_> {
         self.of("Pod").patch(self.key("Pod", name), patch).subresource("status").await.map(drop)
     }
 
-    async fn list(&self, kind: &str) -> Vec<Value> {
-        let objects = self.of(kind).list().within(self.namespace).await.expect("a list is given");
+    async fn list(&self, kind: &str, namespace: &str) -> Vec<Value> {
+        let objects = match Kind::find(kind).place {
+            Place::Namespace => self.of(kind).list().within(namespace).await,
+            Place::Cluster => self.of(kind).list().await,
+        };
+        let objects = match objects {
+            Ok(objects) => objects.items,
+            // Not defined yet, or no longer.
+            Err(error) if error.is_not_found() => Vec::new(),
+            Err(error) => panic!("{}: a list of {kind}: {}", self.scenario.title, error.chain()),
+        };
         objects.iter().map(|object| serde_json::to_value(object).expect("an object is JSON")).collect()
+    }
+
+    /// The namespaces of the scenario.
+    fn places(&self) -> Vec<String> {
+        let made = self.scenario.steps.iter().filter_map(|step| match step {
+            Step::Create { kind, name, .. } if kind == "Namespace" => Some(self.place(name).1),
+            _ => None,
+        });
+        let mut places: Vec<_> = std::iter::once(self.namespace.to_owned()).chain(made).collect();
+        places.dedup();
+        places
+    }
+
+    /// All that there is of a kind.
+    async fn all(&self, kind: &str) -> Vec<Value> {
+        let mut found = Vec::new();
+        let is_ours = |name: &Value| name.as_str().is_some_and(|name| name.contains(self.namespace));
+        if Kind::find(kind).place == Place::Cluster {
+            found.extend(self.list(kind, "").await.into_iter().filter(|object| is_ours(&object["metadata"]["name"])));
+            return found;
+        }
+        for place in self.places() {
+            found.extend(self.list(kind, &place).await);
+        }
+        if kind == "Event" {
+            // Events of what is the cluster's are here.
+            let events = self.list(kind, "default").await;
+            found.extend(events.into_iter().filter(|event| is_ours(&event["involvedObject"]["name"])));
+        }
+        found
     }
 
     /// What is there, once it has come to rest.
@@ -208,16 +282,33 @@ impl Stage<'_> {
         let (mut last, mut since) = (Vec::new(), Instant::now());
         loop {
             let mut objects = Vec::new();
-            for (kind, ..) in KINDS.iter().filter(|known| known.0 != "Namespace") {
-                objects.extend(self.list(kind).await.into_iter().map(|object| ((*kind).to_owned(), object)));
+            for kind in &self.scenario.kinds {
+                objects.extend(self.all(kind).await.into_iter().map(|object| (kind.clone(), object)));
             }
             if objects != last {
                 (last, since) = (objects, Instant::now());
             } else if since.elapsed() >= REST {
-                return transcript::write(&last).replace(self.namespace, "NAMESPACE");
+                let text = transcript::write(&last, &mut self.hashes.borrow_mut());
+                return text.replace(self.namespace, "NAMESPACE");
             }
-            assert!(start.elapsed() < PATIENCE, "nothing comes to rest in {}", self.namespace);
+            assert!(start.elapsed() < PATIENCE, "{}: nothing comes to rest", self.scenario.title);
             sleep(LOOK).await;
+        }
+    }
+
+    /// Deletes what the scenario has left, and does not wait until it is gone.
+    async fn clear(&self) {
+        let made = self.scenario.steps.iter().filter_map(|step| match step {
+            Step::Create { kind, name, .. } if Kind::find(kind).place == Place::Cluster => {
+                Some((kind.as_str(), name.as_str()))
+            }
+            _ => None,
+        });
+        for (kind, name) in made.chain([("Namespace", "NAMESPACE")]) {
+            let gone = self.of(kind).delete(self.key(kind, name)).await;
+            if let Err(error) = gone {
+                assert!(error.is_not_found() || error.is_conflict(), "{}: {}", self.scenario.title, error.chain());
+            }
         }
     }
 }

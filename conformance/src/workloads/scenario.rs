@@ -1,38 +1,59 @@
 //! Scenarios as text: a title after `# `, then steps, each on a line of its own; what is indented goes on with the step.
+//! `kinds A B C`, before the first title, says what is looked at.
+//!
+//! In objects and patches `NAMESPACE` is the scenario's namespace, and `uid of KIND NAME` what it says. A name `x:y` is `y` in the
+//! namespace `NAMESPACE-x`. What is the cluster's has `NAMESPACE-` put before its name where that is not in it, and the label `of`.
 
 use serde_json::{Value, json};
+
+use super::kinds;
 
 /// What is asked of controllers, step by step.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     /// What it is about.
     pub title: String,
+    /// What is looked at.
+    pub(super) kinds: Vec<String>,
     pub(super) steps: Vec<Step>,
 }
 
 #[derive(Clone, Debug)]
 pub(super) enum Step {
-    /// `create KIND NAME SPEC`, with `"template": POLICY` and `"selector": "app"` for those that everybody has; `"pod"` is more
-    /// of the template's pods, and `NAMESPACE` where the scenario is played, also in names of nodes and in their label `of`.
-    Create { kind: String, name: String, spec: Value },
-    /// `patch KIND NAME PATCH`, a merge patch.
-    Patch { kind: String, name: String, patch: Value },
-    /// `delete KIND NAME [foreground|orphan]`
-    Delete { kind: String, name: String, propagation: Option<String> },
-    /// `pods WHICH FATE`: all of them, so many, `index=N`, or `name=NAME`.
+    /// `create KIND NAME SPEC`, with `"template": POLICY` and `"selector": "app"` for those that everybody has; and
+    /// `make KIND NAME OBJECT`, which has all but its kind and name. `"pod"` is more of the template's pods.
+    Create { kind: String, name: String, object: Value },
+    /// `patch KIND[/SUBRESOURCE] NAME PATCH`, a merge patch.
+    Patch { kind: String, subresource: Option<String>, name: String, patch: Value },
+    /// `delete KIND NAME [foreground|orphan|at-once]`
+    Delete { kind: String, name: String, how: Option<String> },
+    /// `finalize NAME`: a namespace loses what holds its spec.
+    Finalize { name: String },
+    /// `pods WHICH FATE`: all of them, so many, `ending`, `index=N`, `name=NAME`, `image=IMAGE`, or so many of these: `N/image=IMAGE`.
     Pods { which: Which, fate: Fate },
+    /// `refused STEP`: the server's answer is shown.
+    Refused(Box<Self>),
     /// `wait SECONDS`
     Wait(u64),
     /// `show TITLE`
     Show(String),
 }
 
+/// Which pods are meant.
 #[derive(Clone, Debug)]
-pub(super) enum Which {
+pub(super) struct Which {
+    pub(super) at_most: Option<usize>,
+    pub(super) by: By,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum By {
     All,
-    First(usize),
+    /// Those on their way out.
+    Ending,
     Index(String),
-    Named(String),
+    Name(String),
+    Image(String),
 }
 
 /// What becomes of pods.
@@ -44,6 +65,8 @@ pub(super) enum Fate {
     Succeed,
     Exit(i32),
     Delete,
+    /// Deleted without grace.
+    Go,
 }
 
 impl Scenario {
@@ -59,10 +82,15 @@ impl Scenario {
                 _ => lines.push(line.to_owned()),
             }
         }
+        let mut kinds: Vec<String> = kinds::USUAL.map(str::to_owned).to_vec();
         let mut scenarios: Vec<Self> = Vec::new();
         for line in lines {
             if let Some(title) = line.strip_prefix("# ") {
-                scenarios.push(Self { title: title.to_owned(), steps: Vec::new() });
+                scenarios.push(Self { title: title.to_owned(), kinds: kinds.clone(), steps: Vec::new() });
+                continue;
+            }
+            if let Some(named) = line.strip_prefix("kinds ").filter(|_| scenarios.is_empty()) {
+                kinds = named.split(' ').map(str::to_owned).collect();
                 continue;
             }
             let step = Step::read(&line).ok_or_else(|| format!("this is no step: {line}"))?;
@@ -81,14 +109,28 @@ impl Step {
             "create" => {
                 let (kind, name, spec) = (next()?, next()?, next()?);
                 let spec = expand(serde_json::from_str(&spec).ok()?, &name);
-                Self::Create { kind, name, spec }
+                Self::Create { kind, name, object: json!({ "spec": spec }) }
+            }
+            "make" => {
+                let (kind, name, object) = (next()?, next()?, next()?);
+                let mut object: Value = serde_json::from_str(&object).ok()?;
+                if object.get("spec").is_some() {
+                    object["spec"] = expand(object["spec"].take(), &name);
+                }
+                Self::Create { kind, name, object }
             }
             "patch" => {
                 let (kind, name, patch) = (next()?, next()?, next()?);
-                Self::Patch { kind, name, patch: serde_json::from_str(&patch).ok()? }
+                let (kind, subresource) = match kind.split_once('/') {
+                    Some((kind, subresource)) => (kind.to_owned(), Some(subresource.to_owned())),
+                    None => (kind, None),
+                };
+                Self::Patch { kind, subresource, name, patch: serde_json::from_str(&patch).ok()? }
             }
-            "delete" => Self::Delete { kind: next()?, name: next()?, propagation: next() },
+            "delete" => Self::Delete { kind: next()?, name: next()?, how: next() },
+            "finalize" => Self::Finalize { name: next()? },
             "pods" => Self::Pods { which: Which::read(&next()?)?, fate: Fate::read(&next()?, next().as_deref())? },
+            "refused" => Self::Refused(Box::new(Self::read(rest)?)),
             "wait" => Self::Wait(rest.parse().ok()?),
             "show" => Self::Show(rest.to_owned()),
             _ => return None,
@@ -98,13 +140,26 @@ impl Step {
 
 impl Which {
     fn read(text: &str) -> Option<Self> {
-        if let Some(index) = text.strip_prefix("index=") {
-            return Some(Self::Index(index.to_owned()));
+        if let Some((number, by)) = text.split_once('/') {
+            return Some(Self { at_most: Some(number.parse().ok()?), by: By::read(by)? });
         }
-        if let Some(name) = text.strip_prefix("name=") {
-            return Some(Self::Named(name.to_owned()));
+        match text.parse() {
+            Ok(number) => Some(Self { at_most: Some(number), by: By::All }),
+            Err(_) => Some(Self { at_most: None, by: By::read(text)? }),
         }
-        if text == "all" { Some(Self::All) } else { text.parse().ok().map(Self::First) }
+    }
+}
+
+impl By {
+    fn read(text: &str) -> Option<Self> {
+        match text.split_once('=') {
+            None if text == "ending" => Some(Self::Ending),
+            None => (text == "all").then_some(Self::All),
+            Some(("index", index)) => Some(Self::Index(index.to_owned())),
+            Some(("name", name)) => Some(Self::Name(name.to_owned())),
+            Some(("image", image)) => Some(Self::Image(image.to_owned())),
+            Some(_) => None,
+        }
     }
 }
 
@@ -116,6 +171,7 @@ impl Fate {
             "succeed" => Self::Succeed,
             "exit" => Self::Exit(argument?.parse().ok()?),
             "delete" => Self::Delete,
+            "go" => Self::Go,
             _ => return None,
         })
     }
@@ -123,23 +179,22 @@ impl Fate {
 
 /// Puts in what everybody has.
 fn expand(mut spec: Value, name: &str) -> Value {
+    let Some(fields) = spec.as_object_mut() else { return spec };
+    let name = name.rsplit(':').next().unwrap_or(name);
     let labels = json!({"app": name});
-    if spec["selector"] == "app" {
-        spec["selector"] = json!({"matchLabels": labels});
+    if fields.get("selector").is_some_and(|selector| selector == "app") {
+        fields.insert("selector".to_owned(), json!({ "matchLabels": labels }));
     }
-    if let Some(policy) = spec["template"].as_str().map(str::to_owned) {
+    if let Some(policy) = fields.get("template").and_then(Value::as_str).map(str::to_owned) {
         let containers = json!([{"name": "c", "image": "one"}]);
-        spec["template"] =
+        let template =
             json!({"metadata": {"labels": labels}, "spec": {"restartPolicy": policy, "containers": containers}});
+        fields.insert("template".to_owned(), template);
     }
-    if let Some(pod) = spec.as_object_mut().and_then(|fields| fields.remove("pod")) {
+    if let Some(pod) = fields.remove("pod") {
         for (field, value) in pod.as_object().into_iter().flatten() {
-            spec["template"]["spec"][field] = value.clone();
+            fields["template"]["spec"][field] = value.clone();
         }
-    }
-    // Asking for them has put them there.
-    if let Some(fields) = spec.as_object_mut() {
-        fields.retain(|_, value| !value.is_null());
     }
     spec
 }

@@ -13,9 +13,38 @@ const OF_PODS: [&str; 6] = ["hostname", "subdomain", "nodeName", "restartPolicy"
 /// Tells again and again that there are no volumes for claims, which nobody provides.
 const BINDER: &str = "persistentvolume-controller";
 
+/// The hashes of templates by which replica sets are named, as far as any was seen: one has the image in its place, in brackets.
+#[derive(Debug, Default)]
+pub(super) struct Hashes(HashMap<String, String>);
+
+impl Hashes {
+    fn learn(&mut self, objects: &[(String, Value)]) {
+        for (_, object) in objects.iter().filter(|(kind, _)| kind == "ReplicaSet") {
+            if let Some(hash) = object["metadata"]["labels"]["pod-template-hash"].as_str() {
+                let image = object["spec"]["template"]["spec"]["containers"][0]["image"].as_str().unwrap_or_default();
+                self.0.insert(hash.to_owned(), format!("[{image}]"));
+            }
+        }
+    }
+
+    fn replace(&self, text: &str) -> String {
+        let is_part = |c: char| !c.is_ascii_alphanumeric();
+        let mut replaced = String::with_capacity(text.len());
+        for part in text.split_inclusive(is_part) {
+            let word = part.trim_end_matches(is_part);
+            match self.0.get(word) {
+                Some(known) => replaced.push_str(&part.replacen(word, known, 1)),
+                None => replaced.push_str(part),
+            }
+        }
+        replaced
+    }
+}
+
 /// Writes down objects of a namespace: their kind, and what the server says.
-pub(super) fn write(objects: &[(String, Value)]) -> String {
-    let names = Names::of(objects);
+pub(super) fn write(objects: &[(String, Value)], hashes: &mut Hashes) -> String {
+    hashes.learn(objects);
+    let names = Names::of(objects, hashes);
     let mut lines: BTreeMap<String, usize> = BTreeMap::new();
     let mut events: BTreeMap<String, i64> = BTreeMap::new();
     for (kind, object) in objects {
@@ -40,10 +69,13 @@ pub(super) fn write(objects: &[(String, Value)]) -> String {
 }
 
 /// What stands for names and uids that were made up.
-struct Names(HashMap<String, String>);
+struct Names<'h> {
+    known: HashMap<String, String>,
+    hashes: &'h Hashes,
+}
 
-impl Names {
-    fn of(objects: &[(String, Value)]) -> Self {
+impl<'h> Names<'h> {
+    fn of(objects: &[(String, Value)], hashes: &'h Hashes) -> Self {
         let mut known = HashMap::new();
         for (kind, object) in objects {
             let metadata = &object["metadata"];
@@ -68,7 +100,7 @@ impl Names {
                 known.insert(uid.to_owned(), format!("uid of {kind} {shown}"));
             }
         }
-        Self(known)
+        Self { known, hashes }
     }
 
     /// With what was made up replaced, wherever it stands in a text. Names of pods that are gone end in what was made up, too.
@@ -81,13 +113,13 @@ impl Names {
             rest = &rest[start..];
             let end = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
             let word = &rest[..end];
-            match self.0.get(word) {
+            match self.known.get(word) {
                 Some(known) => replaced.push_str(known),
                 None => replaced.push_str(&made_up(word)),
             }
             rest = &rest[end..];
         }
-        replaced + rest
+        self.hashes.replace(&(replaced + rest))
     }
 }
 
@@ -105,7 +137,7 @@ fn is_random(part: &str) -> bool {
     part.len() == 5 && part.chars().all(|c| "bcdfghjklmnpqrstvwxz2456789".contains(c))
 }
 
-fn event(event: &Value, names: &Names) -> String {
+fn event(event: &Value, names: &Names<'_>) -> String {
     let about = &event["involvedObject"];
     let about =
         format!("{} {}", about["kind"].as_str().unwrap_or_default(), about["name"].as_str().unwrap_or_default());
@@ -119,7 +151,7 @@ fn event_source(event: &Value) -> &str {
     event["source"]["component"].as_str().or(event["reportingComponent"].as_str()).unwrap_or_default()
 }
 
-fn describe(kind: &str, object: &Value, names: &Names) -> String {
+fn describe(kind: &str, object: &Value, names: &Names<'_>) -> String {
     let metadata = &object["metadata"];
     let name = names.replace(metadata["name"].as_str().unwrap_or_default());
     let mut kept = json!({});
@@ -127,7 +159,7 @@ fn describe(kind: &str, object: &Value, names: &Names) -> String {
         // Which labels a job gets is the server's doing, and depends on how it was written.
         let is_servers = matches!((kind, field), ("Pod", "generation") | ("Job", "labels"));
         if !metadata[field].is_null() && !is_servers {
-            kept[field] = metadata[field].clone();
+            kept[field] = without_times(&metadata[field]);
         }
     }
     if !metadata["deletionTimestamp"].is_null() {
@@ -138,12 +170,15 @@ fn describe(kind: &str, object: &Value, names: &Names) -> String {
     if !owners.is_empty() {
         kept["owners"] = json!(owners);
     }
+    // Prose, which is not ours to copy.
+    if let Some(description) = kept.pointer_mut("/annotations/kubernetes.io~1description") {
+        *description = json!("a description");
+    }
     let mut text = format!("{kind} {name} {kept}");
     if kind == "Pod" {
         let _ = write!(text, " {}", pod_spec(&object["spec"]));
     }
-    let rest: &[&str] = if kind == "Pod" { &[] } else { &["data", "revision", "status"] };
-    for field in rest {
+    for field in told(kind) {
         let value = without_times(&object[field]);
         if !value.is_null() {
             let _ = write!(text, "\n    {field} {value}");
@@ -152,7 +187,23 @@ fn describe(kind: &str, object: &Value, names: &Names) -> String {
     if kind == "Pod" {
         let _ = write!(text, " {}", object["status"]["phase"]);
     }
+    if kind == "ReplicaSet" {
+        let _ = write!(text, "\n    replicas {}", object["spec"]["replicas"]);
+    }
     names.replace(&text)
+}
+
+/// What is written of a kind beside its metadata.
+fn told(kind: &str) -> &'static [&'static str] {
+    match kind {
+        "Pod" | "CustomResourceDefinition" | "APIService" | "ClusterRole" | "Role" => &[],
+        "Endpoints" => &["subsets"],
+        "EndpointSlice" => &["addressType", "endpoints", "ports"],
+        "Namespace" | "Node" => &["spec", "status"],
+        "ServiceAccount" => &["secrets", "imagePullSecrets"],
+        "Secret" => &["type"],
+        _ => &["data", "revision", "status"],
+    }
 }
 
 fn pod_spec(spec: &Value) -> Value {

@@ -5,7 +5,7 @@
 //!
 //! Guaranteed: nothing is deleted because the graph says so. Before an object is judged, it and its owners are read from
 //! the server, and it is deleted only in the state and with the uid that were judged. An owner in another namespace is no
-//! owner. Events are never touched.
+//! owner, which an event tells. Events are never touched.
 //!
 //! Not guaranteed: the foreground deletion of an owner waits, and its orphaning lets go, only of dependents that the
 //! informers have shown by then; one that is created at the same moment may be missed. An object whose owner is of a kind
@@ -47,7 +47,8 @@ pub(crate) fn add_to(manager: &mut Manager) {
 
 async fn run(running: Running) -> Result<()> {
     let client = running.cluster().client().clone().with_field_owner(NAME);
-    let collector = Arc::new(Collector::new(client, WorkQueue::builder().name(NAME).build()));
+    let recorder = running.cluster().recorder("garbage-collector-controller");
+    let collector = Arc::new(Collector::new(client, WorkQueue::builder().name(NAME).build(), recorder));
     let mut monitors = Monitors::new(Arc::clone(&collector), running.cluster().entropy().clone());
     let mut workers = JoinSet::new();
     for _ in 0..WORKERS {

@@ -205,8 +205,12 @@ impl<'c> Rollout<'c> {
     pub(super) async fn scale(&mut self, targets: &[Scaling]) -> Result<(), ReconcileError> {
         let limits = limits(&self.deployment);
         let mut scaled = Vec::new();
-        for set in self.sets.old.iter_mut().chain(&mut self.sets.new) {
-            let target = targets.iter().find(|(name, _)| name == set.name()).map(|(_, replicas)| *replicas);
+        let target_of = |set: &ReplicaSet| targets.iter().position(|(name, _)| name == set.name());
+        let mut sets: Vec<_> = self.sets.old.iter_mut().chain(&mut self.sets.new).collect();
+        // In the order of the targets, which may be one of sizes.
+        sets.sort_by_key(|set| target_of(set).unwrap_or(usize::MAX));
+        for set in sets {
+            let target = target_of(set).map(|at| targets[at].1);
             let mut changed = set.clone();
             let mut differs = false;
             if let Some(replicas) = target.filter(|replicas| *replicas != spec_replicas(set)) {

@@ -33,7 +33,7 @@ impl Slack {
         let spec = deployment.spec.as_ref();
         let rolling =
             spec.and_then(|spec| spec.strategy.as_ref()).and_then(|strategy| strategy.rolling_update.as_ref());
-        if is_recreate(deployment) || desired == 0 {
+        if is_recreate(deployment) {
             return Self { surge: 0, unavailable: 0 };
         }
         let surge = resolve(rolling.and_then(|rolling| rolling.max_surge.as_ref()), desired, Rounding::Up);
@@ -41,7 +41,7 @@ impl Slack {
             resolve(rolling.and_then(|rolling| rolling.max_unavailable.as_ref()), desired, Rounding::Down);
         if surge == 0 && unavailable == 0 {
             // Both rounded to nothing: the update could not move. One replica less is the smaller evil.
-            return Self { surge, unavailable: 1 };
+            return Self { surge, unavailable: 1.min(desired) };
         }
         Self { surge, unavailable: unavailable.min(desired) }
     }
@@ -66,6 +66,11 @@ impl ReplicaSets {
     /// How many of their pods are available.
     pub(super) fn available(&self) -> i32 {
         self.all().map(available_replicas).sum()
+    }
+
+    /// How many of those are to stay: a status may be older than the size, and count pods that are going.
+    fn available_to_stay(&self) -> i32 {
+        self.all().map(|set| available_replicas(set).min(spec_replicas(set))).sum()
     }
 }
 
@@ -104,7 +109,7 @@ pub(super) fn old_replicas(deployment: &Deployment, sets: &ReplicaSets) -> Vec<S
     }
 
     // Of the rest only as many as are above the minimum.
-    let mut spare = sets.available() - min_available;
+    let mut spare = sets.available_to_stay() - min_available;
     for (_, target) in &mut targets {
         let remove = spare.clamp(0, *target);
         *target -= remove;

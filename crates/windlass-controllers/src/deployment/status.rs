@@ -46,10 +46,11 @@ pub(super) fn compute(
         ..before.clone()
     };
     let mut conditions = Conditions { list: before.conditions.clone().unwrap_or_default(), now };
-    conditions.availability(deployment, available);
+    // First of what is new, in the order of kube-controller-manager.
     if let Some(progress) = progress {
         conditions.note(progress);
     }
+    conditions.availability(deployment, available);
     conditions.progress(deployment, sets, &before, &status);
     conditions.replica_failure(sets);
     status.conditions = Some(conditions.list).filter(|list| !list.is_empty());

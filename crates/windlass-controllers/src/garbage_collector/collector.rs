@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures::{StreamExt, stream};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use thiserror::Error;
@@ -11,6 +11,7 @@ use windlass_api::{ApiResource, ObjectExt, ObjectKey, ObjectRef, OwnerRef, Parti
 use windlass_cache::Notification;
 use windlass_client::Client;
 use windlass_queue::WorkQueue;
+use windlass_runtime::events::{Note, Recorder};
 
 use super::{
     decision::{ForegroundStep, Standing, Verdict, foreground_step, is_settled, judge},
@@ -31,6 +32,7 @@ pub(crate) struct Collector {
     graph: Mutex<Graph>,
     kinds: Mutex<Arc<Kinds>>,
     queue: WorkQueue<Job>,
+    recorder: Recorder,
 }
 
 /// What is to become of a job that was done.
@@ -56,8 +58,8 @@ pub(crate) enum Failure {
 type Result<T, E = Failure> = std::result::Result<T, E>;
 
 impl Collector {
-    pub(crate) fn new(client: Client, queue: WorkQueue<Job>) -> Self {
-        Self { client, graph: Mutex::default(), kinds: Mutex::default(), queue }
+    pub(crate) fn new(client: Client, queue: WorkQueue<Job>, recorder: Recorder) -> Self {
+        Self { client, graph: Mutex::default(), kinds: Mutex::default(), queue, recorder }
     }
 
     pub(crate) fn client(&self) -> &Client {
@@ -110,7 +112,31 @@ impl Collector {
         match job {
             Job::Judge(uid) => self.judge(uid).await,
             Job::Orphan(uid) => self.orphan(uid).await,
+            Job::Misplaced { dependent, owner } => {
+                self.tell_misplaced(dependent, owner);
+                Ok(Outcome::Done)
+            }
         }
+    }
+
+    /// Tells of a reference to what is in another namespace.
+    fn tell_misplaced(&self, dependent: &str, owner: &str) {
+        let Some((object, reference)) = self.graph.lock().reference(dependent, owner) else { return };
+        let namespace = object.namespace.as_deref().unwrap_or_default();
+        let OwnerRef { api_version, kind, name, uid, .. } = &reference;
+        let message = format!(
+            "ownerRef [{api_version}/{kind}, namespace: {namespace}, name: {name}, uid: {uid}] does not exist in \
+             namespace {namespace:?}"
+        );
+        let about = ObjectReference {
+            api_version: Some(object.api_version.to_string()),
+            kind: Some(object.kind.to_string()),
+            namespace: object.namespace.as_deref().map(str::to_owned),
+            name: Some(object.name.to_string()),
+            uid: Some(object.uid.to_string()),
+            ..ObjectReference::default()
+        };
+        self.recorder.record_about(about, Note::warning("OwnerRefInvalidNamespace", message));
     }
 
     async fn judge(&self, uid: &str) -> Result<Outcome> {

@@ -29,6 +29,13 @@ pub(crate) enum Job {
     Judge(Arc<str>),
     /// The dependents of the object with this uid lose it as their owner.
     Orphan(Arc<str>),
+    /// The dependent names an owner that is in another namespace, which is to be told.
+    Misplaced {
+        /// Whose reference it is.
+        dependent: Arc<str>,
+        /// Whom it means.
+        owner: Arc<str>,
+    },
 }
 
 /// How an object is known.
@@ -107,7 +114,10 @@ impl Graph {
             node.identity = identity;
             if was_virtual {
                 // Whoever meant another object by this uid has an owner that does not exist.
-                jobs.extend(self.misled_dependents(&uid).into_iter().map(Job::Judge));
+                for misled in self.misled_dependents(&uid) {
+                    jobs.extend(self.misplaced(&misled, &uid));
+                    jobs.push(Job::Judge(misled));
+                }
             }
             before
         } else {
@@ -249,8 +259,23 @@ impl Graph {
             }
         }
         if doubtful {
+            jobs.extend(owners.iter().find_map(|owner| self.misplaced(uid, &owner.uid)));
             jobs.push(Job::Judge(Arc::clone(uid)));
         }
+    }
+
+    /// That an owner was seen where a dependent's reference cannot mean it.
+    fn misplaced(&self, dependent: &Arc<str>, owner: &Arc<str>) -> Option<Job> {
+        let (of, by) = (self.nodes.get(dependent)?, self.nodes.get(owner)?);
+        let reaches = by.sight == Sight::Virtual || by.identity.reaches(of.identity.namespace.as_ref());
+        (!reaches).then(|| Job::Misplaced { dependent: Arc::clone(dependent), owner: Arc::clone(owner) })
+    }
+
+    /// The object with a uid, and its reference to an owner.
+    pub(crate) fn reference(&self, dependent: &str, owner: &str) -> Option<(Identity, OwnerRef)> {
+        let node = self.nodes.get(dependent)?;
+        let reference = node.owners.iter().find(|reference| *reference.uid == *owner)?;
+        Some((node.identity.clone(), reference.clone()))
     }
 
     /// Takes a dependent from an owner. A virtual node that nobody refers to has no reason to be.

@@ -17,6 +17,9 @@ pub(crate) struct Progress {
     pub(crate) remaining: BTreeMap<String, usize>,
     /// The finalizers on what is still there, and on how many objects each.
     pub(crate) finalizers: BTreeMap<String, usize>,
+    /// Whether all else waits for pods. Then the conditions tell of nothing that is left, not even of the pods: so says
+    /// kube-controller-manager, and what reads conditions knows no other words.
+    pub(crate) awaits_pods: bool,
 }
 
 impl Progress {
@@ -43,7 +46,8 @@ impl Progress {
     /// The conditions of the namespace, given those that it has. Others than ours stay as they are.
     pub(crate) fn conditions(&self, before: &[NamespaceCondition], now: Timestamp) -> Vec<NamespaceCondition> {
         let counted = |what: &BTreeMap<String, usize>, how: &str| {
-            what.iter().map(|(name, count)| format!("{name} {how} {count} resource instances")).collect::<Vec<_>>()
+            let told = what.iter().filter(|_| !self.awaits_pods);
+            told.map(|(name, count)| format!("{name} {how} {count} resource instances")).collect::<Vec<_>>()
         };
         let remaining = counted(&self.remaining, "has").join(", ");
         let finalizers = counted(&self.finalizers, "in").join(", ");
@@ -180,6 +184,14 @@ mod tests {
             "True SomeFinalizersRemain Some content in the namespace has finalizers remaining: \
              example.com/x in 2 resource instances"
         );
+    }
+
+    #[test]
+    fn nothing_is_told_of_what_is_left_while_pods_go() {
+        let mut progress = Progress { awaits_pods: true, ..Progress::default() };
+        progress.count(&GroupResource::new("", "pods"), [&["example.com/x".to_owned()][..]]);
+        assert!(!progress.is_complete());
+        assert_eq!(progress.conditions(&[], at(1)), Progress::default().conditions(&[], at(1)));
     }
 
     #[test]

@@ -20,12 +20,13 @@ pub(crate) async fn delete(client: &Client, namespace: &str) -> Progress {
     progress.discovery_failure = discovery_failure(&discovery);
 
     let (pods, others): (Vec<_>, Vec<_>) = deletable(&discovery).partition(|found| is_pods(&found.resource));
-    for stage in [pods, others] {
+    for (stage, is_of_pods) in [(pods, true), (others, false)] {
         for found in stage {
             if let Err(error) = delete_all(client, namespace, found, &mut progress).await {
                 progress.deletion_failures.push(error.chain());
             }
         }
+        progress.awaits_pods = is_of_pods && !progress.remaining.is_empty();
         if !(progress.remaining.is_empty() && progress.deletion_failures.is_empty()) {
             break;
         }
@@ -56,11 +57,15 @@ fn discovery_failure(discovery: &Discovery) -> Option<String> {
         .iter()
         .map(|failed| match &failed.error {
             Some(error) => format!("{}: {}", failed.group_version, error.chain()),
-            None => format!("{}: stale", failed.group_version),
+            None => format!("{0}: stale GroupVersion discovery: {0}", failed.group_version),
         })
         .collect();
     failed.sort_unstable();
-    Some(format!("Discovery failed for some groups, {} failing: {}", failed.len(), failed.join(", ")))
+    Some(format!(
+        "Discovery failed for some groups, {} failing: unable to retrieve the complete list of server APIs: {}",
+        failed.len(),
+        failed.join(", ")
+    ))
 }
 
 async fn delete_all(

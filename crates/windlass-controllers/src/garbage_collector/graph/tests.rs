@@ -35,6 +35,12 @@ fn deleting(meta: Meta, finalizers: &[&str]) -> Meta {
     meta.with_deletion_timestamp(Some(Timestamp::UNIX_EPOCH)).with_traits(traits)
 }
 
+/// A reference of `dependent` to `owner`, which is in another namespace, is told of, and `dependent` judged.
+fn misplaced(dependent: &str, owner: &str) -> [Job; 2] {
+    let told = Job::Misplaced { dependent: dependent.into(), owner: owner.into() };
+    [told, Job::Judge(dependent.into())]
+}
+
 fn judge(uids: &[&str]) -> Vec<Job> {
     uids.iter().map(|uid| Job::Judge((*uid).into())).collect()
 }
@@ -87,10 +93,10 @@ fn a_virtual_owner_without_dependents_vanishes() {
 }
 
 #[test]
-fn a_reference_into_another_namespace_is_doubted() {
+fn a_reference_into_another_namespace_is_doubted_and_told_of() {
     let mut graph = Graph::default();
     graph.observe(identity("Set", "n", "s"), &owned_by(&[]));
-    assert_eq!(graph.observe(identity("Pod", "m", "a"), &owned_by(&["s"])), judge(&["a"]));
+    assert_eq!(graph.observe(identity("Pod", "m", "a"), &owned_by(&["s"])), misplaced("a", "s"));
     // A cluster-scoped owner is no other namespace.
     graph.observe(identity("Set", "", "c"), &owned_by(&[]));
     assert_eq!(graph.observe(identity("Pod", "m", "b"), &owned_by(&["c"])), []);
@@ -101,7 +107,7 @@ fn a_reference_to_a_virtual_owner_in_another_namespace_is_doubted_when_the_owner
     let mut graph = Graph::default();
     graph.observe(identity("Pod", "m", "a"), &owned_by(&["s"]));
     assert_eq!(graph.observe(identity("Pod", "n", "b"), &owned_by(&["s"])), judge(&["b"]));
-    assert_eq!(graph.observe(identity("Set", "n", "s"), &owned_by(&[])), judge(&["a"]));
+    assert_eq!(graph.observe(identity("Set", "n", "s"), &owned_by(&[])), misplaced("a", "s"));
     // What the server says of the wrong coordinates does not touch those who mean the right ones.
     let wrong = identity("Set", "m", "s");
     assert_eq!(graph.found_absent(&wrong), judge(&["a"]));
