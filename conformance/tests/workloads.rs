@@ -13,7 +13,6 @@ use windlass_client::{
 use windlass_controllers::{BuiltIn, Controllers};
 use windlass_envtest::Environment;
 
-
 /// Plays the scenarios of a file side by side, each in a namespace of its own.
 async fn play(client: &Client, file: &str, scenarios: Vec<Scenario>) -> Vec<(String, String)> {
     let played = scenarios.into_iter().map(async |scenario| {
@@ -96,6 +95,16 @@ async fn accounts_are_what_the_real_ones_make() {
 #[tokio::test(start_paused = true)]
 async fn what_is_over_is_deleted_as_by_the_real_one() {
     hold("finished").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_behind_a_service_is_what_the_real_ones_say() {
+    hold("endpoints").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_get_what_the_real_ones_add() {
+    hold("nodes").await;
 }
 
 async fn hold(file: &str) {

@@ -179,7 +179,11 @@ fn describe(kind: &str, object: &Value, names: &Names<'_>) -> String {
         let _ = write!(text, " {}", pod_spec(&object["spec"]));
     }
     for field in told(kind) {
-        let value = without_times(&object[field]);
+        let mut value = without_times(&object[field]);
+        // In the order of hashes of Go's structs.
+        if let Some(subsets) = value.as_array_mut().filter(|_| field == &"subsets") {
+            subsets.sort_by_key(Value::to_string);
+        }
         if !value.is_null() {
             let _ = write!(text, "\n    {field} {value}");
         }

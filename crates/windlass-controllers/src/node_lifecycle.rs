@@ -1,11 +1,16 @@
-//! NodeLifecycle: what a control plane adds to a node that has come: the event that it is known, and how long its kubelet
-//! may remember secrets and config maps.
+//! NodeLifecycle: what a control plane adds to a node that has come: the event that it is known, how long its kubelet
+//! may remember secrets and config maps, the older names of its labels, and the taints that keep new pods away for what
+//! its conditions say.
 //!
-//! Not there: taints of nodes that are not ready or silent, and the eviction of their pods.
+//! Not there: what becomes of nodes that are silent, and the eviction of pods from nodes that are not ready.
 
 use std::{collections::HashSet, sync::Arc};
 
-use k8s_openapi::api::core::v1::{Node, ObjectReference};
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::core::v1::{Node, ObjectReference, Taint},
+    apimachinery::pkg::apis::meta::v1::Time,
+};
 use parking_lot::Mutex;
 use serde_json::json;
 use windlass_api::{ObjectExt, ObjectRef, Patch};
@@ -22,6 +27,22 @@ const TTL: &str = "node.alpha.kubernetes.io/ttl";
 const TTLS: [(usize, u32); 4] = [(100, 0), (500, 15), (1000, 30), (2000, 60)];
 /// For more than those.
 const LONGEST_TTL: u32 = 300;
+
+/// Labels, and the names that they had before.
+const LABELS: [(&str, &str); 2] =
+    [("kubernetes.io/os", "beta.kubernetes.io/os"), ("kubernetes.io/arch", "beta.kubernetes.io/arch")];
+/// Conditions, and the taints of those that are in such a state.
+const TAINTS: [(&str, &str, &str); 6] = [
+    ("Ready", "False", "node.kubernetes.io/not-ready"),
+    ("Ready", "Unknown", "node.kubernetes.io/unreachable"),
+    ("MemoryPressure", "True", "node.kubernetes.io/memory-pressure"),
+    ("DiskPressure", "True", "node.kubernetes.io/disk-pressure"),
+    ("NetworkUnavailable", "True", "node.kubernetes.io/network-unavailable"),
+    ("PIDPressure", "True", "node.kubernetes.io/pid-pressure"),
+];
+/// The taint of a node that somebody has closed.
+const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
+const NO_SCHEDULE: &str = "NoSchedule";
 
 /// What is known of the nodes.
 struct Register {
@@ -42,12 +63,53 @@ pub(crate) fn add_to(manager: &mut Manager) {
 
 async fn reconcile(node: Arc<Node>, cx: Context, register: &Register) -> Result<Action, ReconcileError> {
     register.note(&node);
+    if node.is_deleting() {
+        return Ok(Action::await_change());
+    }
     let ttl = ttl(cx.store::<Node>().len()).to_string();
-    if node.annotations().get(TTL) != Some(&ttl) && !node.is_deleting() {
-        let patch = Patch::Strategic(json!({"metadata": {"annotations": {TTL: ttl}}}));
-        cx.client().patch::<Node>(ObjectRef::new(node.name()), patch).await?;
+    let mut metadata = json!({});
+    if node.annotations().get(TTL) != Some(&ttl) {
+        metadata["annotations"] = json!({TTL: ttl});
+    }
+    for (name, older) in LABELS {
+        let value = node.labels().get(name).filter(|value| node.labels().get(older) != Some(value));
+        if let Some(value) = value {
+            metadata["labels"][older] = json!(value);
+        }
+    }
+    let mut patch = json!({ "metadata": metadata });
+    if let Some(taints) = taints(&node, cx.clock().now()) {
+        // All of them, and so only on top of what was looked at.
+        patch["metadata"]["resourceVersion"] = json!(node.resource_version());
+        patch["spec"] = json!({ "taints": taints });
+    }
+    if patch != json!({"metadata": {}}) {
+        cx.client().patch::<Node>(ObjectRef::new(node.name()), Patch::Merge(patch)).await?;
     }
     Ok(Action::await_change())
+}
+
+/// The taints that a node is to have, if they are others than it has. Those that say nothing of its conditions stay.
+fn taints(node: &Node, now: Timestamp) -> Option<Vec<Taint>> {
+    let spec = node.spec.as_ref();
+    let before = spec.and_then(|spec| spec.taints.clone()).unwrap_or_default();
+    let conditions = || node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let holds = |type_: &str, status: &str| conditions().any(|found| found.type_ == type_ && found.status == status);
+    let of_conditions = TAINTS.into_iter().filter(|(type_, status, _)| holds(type_, status)).map(|(.., key)| key);
+    let closed = spec.and_then(|spec| spec.unschedulable).unwrap_or(false);
+    let wanted: Vec<_> = of_conditions.chain(closed.then_some(UNSCHEDULABLE)).collect();
+    let is_ours = |taint: &Taint| {
+        taint.effect == NO_SCHEDULE && (taint.key == UNSCHEDULABLE || TAINTS.iter().any(|(.., key)| *key == taint.key))
+    };
+    let mut after: Vec<_> =
+        before.iter().filter(|taint| !is_ours(taint) || wanted.contains(&&*taint.key)).cloned().collect();
+    for key in wanted {
+        if !after.iter().any(|taint| taint.key == key && taint.effect == NO_SCHEDULE) {
+            let time_added = Some(Time(now));
+            after.push(Taint { key: key.to_owned(), effect: NO_SCHEDULE.to_owned(), time_added, value: None });
+        }
+    }
+    (after != before).then_some(after)
 }
 
 impl Register {
@@ -91,6 +153,28 @@ mod tests {
         }
         let told = "Normal RegisteredNode Node a event: Registered Node a in Controller";
         assert_eq!(recorded.lines(), [told, told]);
+    }
+
+    #[test]
+    fn taints_follow_conditions_and_leave_others_alone() {
+        let now = Timestamp::UNIX_EPOCH;
+        let keys = |taints: Option<Vec<Taint>>| -> Vec<String> {
+            taints.unwrap().into_iter().map(|taint| format!("{}:{}", taint.key, taint.effect)).collect()
+        };
+        let mut node: Node = k8s_openapi::serde_json::from_value(json!({
+            "spec": {"unschedulable": true, "taints": [{"key": "mine", "effect": "NoExecute"}]},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "PIDPressure", "status": "True"}]},
+        }))
+        .unwrap();
+        let tainted = taints(&node, now);
+        node.spec.as_mut().unwrap().taints.clone_from(&tainted);
+        let [pids, closed] =
+            ["node.kubernetes.io/pid-pressure:NoSchedule", "node.kubernetes.io/unschedulable:NoSchedule"];
+        assert_eq!(keys(tainted), ["mine:NoExecute", pids, closed]);
+        assert_eq!(taints(&node, now), None);
+        node.spec.as_mut().unwrap().unschedulable = None;
+        node.status = None;
+        assert_eq!(keys(taints(&node, now)), ["mine:NoExecute"]);
     }
 
     #[test]

@@ -114,24 +114,39 @@ fn endpoints(service: &Service, mut backends: Vec<Backend>, known: Option<&Endpo
     endpoints
 }
 
-/// Pods with the same ports together. A pod without any is told of where the service asks for none.
+/// Ports that the same pods have together. A pod without any is told of where the service asks for none.
 fn subsets(service: &Service, backends: &[Backend]) -> Vec<EndpointSubset> {
     let asks_for_none = service.spec.as_ref().is_none_or(|spec| spec.ports.iter().flatten().next().is_none());
-    let mut subsets: BTreeMap<&[Port], EndpointSubset> = BTreeMap::new();
-    for backend in backends.iter().filter(|backend| asks_for_none || !backend.ports.is_empty()) {
-        let subset = subsets.entry(&backend.ports).or_insert_with(|| EndpointSubset {
-            ports: Some(backend.ports.iter().map(port).collect::<Vec<_>>()).filter(|ports| !ports.is_empty()),
-            ..EndpointSubset::default()
-        });
-        let list = if backend.ready { &mut subset.addresses } else { &mut subset.not_ready_addresses };
-        list.get_or_insert_default().push(EndpointAddress {
-            ip: backend.address.clone(),
-            hostname: backend.hostname(service),
-            node_name: backend.node(),
-            target_ref: Some(backend.target()),
-        });
+    // The places of the pods that have a port.
+    let mut pods_of: BTreeMap<Option<&Port>, Vec<usize>> = BTreeMap::new();
+    for (place, backend) in backends.iter().enumerate() {
+        for port in &backend.ports {
+            pods_of.entry(Some(port)).or_default().push(place);
+        }
+        if backend.ports.is_empty() && asks_for_none {
+            pods_of.entry(None).or_default().push(place);
+        }
     }
-    subsets.into_values().collect()
+    let mut ports_of: BTreeMap<Vec<usize>, Vec<&Port>> = BTreeMap::new();
+    for (port, pods) in pods_of {
+        ports_of.entry(pods).or_default().extend(port);
+    }
+    let subset = |(pods, ports): (Vec<usize>, Vec<&Port>)| {
+        let ports: Vec<_> = ports.into_iter().map(port).collect();
+        let mut subset =
+            EndpointSubset { ports: Some(ports).filter(|ports| !ports.is_empty()), ..EndpointSubset::default() };
+        for backend in pods.into_iter().map(|place| &backends[place]) {
+            let list = if backend.ready { &mut subset.addresses } else { &mut subset.not_ready_addresses };
+            list.get_or_insert_default().push(EndpointAddress {
+                ip: backend.address.clone(),
+                hostname: backend.hostname(service),
+                node_name: backend.node(),
+                target_ref: Some(backend.target()),
+            });
+        }
+        subset
+    };
+    ports_of.into_iter().map(subset).collect()
 }
 
 fn port(port: &Port) -> EndpointPort {
@@ -158,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_with_the_same_ports_are_told_together_in_the_order_of_their_addresses() {
+    fn ports_of_the_same_pods_are_told_together_in_the_order_of_their_addresses() {
         let ports = Some(vec![ServicePort { port: 80, ..ServicePort::default() }]);
         let mut service = Service { spec: Some(ServiceSpec { ports, ..ServiceSpec::default() }), ..Service::default() };
         service.metadata.name = Some("web".to_owned());

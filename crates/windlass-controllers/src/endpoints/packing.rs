@@ -75,30 +75,53 @@ pub(super) fn plan(
             endpoints.push(endpoint);
         }
     }
-    for (before, mut after) in kept {
+    for (before, after) in kept {
         if endpoints_of(&after).is_empty() {
             plan.delete.push(before);
         } else if after != before {
-            if let Some((key, time)) = trigger.clone() {
-                after.annotations_mut().insert(key, time);
-            }
             plan.update.push(after);
         }
     }
     for (ports, group) in wanted {
         let endpoints: Vec<_> = group.into_values().collect();
         for chunk in endpoints.chunks(CAPACITY) {
-            let mut slice = slice(service, &ports, chunk.to_vec(), &labels);
-            if let Some((key, time)) = trigger.clone() {
-                slice.annotations_mut().insert(key, time);
-            }
-            plan.create.push(slice);
+            plan.create.push(slice(service, &ports, chunk.to_vec(), &labels));
         }
     }
     if backends.is_empty() {
         keep_a_place(&mut plan, slice(service, &[], Vec::new(), &labels));
     }
+    recycle(&mut plan, service);
+    for slice in plan.create.iter_mut().chain(&mut plan.update) {
+        match &trigger {
+            Some((key, time)) => drop(slice.annotations_mut().insert(key.clone(), time.clone())),
+            // What an earlier change was made for is not why this one is.
+            None => {
+                if let Some(annotations) = &mut slice.metadata.annotations {
+                    annotations.remove(TRIGGER_TIME);
+                }
+            }
+        }
+    }
     plan
+}
+
+/// A slice that would go becomes one that is to come: whoever watches sees one change in place of two, and never none.
+fn recycle(plan: &mut Plan, service: &Service) {
+    let (gone, usable): (Vec<_>, Vec<_>) =
+        plan.delete.drain(..).partition(|slice| slice.is_deleting() || !slice.is_controlled_by(service));
+    plan.delete = gone;
+    for mut slice in usable {
+        let Some(wanted) = plan.create.pop() else {
+            plan.delete.push(slice);
+            continue;
+        };
+        slice.metadata.labels = wanted.metadata.labels;
+        slice.metadata.annotations = None;
+        slice.endpoints = wanted.endpoints;
+        slice.ports = wanted.ports;
+        plan.update.push(slice);
+    }
 }
 
 /// A service that nothing is behind has one slice all the same, with nothing in it.
@@ -271,7 +294,9 @@ mod tests {
         assert!(endpoints_of(&empty[0]).is_empty() && empty[0].ports.as_ref().is_some_and(Vec::is_empty));
         assert_eq!(planned(&[], empty.clone()), Plan::default());
         let filled = planned(&backends(1), empty);
-        assert_eq!((filled.create.len(), filled.delete.len()), (1, 1));
+        assert_eq!((filled.create.len(), filled.update.len(), filled.delete.len()), (0, 1, 0), "it is filled");
+        let emptied = planned(&[], filled.update);
+        assert_eq!((emptied.create.len(), emptied.update.len(), emptied.delete.len()), (0, 1, 0), "and emptied");
     }
 
     #[test]
