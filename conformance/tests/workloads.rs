@@ -63,6 +63,21 @@ async fn stateful_sets_end_as_the_real_ones_do() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn daemon_sets_end_as_the_real_ones_do() {
+    hold("daemonsets").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn cron_jobs_end_as_the_real_ones_do() {
+    hold("cronjobs").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn replication_controllers_end_as_the_real_ones_do() {
+    hold("replicationcontrollers").await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn replica_sets_end_as_the_real_ones_do() {
     hold("replicasets").await;
 }

@@ -149,6 +149,19 @@ impl Stage<'_> {
                 return Ok(if pods.is_empty() { Done::Nothing } else { Done::Something });
             }
             Step::Refused(step) => return Box::pin(self.act(step)).await,
+            Step::Until(kind) => {
+                let start = Instant::now();
+                while self.list(kind).await.is_empty() {
+                    assert!(start.elapsed() < PATIENCE, "no {kind} comes in {}", self.namespace);
+                    sleep(LOOK).await;
+                }
+            }
+            Step::Drop(kind) => {
+                for object in self.list(kind).await {
+                    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+                    self.of(kind).delete(self.key(kind, name)).propagation(Propagation::Background).await?;
+                }
+            }
             Step::Wait(seconds) => sleep(Duration::from_secs(*seconds)).await,
             Step::Show(_) => {}
         }

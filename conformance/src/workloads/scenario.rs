@@ -33,6 +33,10 @@ pub(super) enum Step {
     Pods { which: Which, fate: Fate },
     /// `refused STEP`: the server's answer is shown.
     Refused(Box<Self>),
+    /// `until KIND`: one is there, in the next minutes.
+    Until(String),
+    /// `drop KIND`: all of them are deleted.
+    Drop(String),
     /// `wait SECONDS`
     Wait(u64),
     /// `show TITLE`
@@ -131,6 +135,8 @@ impl Step {
             "finalize" => Self::Finalize { name: next()? },
             "pods" => Self::Pods { which: Which::read(&next()?)?, fate: Fate::read(&next()?, next().as_deref())? },
             "refused" => Self::Refused(Box::new(Self::read(rest)?)),
+            "until" => Self::Until(next()?),
+            "drop" => Self::Drop(next()?),
             "wait" => Self::Wait(rest.parse().ok()?),
             "show" => Self::Show(rest.to_owned()),
             _ => return None,

@@ -83,10 +83,11 @@ impl<'h> Names<'h> {
             let prefix = metadata["generateName"].as_str();
             let shown = match prefix.filter(|prefix| name.strip_prefix(prefix).is_some_and(is_random)) {
                 Some(prefix) => {
-                    known.insert(name.to_owned(), format!("{prefix}*"));
-                    format!("{prefix}*")
+                    let shown = format!("{}*", without_minute(prefix));
+                    known.insert(name.to_owned(), shown.clone());
+                    shown
                 }
-                None => name.to_owned(),
+                None => without_minute(name),
             };
             // The real one hashes Go's structs in memory.
             if let Some(hash) = metadata["labels"]["controller-revision-hash"].as_str()
@@ -127,9 +128,16 @@ impl<'h> Names<'h> {
 fn made_up(word: &str) -> String {
     match word.rsplit_once('-') {
         _ if word.len() == 36 && word.matches('-').count() == 4 => "a uid".to_owned(),
-        Some((prefix, last)) if is_random(last) => format!("{prefix}-*"),
-        _ => word.to_owned(),
+        Some((prefix, last)) if is_random(last) => format!("{}-*", without_minute(prefix)),
+        _ => without_minute(word),
     }
+}
+
+/// Jobs of cron jobs have the minute in their names for which they are.
+fn without_minute(name: &str) -> String {
+    let is_minute = |part: &str| part.len() == 8 && part.bytes().all(|byte| byte.is_ascii_digit());
+    let parts: Vec<_> = name.split('-').map(|part| if is_minute(part) { "MINUTE" } else { part }).collect();
+    parts.join("-")
 }
 
 /// Whether a server would make that up. What follows the prefix may be somebody's choice all the same: an ordinal.
@@ -180,6 +188,10 @@ fn describe(kind: &str, object: &Value, names: &Names<'_>) -> String {
     }
     for field in told(kind) {
         let mut value = without_times(&object[field]);
+        let active = value.get_mut("active").and_then(Value::as_array_mut);
+        for reference in active.into_iter().flatten() {
+            reference["resourceVersion"] = json!("a version");
+        }
         // In the order of hashes of Go's structs.
         if let Some(subsets) = value.as_array_mut().filter(|_| field == &"subsets") {
             subsets.sort_by_key(Value::to_string);

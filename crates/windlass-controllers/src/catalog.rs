@@ -6,8 +6,8 @@ use thiserror::Error;
 use windlass_runtime::Manager;
 
 use crate::{
-    Pace, deployment, endpoints, garbage_collector, job, namespace, node_lifecycle, nodes, replicaset,
-    role_aggregation, service_account, statefulset, storage_protection, ttl_after_finished,
+    Pace, cronjob, daemonset, deployment, endpoints, garbage_collector, job, namespace, node_lifecycle, nodes,
+    replicaset, role_aggregation, service_account, statefulset, storage_protection, ttl_after_finished,
 };
 
 /// How many nodes are simulated unless it is said.
@@ -21,10 +21,16 @@ pub enum BuiltIn {
     Deployment,
     /// So many pods of a template.
     ReplicaSet,
+    /// The same, for older users.
+    ReplicationController,
     /// Pods that are told apart, each with its name and its claims.
     StatefulSet,
+    /// A pod on each node.
+    DaemonSet,
     /// Pods that run until they have succeeded.
     Job,
+    /// Jobs that begin when they are due.
+    CronJob,
     /// The end of jobs that are over.
     TtlAfterFinished,
     /// Which pods are behind a service.
@@ -80,8 +86,11 @@ impl BuiltIn {
     pub const ALL: &[Self] = &[
         Self::Deployment,
         Self::ReplicaSet,
+        Self::ReplicationController,
         Self::StatefulSet,
+        Self::DaemonSet,
         Self::Job,
+        Self::CronJob,
         Self::TtlAfterFinished,
         Self::EndpointSlice,
         Self::Endpoints,
@@ -100,8 +109,11 @@ impl BuiltIn {
         match self {
             Self::Deployment => "deployment",
             Self::ReplicaSet => "replicaset",
+            Self::ReplicationController => "replicationcontroller",
             Self::StatefulSet => "statefulset",
+            Self::DaemonSet => "daemonset",
             Self::Job => "job",
+            Self::CronJob => "cronjob",
             Self::TtlAfterFinished => "ttlafterfinished",
             Self::EndpointSlice => "endpointslice",
             Self::Endpoints => "endpoints",
@@ -170,8 +182,11 @@ impl Controllers {
             match controller {
                 BuiltIn::Deployment => deployment::add_to(manager),
                 BuiltIn::ReplicaSet => replicaset::add_to(manager),
+                BuiltIn::ReplicationController => replicaset::add_older_to(manager),
                 BuiltIn::StatefulSet => statefulset::add_to(manager),
+                BuiltIn::DaemonSet => daemonset::add_to(manager),
                 BuiltIn::Job => job::add_to(manager),
+                BuiltIn::CronJob => cronjob::add_to(manager),
                 BuiltIn::TtlAfterFinished => ttl_after_finished::add_to(manager),
                 BuiltIn::EndpointSlice => endpoints::add_slices_to(manager),
                 BuiltIn::Endpoints => endpoints::add_older_to(manager),

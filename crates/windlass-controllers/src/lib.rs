@@ -13,6 +13,8 @@ mod pods;
 mod revisions;
 mod versions;
 
+mod cronjob;
+mod daemonset;
 mod deployment;
 mod endpoints;
 mod garbage_collector;

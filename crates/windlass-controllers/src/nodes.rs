@@ -12,7 +12,7 @@
 
 mod addresses;
 mod demand;
-mod fit;
+pub(crate) mod fit;
 mod fleet;
 mod kubelet;
 mod ledger;

@@ -1,15 +1,21 @@
-//! ReplicaSet: keeps so many pods of a template running.
+//! ReplicaSet and ReplicationController: keep so many pods of a template running.
+//!
+//! There is one controller, over whatever says how many pods of which template it wants ([`Replicated`]).
 //!
 //! Guarantees: between two looks at a cache that has caught up, exactly the missing pods are created and exactly the
 //! surplus is deleted, the least useful first. Not guaranteed: that there are never more or fewer pods for a moment.
 
+mod kinds;
 mod status;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use k8s_openapi::api::{apps::v1::ReplicaSet, core::v1::Pod};
-use windlass_api::{LabelSelector, Object, ObjectExt, ObjectRef};
+use k8s_openapi::api::{
+    apps::v1::{ReplicaSet, ReplicaSetStatus},
+    core::v1::{Pod, PodTemplateSpec, ReplicationController},
+};
+use windlass_api::{LabelSelector, Object, ObjectExt, ObjectRef, Resource};
 use windlass_client::Error;
 use windlass_runtime::{Action, Context, Controller, Manager, Watch};
 
@@ -26,36 +32,62 @@ const BURST: usize = 500;
 /// Replica sets reconciled at the same time.
 const WORKERS: usize = 5;
 
-/// Adds the controller to a manager.
+/// What wants so many pods of a template.
+trait Replicated: Resource {
+    /// The controller's name in flags and logs.
+    const CONTROLLER: &'static str;
+    /// Its name in events.
+    const COMPONENT: &'static str;
+
+    /// `None` when it selects everything.
+    fn selector(&self) -> Result<Option<LabelSelector>, ReconcileError>;
+    fn replicas(&self) -> i32;
+    fn min_ready_seconds(&self) -> i32;
+    fn template(&self) -> Option<&PodTemplateSpec>;
+    fn status(&self) -> Option<ReplicaSetStatus>;
+    /// What the kind has no field for is not told.
+    fn set_status(&mut self, status: ReplicaSetStatus);
+}
+
+/// Adds the controller of replica sets to a manager.
 pub(crate) fn add_to(manager: &mut Manager) {
-    let sets = manager.cluster().informer::<ReplicaSet>(&Watch::all()).store();
-    let replicas = Arc::new(PodControl::new(manager.cluster().recorder("replicaset-controller")));
+    add::<ReplicaSet>(manager);
+}
+
+/// Adds that of replication controllers.
+pub(crate) fn add_older_to(manager: &mut Manager) {
+    add::<ReplicationController>(manager);
+}
+
+fn add<K: Replicated>(manager: &mut Manager) {
+    let sets = manager.cluster().informer::<K>(&Watch::all()).store();
+    let replicas = Arc::new(PodControl::new(manager.cluster().recorder(K::COMPONENT)));
     manager.add(
-        Controller::<ReplicaSet>::new()
-            .named("replicaset")
+        Controller::<K>::new()
+            .named(K::CONTROLLER)
             .owns::<Pod>()
             .watches_with(Watch::<Pod>::all(), move |pod| {
-                ownership::who_wants(&sets, pod, |set| selector(set).ok().flatten())
+                ownership::who_wants(&sets, pod, |set: &K| set.selector().ok().flatten())
             })
             .concurrency(WORKERS)
             .reconcile_keys(move |key, cx| {
                 let replicas = Arc::clone(&replicas);
-                async move { await_newer_state(reconcile(key, cx, replicas).await) }
+                async move { await_newer_state(reconcile::<K>(key, cx, replicas).await) }
             }),
     );
 }
 
-async fn reconcile(
-    key: ObjectRef<ReplicaSet>,
+async fn reconcile<K: Replicated>(
+    key: ObjectRef<K>,
     cx: Context,
     replicas: Arc<PodControl>,
 ) -> Result<Action, ReconcileError> {
-    let Some(set) = cx.store::<ReplicaSet>().get(&key) else {
+    let Some(set) = cx.store::<K>().get(&key) else {
         replicas.forget(key.key());
         return Ok(Action::await_change());
     };
     let set = set.get()?;
-    let Some(selector) = selector(&set)? else {
+    let Some(selector) = set.selector()? else {
         // The API server allows no empty selector; it would claim every pod.
         return Ok(Action::await_change());
     };
@@ -69,26 +101,27 @@ async fn reconcile(
     }
 
     let (mut active, ending): (Vec<_>, Vec<_>) = owned.into_iter().partition(|pod| pods::is_active(pod));
-    let scaling = if caught_up && !set.is_deleting() { scale(&cx, &replicas, &set, &mut active).await } else { Ok(()) };
+    let scaling =
+        if caught_up && !set.is_deleting() { scale(&cx, &replicas, &*set, &mut active).await } else { Ok(()) };
     let now = cx.clock().now();
     let failure = scaling.as_ref().err().map(|failure| (failure.reason(), failure.message()));
-    let status = status::compute(&set, &active, &ending, failure, now);
-    if Some(&status) != set.status.as_ref() {
-        let mut changed = (*set).clone();
-        changed.status = Some(status);
+    let status = status::compute(&*set, &active, &ending, failure, now);
+    let mut changed = (*set).clone();
+    changed.set_status(status);
+    if changed.status() != set.status() {
         cx.client().update_status(&changed).await?;
     }
     scaling.map_err(|failure| ReconcileError::from(failure.error))?;
-    Ok(next_look(&set, &active, caught_up, now))
+    Ok(next_look(&*set, &active, caught_up, now))
 }
 
 /// When something will have changed that no event tells of: a pod becomes available by the passing of time, or what was
 /// expected did not come.
-fn next_look(set: &ReplicaSet, active: &[Arc<Pod>], caught_up: bool, now: Timestamp) -> Action {
+fn next_look<K: Replicated>(set: &K, active: &[Arc<Pod>], caught_up: bool, now: Timestamp) -> Action {
     if !caught_up {
         return Action::requeue_after(Expectations::timeout());
     }
-    let min_ready = min_ready_seconds(set);
+    let min_ready = set.min_ready_seconds();
     let waiting = active.iter().filter(|pod| pods::is_ready(pod) && !pods::is_available(pod, min_ready, now));
     let next = waiting.filter_map(|pod| pods::available_at(pod, min_ready)).min();
     match next.and_then(|at| Duration::try_from(at.duration_since(now)).ok()) {
@@ -122,13 +155,13 @@ impl ScaleFailure {
     }
 }
 
-async fn scale(
+async fn scale<K: Replicated>(
     cx: &Context,
     replicas: &PodControl,
-    set: &ReplicaSet,
+    set: &K,
     active: &mut [Arc<Pod>],
 ) -> Result<(), ScaleFailure> {
-    let desired = usize::try_from(desired_replicas(set)).unwrap_or(0);
+    let desired = usize::try_from(set.replicas()).unwrap_or(0);
     let (verb, written) = if active.len() < desired {
         let missing = (desired - active.len()).min(BURST);
         (ScaleVerb::Create, replicas.create(cx, set, vec![pod_from(set); missing]).await)
@@ -142,8 +175,8 @@ async fn scale(
 }
 
 /// A pod of the set's template, named by the server.
-fn pod_from(set: &ReplicaSet) -> Pod {
-    let template = set.spec.as_ref().and_then(|spec| spec.template.clone()).unwrap_or_default();
+fn pod_from<K: Replicated>(set: &K) -> Pod {
+    let template = set.template().cloned().unwrap_or_default();
     let from = template.metadata.unwrap_or_default();
     let mut pod = Pod { spec: template.spec, ..Pod::default() };
     let metadata = pod.metadata_mut();
@@ -162,19 +195,4 @@ fn crowd(active: &[Arc<Pod>]) -> HashMap<String, usize> {
         *crowd.entry(pods::node_name(pod).to_owned()).or_default() += 1;
     }
     crowd
-}
-
-/// The set's selector; `None` when it selects everything.
-fn selector(set: &ReplicaSet) -> Result<Option<LabelSelector>, ReconcileError> {
-    let Some(spec) = &set.spec else { return Ok(None) };
-    let selector = LabelSelector::try_from(&spec.selector)?;
-    Ok(Some(selector).filter(|selector| !selector.is_empty()))
-}
-
-fn desired_replicas(set: &ReplicaSet) -> i32 {
-    set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1)
-}
-
-fn min_ready_seconds(set: &ReplicaSet) -> i32 {
-    set.spec.as_ref().and_then(|spec| spec.min_ready_seconds).unwrap_or(0)
 }

@@ -117,7 +117,8 @@ mod tests {
         }
         let help = refused(&["--help", "--nodes=3"]);
         assert!(
-            help.contains("replicaset, statefulset, job, ttlafterfinished") && help.contains("nodelifecycle"),
+            help.contains("replicaset, replicationcontroller, statefulset, daemonset, job, cronjob, ttlafterfinished")
+                && help.contains("nodelifecycle"),
             "{help}"
         );
     }

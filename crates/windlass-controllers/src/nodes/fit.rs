@@ -63,9 +63,7 @@ pub(crate) fn fit(pod: &Pod, demand: &Demand, node: &Node, usage: &Usage) -> Res
     if !is_ready(node) {
         return Err(Misfit::NotReady);
     }
-    let taints = node_spec.and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
-    let mut repelling = taints.iter().filter(|taint| matches!(&*taint.effect, "NoSchedule" | "NoExecute"));
-    if repelling.any(|taint| !tolerations.iter().any(|toleration| tolerates(toleration, taint))) {
+    if is_repelled(tolerations, node, &["NoSchedule", "NoExecute"]) {
         return Err(Misfit::Tainted);
     }
     if !is_selected(spec, node) {
@@ -88,6 +86,13 @@ fn room(demand: &Demand, node: &Node, usage: &Usage) -> Result<(), Misfit> {
         }
     }
     Ok(())
+}
+
+/// Whether the node has a taint of one of these effects that is not tolerated.
+pub(crate) fn is_repelled(tolerations: &[Toleration], node: &Node, effects: &[&str]) -> bool {
+    let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+    let mut repelling = taints.filter(|taint| effects.contains(&&*taint.effect));
+    repelling.any(|taint| !tolerations.iter().any(|toleration| tolerates(toleration, taint)))
 }
 
 pub(crate) fn is_ready(node: &Node) -> bool {
@@ -116,7 +121,7 @@ fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
 }
 
 /// The node selector and the required node affinity of a pod: both must hold.
-fn is_selected(spec: &PodSpec, node: &Node) -> bool {
+pub(crate) fn is_selected(spec: &PodSpec, node: &Node) -> bool {
     let labels = node.labels();
     let plain = spec.node_selector.iter().flatten().all(|(key, value)| labels.get(key) == Some(value));
     let affinity = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());

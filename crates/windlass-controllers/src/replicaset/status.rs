@@ -5,30 +5,30 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use k8s_openapi::{
     api::{
-        apps::v1::{ReplicaSet, ReplicaSetCondition, ReplicaSetStatus},
+        apps::v1::{ReplicaSetCondition, ReplicaSetStatus},
         core::v1::Pod,
     },
     apimachinery::pkg::apis::meta::v1::Time,
 };
 use windlass_api::ObjectExt;
 
-use super::min_ready_seconds;
+use super::Replicated;
 use crate::pods;
 
 /// `failure`: reason and message of a creation or deletion that did not succeed.
-pub(super) fn compute(
-    set: &ReplicaSet,
+pub(super) fn compute<K: Replicated>(
+    set: &K,
     active: &[Arc<Pod>],
     ending: &[Arc<Pod>],
     failure: Option<(&str, String)>,
     now: Timestamp,
 ) -> ReplicaSetStatus {
-    let before = set.status.clone().unwrap_or_default();
-    let min_ready = min_ready_seconds(set);
+    let before = set.status().unwrap_or_default();
+    let min_ready = set.min_ready_seconds();
     let count = |of: &dyn Fn(&Pod) -> bool| i32::try_from(active.iter().filter(|pod| of(pod)).count()).ok();
     let non_zero = |count: Option<i32>| count.filter(|count| *count != 0);
-    let template = set.spec.as_ref().and_then(|spec| spec.template.as_ref());
-    let wanted = template.and_then(|template| template.metadata.as_ref()).and_then(|metadata| metadata.labels.as_ref());
+    let wanted =
+        set.template().and_then(|template| template.metadata.as_ref()).and_then(|metadata| metadata.labels.as_ref());
     let fully_labelled =
         |pod: &Pod| wanted.into_iter().flatten().all(|(key, value)| pod.labels().get(key) == Some(value));
     let terminating = ending.iter().filter(|pod| pod.is_deleting() && !pods::is_finished(pod)).count();
@@ -38,7 +38,7 @@ pub(super) fn compute(
         ready_replicas: non_zero(count(&pods::is_ready)),
         available_replicas: non_zero(count(&|pod| pods::is_available(pod, min_ready, now))),
         terminating_replicas: i32::try_from(terminating).ok(),
-        observed_generation: set.metadata.generation,
+        observed_generation: set.metadata().generation,
         conditions: conditions(before.conditions, failure, now),
     }
 }
@@ -67,7 +67,10 @@ fn conditions(
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::core::v1::{PodCondition, PodStatus};
+    use k8s_openapi::api::{
+        apps::v1::ReplicaSet,
+        core::v1::{PodCondition, PodStatus},
+    };
 
     use super::*;
 

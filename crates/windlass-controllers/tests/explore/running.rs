@@ -1,15 +1,19 @@
 //! What runs until it is over: jobs, and what becomes of them then.
 
 use k8s_openapi::{
-    api::{batch::v1::Job, core::v1::Pod},
+    api::{
+        batch::v1::{CronJob, Job},
+        core::v1::Pod,
+    },
     serde_json::{Value, json},
 };
+use tokio::time::{Instant, sleep};
 use windlass_api::{ObjectExt as _, Patch};
 use windlass_client::Client;
 use windlass_controllers::BuiltIn;
 use windlass_envtest::explore::{State, StepResult, explore};
 
-use crate::{create, of, pods_become};
+use crate::{LOOK, PATIENCE, create, of, pods_become};
 
 async fn create_job(client: &Client, more: Value) -> StepResult {
     let pod = json!({"restartPolicy": "Never", "containers": [{"name": "c", "image": "a"}]});
@@ -79,5 +83,53 @@ fn the_end_of_jobs() {
             Ok(())
         })
         .settled("it is about to go", |state| state.get::<Job>("job").is_none_or(|job| job.is_deleting()));
+    explore(scenario).assert();
+}
+
+#[test]
+fn cron_jobs() {
+    let scenario = of(BuiltIn::CronJob)
+        .step("one that is due every three minutes", |client| async move {
+            let pod = json!({"restartPolicy": "Never", "containers": [{"name": "c", "image": "a"}]});
+            let spec = json!({"schedule": "@every 3m", "jobTemplate": {"spec": {"template": {"spec": pod}}}});
+            create::<CronJob>(&client, json!({"metadata": {"name": "cron", "namespace": "default"}, "spec": spec}))
+                .await
+        })
+        .step("it has begun a job, and may begin no more", |client| async move {
+            let begun = Instant::now();
+            let is_told = async || {
+                let cron = client.get::<CronJob>("cron").await?;
+                Ok::<_, windlass_client::Error>(cron.status.is_some_and(|status| status.last_schedule_time.is_some()))
+            };
+            while !is_told().await? {
+                if begun.elapsed() > PATIENCE {
+                    return Err("no job is begun".into());
+                }
+                sleep(LOOK).await;
+            }
+            client.patch::<CronJob>("cron", Patch::Merge(json!({"spec": {"suspend": true}}))).await?;
+            Ok(())
+        })
+        .step("the job is over", |client| async move {
+            for job in client.list::<Job>().within("default").await?.items {
+                let time = "2020-01-01T00:00:00Z";
+                let condition = |type_: &str| json!({"type": type_, "status": "True", "lastTransitionTime": time});
+                let status = json!({
+                    "startTime": time, "completionTime": time, "succeeded": 1,
+                    "conditions": [condition("SuccessCriteriaMet"), condition("Complete")],
+                });
+                client
+                    .patch::<Job>(job.object_ref(), Patch::Merge(json!({"status": status})))
+                    .subresource("status")
+                    .await?;
+            }
+            Ok(())
+        })
+        .settled("there is one job, which is known to have succeeded", |state| {
+            let status = state.get::<CronJob>("cron").and_then(|cron| cron.status).unwrap_or_default();
+            state.all::<Job>().len() == 1
+                && status.active.is_none_or(|active| active.is_empty())
+                && status.last_successful_time.is_some()
+        });
     explore(scenario).assert();
 }

@@ -2,16 +2,18 @@
 
 use k8s_openapi::{
     api::{
-        apps::v1::{Deployment, ReplicaSet},
-        core::v1::{Node, Pod},
+        apps::v1::{DaemonSet, Deployment, ReplicaSet},
+        core::v1::{Node, Pod, ReplicationController},
     },
     serde_json::{Value, json},
 };
-use windlass_api::Patch;
+use tokio::time::{Instant, sleep};
+use windlass_api::{ObjectBuilder as _, Patch};
+use windlass_client::Client;
 use windlass_controllers::{BuiltIn, Controllers};
 use windlass_envtest::explore::{State, explore};
 
-use crate::{create, of};
+use crate::{LOOK, PATIENCE, create, of, pods_become};
 
 fn template(image: &str) -> Value {
     json!({
@@ -54,6 +56,83 @@ fn replica_sets() {
         // As it says: for a moment there may be more or fewer.
         .may_churn::<Pod>()
         .settled("there is one pod", pods(1));
+    explore(scenario).assert();
+}
+
+#[test]
+fn replication_controllers() {
+    let scenario = of(BuiltIn::ReplicationController)
+        .step("two replicas", |client| async move {
+            let spec = json!({"replicas": 2, "selector": {"app": "web"}, "template": template("a")});
+            let made = json!({"metadata": {"name": "web", "namespace": "default"}, "spec": spec});
+            create::<ReplicationController>(&client, made).await
+        })
+        .step("one", |client| async move {
+            client.patch::<ReplicationController>("web", replicas(1)).await?;
+            Ok(())
+        })
+        .may_churn::<Pod>()
+        .settled("there is one pod", pods(1));
+    explore(scenario).assert();
+}
+
+/// Whether there are two pods of the new image that run.
+async fn is_new(client: &Client) -> Result<bool, windlass_client::Error> {
+    let pods = client.list::<Pod>().within("default").await?.items;
+    let is_new = |pod: &Pod| {
+        let image = pod.spec.as_ref().and_then(|spec| spec.containers[0].image.as_deref());
+        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+        image == Some("b") && phase == Some("Running")
+    };
+    Ok(pods.len() == 2 && pods.iter().all(is_new))
+}
+
+#[test]
+fn daemon_sets() {
+    let scenario = of(BuiltIn::DaemonSet)
+        .prepare(|client| async move {
+            for name in ["one", "two"] {
+                client.create(&Node::named(name)).await?;
+            }
+            Ok(())
+        })
+        .step("a pod on each of two nodes", |client| async move {
+            let mut template = template("a");
+            template["spec"]["tolerations"] = json!([{"operator": "Exists"}]);
+            let spec = json!({"selector": {"matchLabels": {"app": "web"}}, "template": template});
+            create::<DaemonSet>(&client, json!({"metadata": {"name": "web", "namespace": "default"}, "spec": spec}))
+                .await
+        })
+        .step("both are ready", |client| async move { pods_become(&client, 2, "Running").await })
+        .step("another image", |client| async move {
+            let containers = json!([{"name": "web", "image": "b"}]);
+            let image = Patch::Merge(json!({"spec": {"template": {"spec": {"containers": containers}}}}));
+            client.patch::<DaemonSet>("web", image).await?;
+            Ok(())
+        })
+        // One after the other; or both, where a late cache says that they are not available anyway.
+        .step("the new ones become ready", |client| async move {
+            let begun = Instant::now();
+            while !is_new(&client).await? {
+                if begun.elapsed() > PATIENCE {
+                    return Err("the pods are not replaced".into());
+                }
+                pods_become(&client, 0, "Running").await?;
+                sleep(LOOK).await;
+            }
+            Ok(())
+        })
+        .ignoring::<Node>()
+        // A creation whose answer is lost is made again, and one of the two goes.
+        .may_churn::<Pod>()
+        .settled("both pods are new, each on a node of its own", |state| {
+            let pods = state.all::<Pod>();
+            let image = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.containers[0].image.clone());
+            let affinity = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.affinity.clone());
+            pods.len() == 2
+                && pods.iter().all(|pod| image(pod).as_deref() == Some("b"))
+                && affinity(&pods[0]) != affinity(&pods[1])
+        });
     explore(scenario).assert();
 }
 

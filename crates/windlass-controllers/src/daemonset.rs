@@ -1,0 +1,209 @@
+//! DaemonSet: keeps a pod on every node that is for it.
+//!
+//! Guarantees: while the cache shows what was written, no node gets a second pod, but for the one that is to take over where
+//! the set allows a surge; no more pods than allowed are missing for the sake of an update. Where pods belong is found out
+//! from labels, affinities and taints ([`place`]); the scheduler binds them. What is decided is decided on values ([`plan`],
+//! [`status`]); this file looks, asks them, and writes.
+
+mod backoff;
+mod history;
+mod place;
+mod plan;
+mod status;
+
+use std::{sync::Arc, time::Duration};
+
+use k8s_openapi::api::{
+    apps::v1::{ControllerRevision, DaemonSet},
+    core::v1::{Node, Pod},
+};
+use windlass_api::{LabelSelector, ObjectExt, ObjectKey, ObjectRef};
+use windlass_cache::Cached;
+use windlass_client::Error;
+use windlass_runtime::{Action, Context, Controller, Manager, Watch, events::Note};
+
+use self::{
+    backoff::Backoffs,
+    history::History,
+    place::Place,
+    plan::{Look, Plan},
+};
+use crate::{
+    error::{ReconcileError, await_newer_state},
+    expectations::Expectations,
+    ownership,
+    pod_control::PodControl,
+    pods,
+    versions::Versions,
+};
+
+/// The most pods that one reconcile creates or deletes.
+const BURST: usize = 250;
+/// Daemon sets reconciled at the same time.
+const WORKERS: usize = 2;
+
+/// Adds the controller to a manager.
+pub(crate) fn add_to(manager: &mut Manager) {
+    let known = manager.cluster().informer::<DaemonSet>(&Watch::all()).store();
+    let all = known.clone();
+    let control = PodControl::new(manager.cluster().recorder("daemonset-controller"));
+    let sets = Arc::new(Sets { control, versions: Versions::default(), backoffs: Backoffs::default() });
+    manager.add(
+        Controller::<DaemonSet>::new()
+            .named("daemonset")
+            .owns::<Pod>()
+            .owns::<ControllerRevision>()
+            .watches_with(Watch::<Pod>::all(), move |pod| {
+                ownership::who_wants(&known, pod, |set| selector(set).ok().flatten())
+            })
+            // A node that changes may be for any of them.
+            .watches_with(Watch::<Node>::all(), move |_| {
+                all.list().iter().map(Cached::object_ref).collect::<Vec<ObjectRef<DaemonSet>>>()
+            })
+            .concurrency(WORKERS)
+            .reconcile_keys(move |key, cx| {
+                let sets = Arc::clone(&sets);
+                async move { await_newer_state(Box::pin(reconcile(key, cx, sets)).await) }
+            }),
+    );
+}
+
+/// What the workers share.
+#[derive(Debug)]
+struct Sets {
+    control: PodControl,
+    /// Of the sets, whose status counts the names that have collided.
+    versions: Versions,
+    backoffs: Backoffs,
+}
+
+async fn reconcile(key: ObjectRef<DaemonSet>, cx: Context, sets: Arc<Sets>) -> Result<Action, ReconcileError> {
+    let Some(set) = cx.store::<DaemonSet>().get(&key).map(|set| set.get()).transpose()? else {
+        sets.control.forget(key.key());
+        sets.versions.forget(key.key());
+        sets.backoffs.forget(key.key());
+        return Ok(Action::await_change());
+    };
+    let Some(selector) = selector(&set)? else {
+        let message = "This daemon set is selecting all pods. A non-empty selector is required.";
+        sets.control.recorder().record(&*set, Note::warning("SelectingAll", message));
+        return Ok(Action::await_change());
+    };
+    // Its pods and revisions may be gone, or nobody's, by now.
+    if set.is_deleting() {
+        return Ok(Action::await_change());
+    }
+    let candidates = cx.store::<Pod>().within(key.namespace().unwrap_or_default()).list();
+    if !sets.control.caught_up(key.key(), &candidates) || !sets.versions.caught_up(key.key(), &*set) {
+        return Ok(Action::requeue_after(Expectations::timeout()));
+    }
+    let Some(history) = History::of(&cx, &set, &selector).await? else { return Ok(Action::await_change()) };
+    let claimed = ownership::claim_all(cx.client(), &*set, &selector, candidates).await?;
+    let mut owned = Vec::with_capacity(claimed.len());
+    for pod in &claimed {
+        owned.push(pod.get()?);
+    }
+    let mut places = std::collections::BTreeMap::new();
+    for node in cx.store::<Node>().list() {
+        let node = node.get()?;
+        places.insert(node.name().to_owned(), Place::of(&node, &set));
+    }
+    let look = Look::new(&set, &history.hash, places, &owned, cx.clock().now());
+    let sync = Sync { cx: &cx, sets: &sets, key: key.key(), look };
+    let (outcome, wait) = sync.act().await;
+    let cut = match &outcome {
+        Ok(()) => history.truncate(&cx, &set, &Look::hashes(&owned)).await,
+        Err(_) => Ok(()),
+    };
+    sync.tell().await?;
+    outcome?;
+    cut?;
+    Ok(sync.next_look(wait))
+}
+
+/// One reconcile of one daemon set.
+#[derive(Debug)]
+struct Sync<'c> {
+    cx: &'c Context,
+    sets: &'c Sets,
+    key: &'c ObjectKey,
+    look: Look<'c>,
+}
+
+impl Sync<'_> {
+    /// First every node gets what it should have, and only then pods are replaced. Also how long failed pods have to stay.
+    async fn act(&self) -> (Result<(), Error>, Option<Duration>) {
+        let keep = self.look.keep();
+        let (ended, wait) = self.of_ended(&keep);
+        if !keep.create.is_empty() || !keep.delete.is_empty() || !ended.is_empty() {
+            let delete = [keep.delete, ended].concat();
+            return (self.write(&keep.create, &delete).await, wait);
+        }
+        let Plan { create, delete, .. } = self.look.roll();
+        (self.write(&create, &delete).await, wait)
+    }
+
+    /// The pods that have ended and may go, and when the others may. It is told of those that go.
+    fn of_ended(&self, plan: &Plan) -> (Vec<Arc<Pod>>, Option<Duration>) {
+        let (mut ended, mut wait) = (Vec::new(), None::<Duration>);
+        let set = self.look.set;
+        let observed = set.status.as_ref().and_then(|status| status.observed_generation).unwrap_or(0);
+        for (node, pod) in &plan.ended {
+            let name = format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name());
+            let note = if pods::phase(pod) == "Succeeded" {
+                let message = format!("Found succeeded daemon pod {name} on node {node}, will try to delete it");
+                Note::normal("SucceededDaemonPod", message)
+            } else if let Some(delay) = self.sets.backoffs.wait(self.key, observed, node) {
+                wait = Some(wait.map_or(delay, |wait| wait.min(delay)));
+                continue;
+            } else {
+                let message = format!("Found failed daemon pod {name} on node {node}, will try to kill it");
+                Note::warning("FailedDaemonPod", message)
+            };
+            self.sets.control.recorder().record(set, note);
+            ended.push(Arc::clone(pod));
+        }
+        (ended, wait)
+    }
+
+    async fn write(&self, create: &[String], delete: &[Arc<Pod>]) -> Result<(), Error> {
+        let Look { set, hash, .. } = self.look;
+        let new = create.iter().take(BURST).map(|node| place::pod(set, hash, node)).collect();
+        let created = self.sets.control.create(self.cx, set, new).await;
+        let deleted = self.sets.control.delete(self.cx, set, &delete[..delete.len().min(BURST)]).await;
+        created.failure.or(deleted.failure).map_or(Ok(()), Err)
+    }
+
+    async fn tell(&self) -> Result<(), ReconcileError> {
+        let status = status::compute(&self.look);
+        if Some(&status) != self.look.set.status.as_ref() {
+            let mut changed = self.look.set.clone();
+            changed.status = Some(status);
+            let written = self.cx.client().update_status(&changed).await?;
+            self.sets.versions.wrote(self.key, &written);
+        }
+        Ok(())
+    }
+
+    /// When something will have changed that no event tells of.
+    fn next_look(&self, wait: Option<Duration>) -> Action {
+        let min_ready = min_ready_seconds(self.look.set);
+        let waiting = self.look.by_node.values().flatten();
+        let waiting = waiting.filter(|pod| pods::is_ready(pod) && !self.look.is_available(pod));
+        let available = waiting.filter_map(|pod| pods::available_at(pod, min_ready)).min();
+        let available = available.and_then(|at| Duration::try_from(at.duration_since(self.look.now)).ok());
+        let next = [wait, available].into_iter().flatten().min();
+        next.map_or_else(Action::await_change, Action::requeue_after)
+    }
+}
+
+/// The set's selector; `None` when it selects everything.
+fn selector(set: &DaemonSet) -> Result<Option<LabelSelector>, ReconcileError> {
+    let Some(spec) = &set.spec else { return Ok(None) };
+    let selector = LabelSelector::try_from(&spec.selector)?;
+    Ok(Some(selector).filter(|selector| !selector.is_empty()))
+}
+
+fn min_ready_seconds(set: &DaemonSet) -> i32 {
+    set.spec.as_ref().and_then(|spec| spec.min_ready_seconds).unwrap_or(0)
+}

@@ -1,0 +1,189 @@
+//! Where the pods of a daemon set belong: on which nodes, and how a pod says which is its own. Values only, no I/O.
+
+use k8s_openapi::api::{
+    apps::v1::DaemonSet,
+    core::v1::{Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, Toleration},
+};
+use windlass_api::{Object, ObjectExt};
+
+use crate::nodes::fit;
+
+/// The label that holds the hash of a pod's template, on pods and revisions.
+pub(super) const HASH_LABEL: &str = "controller-revision-hash";
+const GENERATION_LABEL: &str = "pod-template-generation";
+const GENERATION: &str = "deprecated.daemonset.template.generation";
+const NAME_FIELD: &str = "metadata.name";
+
+/// What keeps pods that are no daemons from a node: key and effect.
+const TOLERATED: [(&str, &str); 6] = [
+    ("node.kubernetes.io/not-ready", "NoExecute"),
+    ("node.kubernetes.io/unreachable", "NoExecute"),
+    ("node.kubernetes.io/disk-pressure", "NoSchedule"),
+    ("node.kubernetes.io/memory-pressure", "NoSchedule"),
+    ("node.kubernetes.io/pid-pressure", "NoSchedule"),
+    ("node.kubernetes.io/unschedulable", "NoSchedule"),
+];
+/// The same for pods that use the network of their node.
+const WITHOUT_NETWORK: (&str, &str) = ("node.kubernetes.io/network-unavailable", "NoSchedule");
+
+/// What a node is to a daemon set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// There should be a pod.
+    Run,
+    /// One that is there may stay.
+    Stay,
+    /// There should be none.
+    Leave,
+}
+
+impl Place {
+    pub(super) fn of(node: &Node, set: &DaemonSet) -> Self {
+        let mut spec = template_spec(set);
+        if spec.node_name.as_deref().is_some_and(|name| !name.is_empty() && name != node.name()) {
+            return Self::Leave;
+        }
+        tolerate(&mut spec);
+        if !fit::is_selected(&spec, node) {
+            return Self::Leave;
+        }
+        let tolerations = spec.tolerations.as_deref().unwrap_or_default();
+        let repels = |effects: &[&str]| fit::is_repelled(tolerations, node, effects);
+        if !repels(&["NoSchedule", "NoExecute"]) {
+            Self::Run
+        } else if repels(&["NoExecute"]) {
+            Self::Leave
+        } else {
+            Self::Stay
+        }
+    }
+}
+
+fn template_spec(set: &DaemonSet) -> PodSpec {
+    set.spec.as_ref().and_then(|spec| spec.template.spec.clone()).unwrap_or_default()
+}
+
+fn tolerate(spec: &mut PodSpec) {
+    let network = (spec.host_network == Some(true)).then_some(WITHOUT_NETWORK);
+    let tolerations = spec.tolerations.get_or_insert_default();
+    for (key, effect) in TOLERATED.into_iter().chain(network) {
+        let wanted = Toleration {
+            key: Some(key.to_owned()),
+            operator: Some("Exists".to_owned()),
+            effect: Some(effect.to_owned()),
+            ..Toleration::default()
+        };
+        // One that holds for a while only is made to hold for ever.
+        let same = |known: &&mut Toleration| Toleration { toleration_seconds: None, ..(**known).clone() } == wanted;
+        match tolerations.iter_mut().find(same) {
+            Some(known) => *known = wanted,
+            None => tolerations.push(wanted),
+        }
+    }
+}
+
+/// A pod of the set for a node. The scheduler binds it: it asks for that node, and no other.
+pub(super) fn pod(set: &DaemonSet, hash: &str, node: &str) -> Pod {
+    let from = set.spec.as_ref().and_then(|spec| spec.template.metadata.clone()).unwrap_or_default();
+    let mut spec = template_spec(set);
+    tolerate(&mut spec);
+    let affinity = spec.affinity.get_or_insert_default().node_affinity.get_or_insert_default();
+    let required = NodeSelectorRequirement {
+        key: NAME_FIELD.to_owned(),
+        operator: "In".to_owned(),
+        values: Some(vec![node.to_owned()]),
+    };
+    let term = NodeSelectorTerm { match_fields: Some(vec![required]), ..NodeSelectorTerm::default() };
+    affinity.required_during_scheduling_ignored_during_execution =
+        Some(NodeSelector { node_selector_terms: vec![term] });
+
+    let mut pod = Pod { spec: Some(spec), ..Pod::default() };
+    let metadata = pod.metadata_mut();
+    metadata.generate_name = Some(format!("{}-", set.name()));
+    metadata.namespace = set.namespace().map(str::to_owned);
+    metadata.labels = from.labels;
+    metadata.annotations = from.annotations;
+    metadata.finalizers = from.finalizers;
+    if let Some(generation) = generation(set) {
+        pod.labels_mut().insert(GENERATION_LABEL.to_owned(), generation.to_string());
+    }
+    pod.labels_mut().insert(HASH_LABEL.to_owned(), hash.to_owned());
+    pod.controlled_by(set)
+}
+
+/// The number by which older versions told templates apart.
+fn generation(set: &DaemonSet) -> Option<i64> {
+    set.annotations().get(GENERATION)?.parse().ok()
+}
+
+/// Whether the pod is of the set's newest template.
+pub(super) fn is_new(set: &DaemonSet, pod: &Pod, hash: &str) -> bool {
+    let generation = generation(set).map(|generation| generation.to_string());
+    pod.labels().get(HASH_LABEL).is_some_and(|known| known == hash)
+        || generation.is_some_and(|generation| pod.labels().get(GENERATION_LABEL) == Some(&generation))
+}
+
+/// The node that a pod is on, or asks for.
+pub(super) fn node_of(pod: &Pod) -> Option<&str> {
+    let spec = pod.spec.as_ref()?;
+    if let Some(name) = spec.node_name.as_deref().filter(|name| !name.is_empty()) {
+        return Some(name);
+    }
+    let affinity = spec.affinity.as_ref()?.node_affinity.as_ref()?;
+    let terms = &affinity.required_during_scheduling_ignored_during_execution.as_ref()?.node_selector_terms;
+    let mut fields = terms.iter().flat_map(|term| term.match_fields.iter().flatten());
+    let name = fields.find(|field| field.key == NAME_FIELD && field.operator == "In")?;
+    match name.values.as_deref()? {
+        [name] => Some(name),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn set(spec: Value) -> DaemonSet {
+        serde_json::from_value(json!({
+            "metadata": {"name": "agent", "uid": "1", "annotations": {GENERATION: "3"}},
+            "spec": {"selector": {}, "template": {"spec": spec}},
+        }))
+        .unwrap()
+    }
+
+    fn node(taints: Value) -> Node {
+        serde_json::from_value(
+            json!({"metadata": {"name": "n", "labels": {"disk": "ssd"}}, "spec": {"taints": taints}}),
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn taints_and_labels_say_where_pods_belong() {
+        let plain = set(json!({"containers": []}));
+        let taint = |key: &str, effect: &str| json!([{"key": key, "effect": effect}]);
+        assert_eq!(Place::of(&node(json!([])), &plain), Place::Run);
+        assert_eq!(Place::of(&node(taint("gpu", "NoSchedule")), &plain), Place::Stay);
+        assert_eq!(Place::of(&node(taint("gpu", "NoExecute")), &plain), Place::Leave);
+        assert_eq!(Place::of(&node(taint("gpu", "PreferNoSchedule")), &plain), Place::Run);
+        assert_eq!(Place::of(&node(taint("node.kubernetes.io/unschedulable", "NoSchedule")), &plain), Place::Run);
+        let other = set(json!({"containers": [], "nodeSelector": {"disk": "hdd"}}));
+        assert_eq!(Place::of(&node(json!([])), &other), Place::Leave);
+        let named = set(json!({"containers": [], "nodeName": "other"}));
+        assert_eq!(Place::of(&node(json!([])), &named), Place::Leave);
+    }
+
+    #[test]
+    fn a_pod_asks_for_its_node_and_tolerates_what_befalls_it() {
+        let timed = json!({"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5});
+        let set = set(json!({"containers": [], "hostNetwork": true, "tolerations": [timed]}));
+        let pod = pod(&set, "abc", "n");
+        assert_eq!(node_of(&pod), Some("n"));
+        let tolerations = pod.spec.as_ref().unwrap().tolerations.clone().unwrap();
+        assert_eq!((tolerations.len(), tolerations[0].toleration_seconds), (7, None));
+        assert!(is_new(&set, &pod, "abc") && is_new(&set, &pod, "of the same generation"));
+        assert!(!is_new(&set, &Pod::default(), "abc"));
+    }
+}

@@ -1,0 +1,226 @@
+//! Which pods of a daemon set are created and deleted next. Values only, no I/O.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+};
+
+use jiff::Timestamp;
+use k8s_openapi::api::{
+    apps::v1::{DaemonSet, RollingUpdateDaemonSet},
+    core::v1::Pod,
+};
+use windlass_api::{IntOrPercent as _, ObjectExt, Rounding};
+
+use super::{
+    min_ready_seconds,
+    place::{self, Place},
+};
+use crate::pods;
+
+/// A daemon set, the nodes that there are and what they are to it, and its pods by node.
+#[derive(Debug)]
+pub(super) struct Look<'l> {
+    pub(super) set: &'l DaemonSet,
+    /// Of the newest template.
+    pub(super) hash: &'l str,
+    pub(super) places: BTreeMap<String, Place>,
+    pub(super) by_node: BTreeMap<String, Vec<Arc<Pod>>>,
+    pub(super) now: Timestamp,
+}
+
+/// What is to be done.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    /// The nodes that get a pod.
+    pub(super) create: Vec<String>,
+    pub(super) delete: Vec<Arc<Pod>>,
+    /// Pods that have ended, with their nodes: who has failed is deleted after a while.
+    pub(super) ended: Vec<(String, Arc<Pod>)>,
+}
+
+impl<'l> Look<'l> {
+    /// Pods that have ended and are on their way out are nobody's business any more.
+    pub(super) fn new(
+        set: &'l DaemonSet,
+        hash: &'l str,
+        places: BTreeMap<String, Place>,
+        all: &[Arc<Pod>],
+        now: Timestamp,
+    ) -> Self {
+        let mut by_node: BTreeMap<String, Vec<Arc<Pod>>> = BTreeMap::new();
+        for pod in all.iter().filter(|pod| !(pods::is_finished(pod) && pod.is_deleting())) {
+            if let Some(node) = place::node_of(pod) {
+                by_node.entry(node.to_owned()).or_default().push(Arc::clone(pod));
+            }
+        }
+        for pods in by_node.values_mut() {
+            // Those that are scheduled first, then the oldest.
+            let rank = |pod: &Pod| {
+                let created = pod.metadata.creation_timestamp.clone();
+                (pods::node_name(pod).is_empty(), created, pod.name().to_owned())
+            };
+            pods.sort_by_key(|pod| rank(pod));
+        }
+        Self { set, hash, places, by_node, now }
+    }
+
+    pub(super) fn is_available(&self, pod: &Pod) -> bool {
+        pods::is_available(pod, min_ready_seconds(self.set), self.now)
+    }
+
+    pub(super) fn is_new(&self, pod: &Pod) -> bool {
+        place::is_new(self.set, pod, self.hash)
+    }
+
+    /// How many nodes there should be pods on.
+    pub(super) fn desired(&self) -> usize {
+        self.places.values().filter(|place| **place == Place::Run).count()
+    }
+
+    /// One pod where there should be one, and none where there should be none.
+    pub(super) fn keep(&self) -> Plan {
+        let mut plan = Plan::default();
+        for (node, place) in &self.places {
+            match (place, self.by_node.get(node)) {
+                (Place::Run, None) => plan.create.push(node.clone()),
+                (Place::Run | Place::Stay, Some(pods)) => self.keep_on(node, *place, pods, &mut plan),
+                (Place::Leave, Some(pods)) => plan.delete.extend(living(pods).cloned()),
+                (Place::Stay | Place::Leave, None) => {}
+            }
+        }
+        // Those that wait for a node that is gone would wait for ever.
+        for (_, pods) in self.by_node.iter().filter(|(node, _)| !self.places.contains_key(*node)) {
+            plan.delete.extend(living(pods).filter(|pod| pods::node_name(pod).is_empty()).cloned());
+        }
+        plan
+    }
+
+    fn keep_on(&self, node: &str, place: Place, all: &[Arc<Pod>], plan: &mut Plan) {
+        let (ended, running): (Vec<_>, Vec<_>) = living(all).cloned().partition(|pod| pods::is_finished(pod));
+        plan.ended.extend(ended.into_iter().map(|pod| (node.to_owned(), pod)));
+        if !self.surges() {
+            plan.delete.extend(running.into_iter().skip(1));
+            return;
+        }
+        if running.is_empty() && place == Place::Run {
+            plan.create.push(node.to_owned());
+        }
+        // An old and a new one may stand side by side, until the new one can take over.
+        let (mut new, mut old) = (None, None);
+        for pod in running {
+            let first = if self.is_new(&pod) { &mut new } else { &mut old };
+            match first {
+                None => *first = Some(pod),
+                Some(_) => plan.delete.push(pod),
+            }
+        }
+        if let (Some(new), Some(old)) = (new, old)
+            && (!pods::is_ready(&old) || self.is_available(&new))
+        {
+            plan.delete.push(old);
+        }
+    }
+
+    /// Replaces what is out of date, a few at a time.
+    pub(super) fn roll(&self) -> Plan {
+        let Some(rolling) = rolling(self.set) else { return Plan::default() };
+        let desired = self.desired();
+        let scaled = |value: Option<&k8s_openapi::apimachinery::pkg::util::intstr::IntOrString>| {
+            let of = i64::try_from(desired).unwrap_or(i64::MAX);
+            let count = value.and_then(|value| value.scaled_to(of, Rounding::Up).ok());
+            count.and_then(|count| usize::try_from(count).ok()).unwrap_or(0)
+        };
+        let surge = scaled(rolling.max_surge.as_ref());
+        if surge > 0 {
+            return self.surge(surge, desired);
+        }
+        self.replace(scaled(rolling.max_unavailable.as_ref()).max(1))
+    }
+
+    /// The new and the old pod on a node; nothing when there are more than one of either.
+    fn pair(&self, all: &[Arc<Pod>]) -> Option<(Option<Arc<Pod>>, Option<Arc<Pod>>)> {
+        let (new, old): (Vec<_>, Vec<_>) = living(all).cloned().partition(|pod| self.is_new(pod));
+        (new.len() <= 1 && old.len() <= 1).then(|| (new.into_iter().next(), old.into_iter().next()))
+    }
+
+    /// The nodes that have pods, or should have.
+    fn concerned(&self) -> impl Iterator<Item = (&str, &[Arc<Pod>])> {
+        let with = self.by_node.iter().map(|(node, pods)| (&**node, &**pods));
+        let wanted =
+            self.places.iter().filter(|(node, place)| **place == Place::Run && !self.by_node.contains_key(*node));
+        with.chain(wanted.map(|(node, _)| (&**node, &[][..])))
+    }
+
+    /// Deletes old pods, so that no more than that many nodes are without an available one.
+    fn replace(&self, most: usize) -> Plan {
+        let mut plan = Plan::default();
+        let (mut unavailable, mut candidates) = (0, Vec::new());
+        for (_, pods) in self.concerned() {
+            match self.pair(pods) {
+                Some((Some(new), None)) if self.is_available(&new) => {}
+                Some((None, Some(old))) if self.is_available(&old) => candidates.push(old),
+                // That it goes makes nothing worse.
+                Some((None, Some(old))) => {
+                    plan.delete.push(old);
+                    unavailable += 1;
+                }
+                _ => unavailable += 1,
+            }
+        }
+        plan.delete.extend(candidates.into_iter().take(most.saturating_sub(unavailable)));
+        plan
+    }
+
+    /// Creates new pods beside the old ones, and deletes those once the new ones are available.
+    fn surge(&self, most: usize, desired: usize) -> Plan {
+        let mut plan = Plan::default();
+        let (mut surging, mut available) = (0_usize, 0_usize);
+        let (mut candidates, mut misplaced) = (Vec::new(), Vec::new());
+        for (node, pods) in self.concerned() {
+            let Some((new, old)) = self.pair(pods) else {
+                surging += 1;
+                continue;
+            };
+            if old.as_ref().or(new.as_ref()).is_some_and(|pod| self.is_available(pod)) {
+                available += 1;
+            }
+            let Some(old) = old else { continue };
+            let belongs = self.places.get(node) == Some(&Place::Run);
+            match (new, self.is_available(&old), belongs) {
+                (Some(new), ..) if self.is_available(&new) => plan.delete.push(old),
+                (Some(_), ..) => surging += 1,
+                (None, false, false) => plan.delete.push(old),
+                (None, false, true) => plan.create.push(node.to_owned()),
+                (None, true, false) => misplaced.push(old),
+                (None, true, true) => candidates.push(node.to_owned()),
+            }
+        }
+        plan.delete.extend(misplaced.into_iter().take(available.saturating_sub(desired)));
+        plan.create.extend(candidates.into_iter().take(most.saturating_sub(surging)));
+        plan
+    }
+
+    fn surges(&self) -> bool {
+        let surge = rolling(self.set).and_then(|rolling| rolling.max_surge.as_ref());
+        surge.is_some_and(|surge| surge.scaled_to(1, Rounding::Up).is_ok_and(|surge| surge > 0))
+    }
+
+    /// The hashes that pods have.
+    pub(super) fn hashes(all: &[Arc<Pod>]) -> HashSet<String> {
+        all.iter().filter_map(|pod| pod.labels().get(place::HASH_LABEL).cloned()).collect()
+    }
+}
+
+fn living(pods: &[Arc<Pod>]) -> impl Iterator<Item = &Arc<Pod>> {
+    pods.iter().filter(|pod| !pod.is_deleting())
+}
+
+fn rolling(set: &DaemonSet) -> Option<&RollingUpdateDaemonSet> {
+    let strategy = set.spec.as_ref()?.update_strategy.as_ref()?;
+    strategy.rolling_update.as_ref().filter(|_| strategy.type_.as_deref() != Some("OnDelete"))
+}
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;
