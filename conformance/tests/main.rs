@@ -13,6 +13,7 @@ mod errors;
 mod events;
 mod informers;
 mod loops;
+mod metrics;
 mod operators;
 mod process;
 mod sharding;

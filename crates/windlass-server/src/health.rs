@@ -139,11 +139,12 @@ pub(crate) fn version() -> Vec<u8> {
 }
 
 /// Paths that are there whatever is served.
-const FIXED: [&str; 9] = [
+const FIXED: [&str; 10] = [
     "/.well-known/openid-configuration",
     "/api",
     "/apis",
     "/apis/",
+    "/metrics",
     "/openapi/v2",
     "/openapi/v3",
     "/openapi/v3/",

@@ -142,6 +142,16 @@ impl From<Unroutable> for Failure {
 }
 
 impl Failure {
+    fn code(&self) -> u16 {
+        match self {
+            Self::Status(status) | Self::Unauthorized(status) => status.code,
+            Self::NotFound => 404,
+            Self::Malformed => 400,
+            Self::Incomplete => 504,
+            Self::Unroutable(_) => 500,
+        }
+    }
+
     fn response(&self, encoding: ErrorEncoding) -> Response<Body> {
         match self {
             Self::Status(status) => respond::status(status, encoding),
@@ -239,6 +249,9 @@ async fn answer(server: &Arc<Inner>, exchange: Exchange, body: RequestBody) -> R
         exchange.only_get()?;
         media::accepts_only_json(&exchange.headers)?;
         return Ok(respond::document(StatusCode::OK, health::version(), Encoding::PrettyJson));
+    }
+    if path == "/metrics" {
+        return Ok(respond::respond(StatusCode::OK, respond::METRICS, Body::whole(server.metrics().text())));
     }
     if let Some(document) = issuer::document(server, path) {
         return issuer::answer(&exchange, &document);

@@ -43,6 +43,7 @@ mod authn;
 mod authz;
 mod health;
 mod http;
+mod metrics;
 mod warning;
 
 mod admission;

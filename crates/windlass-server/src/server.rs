@@ -28,6 +28,7 @@ use crate::{
     bootstrap::{self, Choices},
     http::{Body, Origin, RequestBody, Stopping, Trust, handle},
     kinds::service::ServiceCidr,
+    metrics::Metrics,
     registry::Registry,
     storage::{MemoryStorage, Storage},
     tls::TlsIdentity,
@@ -87,6 +88,7 @@ pub(crate) struct Inner {
     furnished: OnceCell<()>,
     /// True once answers that go on are to end.
     stopping: watch::Sender<bool>,
+    metrics: Metrics,
     /// Where clients are told that the server is.
     address: Mutex<SocketAddr>,
 }
@@ -170,6 +172,7 @@ impl ServerBuilder {
             registry: OnceCell::new(),
             furnished: OnceCell::new(),
             stopping,
+            metrics: Metrics::default(),
             address: Mutex::new(self.address),
         }))
     }
@@ -292,6 +295,10 @@ impl Inner {
 
     pub(crate) fn authenticator(&self) -> &Authenticator {
         &self.authenticator
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
 
     pub(crate) fn clock(&self) -> &Clock {

@@ -20,6 +20,7 @@ use super::{
 use crate::{
     connect::{Connection, Silence},
     encoded::Style,
+    metrics::{Asked, Meter, Scope, Verb},
     registry::{
         Answer, Body as ObjectBody, Conversions, DeleteParams, GetParams, PatchType, Registry, ResourceInfo, Target,
         WriteParams, Written,
@@ -50,6 +51,7 @@ struct Request<'r> {
     target: Target,
     /// Whether it asks for an object or a collection, of a built-in kind or a custom one.
     endpoint: Endpoint,
+    meter: &'r Meter<'r>,
 }
 
 /// Answers a request for a resource.
@@ -79,9 +81,10 @@ pub(super) async fn answer(
         (true, Operation::List | Operation::Watch) => Endpoint::Collection,
         (true, _) => Endpoint::Object,
     };
-    let request = Request { server, exchange, registry, target, endpoint };
+    let meter = server.metrics().begin(asked(exchange, path, resource, operation));
+    let request = Request { server, exchange, registry, target, endpoint, meter: &meter };
     // What is larger than a get has room of its own, so that a get need not carry it about.
-    match operation {
+    let answer = match operation {
         Operation::Get => request.get().await,
         Operation::List => Box::pin(request.list()).await,
         Operation::Watch => Box::pin(request.watch(&path.name)).await,
@@ -90,6 +93,43 @@ pub(super) async fn answer(
         Operation::Patch => Box::pin(request.patch(body)).await,
         Operation::Delete => Box::pin(request.delete(body)).await,
         Operation::DeleteCollection => Box::pin(request.delete_collection(body)).await,
+    };
+    meter.answered(answer.as_ref().map_or_else(Failure::code, |response| response.status().as_u16()));
+    answer
+}
+
+/// What the request is counted as.
+fn asked<'r>(
+    exchange: &Exchange,
+    path: &'r ResourcePath,
+    resource: &'r ResourceInfo,
+    operation: Operation,
+) -> Asked<'r> {
+    let verb = match operation {
+        _ if exchange.info.is_long_running() => Verb::Watch,
+        Operation::Get => Verb::Get,
+        Operation::List => Verb::List,
+        Operation::Watch => Verb::Watch,
+        Operation::Create => Verb::Post,
+        Operation::Update => Verb::Put,
+        Operation::Patch if media::content_type(&exchange.headers) == PatchKind::Apply.media_type() => Verb::Apply,
+        Operation::Patch => Verb::Patch,
+        Operation::Delete | Operation::DeleteCollection => Verb::Delete,
+    };
+    let scope = match (path.name.is_empty(), &path.namespace) {
+        _ if operation == Operation::Create => Scope::Resource,
+        (false, _) => Scope::Resource,
+        (true, Some(_)) => Scope::Namespace,
+        (true, None) => Scope::Cluster,
+    };
+    Asked {
+        group: &resource.group,
+        version: &resource.version,
+        resource: &resource.plural,
+        subresource: &path.subresource,
+        verb,
+        scope,
+        dry_run: exchange.query.get("dryRun").is_some(),
     }
 }
 
@@ -217,7 +257,8 @@ impl Request<'_> {
         self.warn_of_age();
         let session = self.registry.watch(&self.target, params).await?;
         let clock = self.registry.clock().clone();
-        let frames = watch::frames(session, representation, include, clock, self.exchange.stopping.clone());
+        let (stopping, watching) = (self.exchange.stopping.clone(), self.meter.watching());
+        let frames = watch::frames(session, representation, include, clock, stopping, watching);
         let content_type = HeaderValue::from_static(representation.encoding.stream_type());
         Ok(respond::respond(StatusCode::OK, content_type, Body::frames(frames)))
     }

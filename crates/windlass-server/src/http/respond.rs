@@ -24,6 +24,8 @@ use crate::{
 const PIECE: usize = 64 << 10;
 
 pub(super) const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+/// Of what Prometheus reads.
+pub(super) const METRICS: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 const NO_SNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 
 /// How objects are to be shown.

@@ -16,6 +16,7 @@ use super::{
 use crate::{
     codec::{protobuf_frame, to_protobuf},
     encoded::{Style, push_json},
+    metrics::Watching,
     registry::{ResourceInfo, Shape, WatchItem, WatchSession, type_name},
     storage::Revision,
     table::{Header, IncludeObject},
@@ -29,6 +30,7 @@ struct Watch {
     /// Of the next table.
     header: Header,
     stopping: Stopping,
+    watching: Watching,
 }
 
 /// The frames of a watch: JSON with a line feed each, or messages with their length.
@@ -38,10 +40,12 @@ pub(super) fn frames(
     include: IncludeObject,
     clock: Clock,
     stopping: Stopping,
+    watching: Watching,
 ) -> impl Stream<Item = Bytes> + Send {
-    let watch = Watch { session, representation, include, clock, header: Header::Columns, stopping };
+    let watch = Watch { session, representation, include, clock, header: Header::Columns, stopping, watching };
     stream::unfold(watch, |mut watch| async move {
         let frame = watch.next().await?;
+        watch.watching.sent();
         Some((frame, watch))
     })
 }

@@ -1,0 +1,378 @@
+//! What a server counts of its requests, as Prometheus reads it at `/metrics`: names, labels and buckets are the real server's.
+//!
+//! Counted is what is asked of resources that are served, by somebody who may ask: there are as many series as there are verbs of
+//! resources, whatever paths are tried. A watch is counted when it begins (the real server counts it at its end); how long it lasts
+//! is not in the durations.
+//!
+//! Not here: what the real server says of itself beyond requests.
+
+use std::{
+    fmt::Write as _,
+    hash::{Hash, Hasher},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use hashbrown::{Equivalent, HashMap};
+use parking_lot::{Mutex, RwLock};
+use tokio::time::Instant;
+
+/// Of durations, in milliseconds.
+const BUCKETS: [u32; 23] = [
+    5, 25, 50, 100, 200, 400, 600, 800, 1000, 1250, 1500, 2000, 3000, 4000, 5000, 6000, 8000, 10_000, 15_000, 20_000,
+    30_000, 45_000, 60_000,
+];
+
+/// The numbers of one server.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics {
+    series: RwLock<HashMap<Kept, Arc<Series>>>,
+    /// Requests that are being answered, watches apart.
+    reading: AtomicU64,
+    writing: AtomicU64,
+}
+
+/// What requests are told apart by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Asked<'a> {
+    pub(crate) group: &'a str,
+    pub(crate) version: &'a str,
+    pub(crate) resource: &'a str,
+    pub(crate) subresource: &'a str,
+    pub(crate) verb: Verb,
+    pub(crate) scope: Scope,
+    pub(crate) dry_run: bool,
+}
+
+/// What is done, as it is reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Verb {
+    Get,
+    List,
+    Watch,
+    Post,
+    Put,
+    Patch,
+    Apply,
+    /// Of a collection, too: the scope says which.
+    Delete,
+}
+
+/// How much a request is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Scope {
+    /// One object.
+    Resource,
+    Namespace,
+    Cluster,
+}
+
+/// An [`Asked`] of its own.
+#[derive(Debug)]
+struct Kept {
+    /// Group, version, resource, subresource.
+    names: [Box<str>; 4],
+    verb: Verb,
+    scope: Scope,
+    dry_run: bool,
+}
+
+/// The requests of one kind.
+#[derive(Debug, Default)]
+struct Series {
+    /// How often each code was the answer.
+    codes: Mutex<Vec<(u16, u64)>>,
+    /// How many answers took so long, and no shorter; the last is beyond all bounds.
+    durations: [AtomicU64; BUCKETS.len() + 1],
+    nanoseconds: AtomicU64,
+    /// Watches that go on, and events that were sent to them and those before.
+    watches: AtomicU64,
+    events: AtomicU64,
+}
+
+/// A request that is being answered.
+#[derive(Debug)]
+pub(crate) struct Meter<'m> {
+    series: Arc<Series>,
+    under_way: &'m AtomicU64,
+    started: Instant,
+}
+
+/// A watch that goes on.
+#[derive(Debug)]
+pub(crate) struct Watching(Arc<Series>);
+
+// === impl Metrics ===
+
+impl Metrics {
+    /// Begins to count a request. Dropped without an answer it is counted no more.
+    pub(crate) fn begin(&self, asked: Asked<'_>) -> Meter<'_> {
+        let under_way = match asked.verb {
+            Verb::Get | Verb::List | Verb::Watch => &self.reading,
+            _ => &self.writing,
+        };
+        under_way.fetch_add(1, Relaxed);
+        Meter { series: self.series(asked), under_way, started: Instant::now() }
+    }
+
+    fn series(&self, asked: Asked<'_>) -> Arc<Series> {
+        if let Some(series) = self.series.read().get(&asked) {
+            return Arc::clone(series);
+        }
+        Arc::clone(self.series.write().entry(asked.kept()).or_default())
+    }
+
+    /// Everything in the text format of Prometheus.
+    pub(crate) fn text(&self) -> String {
+        let series = self.series.read();
+        let mut series: Vec<(Asked<'_>, &Series)> = series.iter().map(|(kept, one)| (kept.asked(), &**one)).collect();
+        series.sort_by_key(|(asked, _)| *asked);
+        let mut text = String::new();
+        head(&mut text, "current_inflight_requests", "gauge", "Requests that are being answered.");
+        for (kind, count) in [("mutating", &self.writing), ("readOnly", &self.reading)] {
+            line(&mut text, "current_inflight_requests", &format!("request_kind=\"{kind}\""), count.load(Relaxed));
+        }
+        head(&mut text, "longrunning_requests", "gauge", "Watches that go on.");
+        for (asked, one) in series.iter().filter(|(asked, _)| asked.verb == Verb::Watch) {
+            line(&mut text, "longrunning_requests", &asked.labels(Labels::WithoutDryRun), one.watches.load(Relaxed));
+        }
+        head(&mut text, "request_duration_seconds", "histogram", "How long answers took, those of watches apart.");
+        for (asked, one) in series.iter().filter(|(asked, _)| asked.verb != Verb::Watch) {
+            one.durations(&asked.labels(Labels::All), &mut text);
+        }
+        head(&mut text, "request_total", "counter", "Requests, by their answers.");
+        for (asked, one) in &series {
+            let mut codes = one.codes.lock().clone();
+            codes.sort_unstable();
+            for (code, count) in codes {
+                line(&mut text, "request_total", &format!("code=\"{code}\",{}", asked.labels(Labels::All)), count);
+            }
+        }
+        head(&mut text, "watch_events_total", "counter", "Events that were sent to watches.");
+        let watches: Vec<_> = series.iter().filter(|(asked, _)| asked.verb == Verb::Watch).collect();
+        for of_one in watches.chunk_by(|(a, _), (b, _)| a.type_labels() == b.type_labels()) {
+            let events = of_one.iter().map(|(_, one)| one.events.load(Relaxed)).sum();
+            line(&mut text, "watch_events_total", &of_one[0].0.type_labels(), events);
+        }
+        text
+    }
+}
+
+/// Which labels a metric has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Labels {
+    All,
+    WithoutDryRun,
+}
+
+fn head(text: &mut String, name: &str, kind: &str, help: &str) {
+    let _ = writeln!(text, "# HELP apiserver_{name} {help}\n# TYPE apiserver_{name} {kind}");
+}
+
+fn line(text: &mut String, name: &str, labels: &str, value: u64) {
+    let _ = writeln!(text, "apiserver_{name}{{{labels}}} {value}");
+}
+
+// === impl Asked ===
+
+impl Asked<'_> {
+    fn kept(self) -> Kept {
+        let Self { group, version, resource, subresource, verb, scope, dry_run } = self;
+        Kept { names: [group, version, resource, subresource].map(Box::from), verb, scope, dry_run }
+    }
+
+    /// Names of resources are made of letters, digits, dots and dashes: nothing has to be quoted.
+    fn labels(&self, which: Labels) -> String {
+        let Self { group, version, resource, subresource, verb, scope, dry_run } = self;
+        let dry_run = match (which, dry_run) {
+            (Labels::All, true) => "dry_run=\"All\",",
+            (Labels::All, false) => "dry_run=\"\",",
+            (Labels::WithoutDryRun, _) => "",
+        };
+        let (verb, scope) = (verb.name(), scope.name());
+        format!(
+            "component=\"apiserver\",{dry_run}group=\"{group}\",resource=\"{resource}\",scope=\"{scope}\",\
+             subresource=\"{subresource}\",verb=\"{verb}\",version=\"{version}\""
+        )
+    }
+
+    fn type_labels(&self) -> String {
+        let Self { group, version, resource, .. } = self;
+        format!("group=\"{group}\",resource=\"{resource}\",version=\"{version}\"")
+    }
+}
+
+impl Equivalent<Kept> for Asked<'_> {
+    fn equivalent(&self, kept: &Kept) -> bool {
+        *self == kept.asked()
+    }
+}
+
+impl Kept {
+    fn asked(&self) -> Asked<'_> {
+        let [group, version, resource, subresource] = self.names.each_ref().map(AsRef::as_ref);
+        Asked { group, version, resource, subresource, verb: self.verb, scope: self.scope, dry_run: self.dry_run }
+    }
+}
+
+impl PartialEq for Kept {
+    fn eq(&self, other: &Self) -> bool {
+        self.asked() == other.asked()
+    }
+}
+
+impl Eq for Kept {}
+
+impl Hash for Kept {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.asked().hash(state);
+    }
+}
+
+impl Verb {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::List => "LIST",
+            Self::Watch => "WATCH",
+            Self::Post => "POST",
+            Self::Put => "PUT",
+            Self::Patch => "PATCH",
+            Self::Apply => "APPLY",
+            Self::Delete => "DELETE",
+        }
+    }
+}
+
+impl Scope {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Resource => "resource",
+            Self::Namespace => "namespace",
+            Self::Cluster => "cluster",
+        }
+    }
+}
+
+// === impl Series ===
+
+impl Series {
+    fn answered(&self, code: u16) {
+        let mut codes = self.codes.lock();
+        match codes.iter_mut().find(|(known, _)| *known == code) {
+            Some((_, count)) => *count += 1,
+            None => codes.push((code, 1)),
+        }
+    }
+
+    fn durations(&self, labels: &str, text: &mut String) {
+        let mut count = 0;
+        let bounds = BUCKETS.iter().map(|bound| (f64::from(*bound) / 1000.0).to_string()).chain(["+Inf".to_owned()]);
+        for (bound, durations) in bounds.zip(&self.durations) {
+            count += durations.load(Relaxed);
+            line(text, "request_duration_seconds_bucket", &format!("{labels},le=\"{bound}\""), count);
+        }
+        #[expect(clippy::cast_precision_loss, reason = "a sum of times is not exact")]
+        let seconds = self.nanoseconds.load(Relaxed) as f64 / 1e9;
+        let _ = writeln!(text, "apiserver_request_duration_seconds_sum{{{labels}}} {seconds}");
+        line(text, "request_duration_seconds_count", labels, count);
+    }
+}
+
+// === impl Meter ===
+
+impl Meter<'_> {
+    /// The answer is there.
+    pub(crate) fn answered(self, code: u16) {
+        let took = self.started.elapsed();
+        let bucket = BUCKETS.partition_point(|bound| u128::from(*bound) < took.as_millis());
+        self.series.durations[bucket].fetch_add(1, Relaxed);
+        self.series.nanoseconds.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Relaxed);
+        self.series.answered(code);
+    }
+
+    /// The answer goes on for as long as what is returned is kept.
+    pub(crate) fn watching(&self) -> Watching {
+        self.series.watches.fetch_add(1, Relaxed);
+        Watching(Arc::clone(&self.series))
+    }
+}
+
+impl Drop for Meter<'_> {
+    fn drop(&mut self) {
+        self.under_way.fetch_sub(1, Relaxed);
+    }
+}
+
+// === impl Watching ===
+
+impl Watching {
+    pub(crate) fn sent(&self) {
+        self.0.events.fetch_add(1, Relaxed);
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        self.0.watches.fetch_sub(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PODS: Asked<'_> = Asked {
+        group: "",
+        version: "v1",
+        resource: "pods",
+        subresource: "",
+        verb: Verb::Get,
+        scope: Scope::Resource,
+        dry_run: false,
+    };
+
+    #[tokio::test(start_paused = true)]
+    async fn answers_are_counted_by_code_and_duration() {
+        let metrics = Metrics::default();
+        for (code, seconds) in [(200, 0), (404, 2), (200, 100)] {
+            let meter = metrics.begin(PODS);
+            assert!(metrics.text().contains("requests{request_kind=\"readOnly\"} 1\n"));
+            tokio::time::advance(std::time::Duration::from_secs(seconds)).await;
+            meter.answered(code);
+        }
+        drop(metrics.begin(Asked { verb: Verb::Post, ..PODS }));
+        let text = metrics.text();
+        let labels = "component=\"apiserver\",dry_run=\"\",group=\"\",resource=\"pods\",scope=\"resource\",subresource=\"\",verb=\"GET\",version=\"v1\"";
+        for expected in [
+            format!("apiserver_request_total{{code=\"200\",{labels}}} 2\n"),
+            format!("apiserver_request_total{{code=\"404\",{labels}}} 1\n"),
+            format!("apiserver_request_duration_seconds_bucket{{{labels},le=\"0.005\"}} 1\n"),
+            format!("apiserver_request_duration_seconds_bucket{{{labels},le=\"1.5\"}} 1\n"),
+            format!("apiserver_request_duration_seconds_bucket{{{labels},le=\"2\"}} 2\n"),
+            format!("apiserver_request_duration_seconds_bucket{{{labels},le=\"60\"}} 2\n"),
+            format!("apiserver_request_duration_seconds_bucket{{{labels},le=\"+Inf\"}} 3\n"),
+            format!("apiserver_request_duration_seconds_sum{{{labels}}} 102\n"),
+            "apiserver_current_inflight_requests{request_kind=\"mutating\"} 0\n".to_owned(),
+        ] {
+            assert!(text.contains(&expected), "{expected} in {text}");
+        }
+    }
+
+    #[test]
+    fn watches_are_counted_while_they_last_and_their_events_for_good() {
+        let metrics = Metrics::default();
+        let asked = Asked { verb: Verb::Watch, scope: Scope::Cluster, ..PODS };
+        let first = metrics.begin(asked).watching();
+        let second = metrics.begin(Asked { scope: Scope::Namespace, ..asked }).watching();
+        first.sent();
+        second.sent();
+        drop(first);
+        let text = metrics.text();
+        assert!(text.contains("scope=\"cluster\",subresource=\"\",verb=\"WATCH\",version=\"v1\"} 0\n"), "{text}");
+        assert!(text.contains("scope=\"namespace\",subresource=\"\",verb=\"WATCH\",version=\"v1\"} 1\n"), "{text}");
+        assert!(text.contains("watch_events_total{group=\"\",resource=\"pods\",version=\"v1\"} 2\n"), "{text}");
+    }
+}
