@@ -151,13 +151,13 @@ impl Stage<'_> {
             Step::Refused(step) => return Box::pin(self.act(step)).await,
             Step::Until(kind) => {
                 let start = Instant::now();
-                while self.list(kind).await.is_empty() {
+                while self.list(kind, self.namespace).await.is_empty() {
                     assert!(start.elapsed() < PATIENCE, "no {kind} comes in {}", self.namespace);
                     sleep(LOOK).await;
                 }
             }
             Step::Drop(kind) => {
-                for object in self.list(kind).await {
+                for object in self.list(kind, self.namespace).await {
                     let name = object["metadata"]["name"].as_str().unwrap_or_default();
                     self.of(kind).delete(self.key(kind, name)).propagation(Propagation::Background).await?;
                 }
