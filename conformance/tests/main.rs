@@ -15,6 +15,7 @@ mod informers;
 mod loops;
 mod metrics;
 mod operators;
+mod policies;
 mod process;
 mod sharding;
 mod shutdown;

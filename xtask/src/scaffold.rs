@@ -45,7 +45,7 @@ const STEPS: &[Step] = &[
         "--defaulting",
         "--programmatic-validation",
     ]),
-    Step::Windlass(&["generate", "crds", "--check"]),
+    Step::Windlass(&["generate", "all", "--check"]),
     Step::Cargo(&["fmt", "--check"]),
     Step::Cargo(&["clippy", "--all-targets", "--", "--deny", "warnings"]),
     Step::Cargo(&["test"]),

@@ -2,6 +2,7 @@
 
 pub(crate) mod api_resources;
 pub(crate) mod api_versions;
+pub(crate) mod completion;
 pub(crate) mod create;
 pub(crate) mod demo;
 pub(crate) mod edit;

@@ -24,7 +24,8 @@ use tracing_subscriber::EnvFilter;
 use windlass_api::ErrorChain;
 
 use commands::{
-    api_resources, api_versions, create, demo, edit, envtest_assets, generate, get, import, init, proxy, run, up,
+    api_resources, api_versions, completion, create, demo, edit, envtest_assets, generate, get, import, init, proxy,
+    run, up,
 };
 use stand_in::StandIn;
 
@@ -90,6 +91,8 @@ enum Command {
     EnvtestAssets(envtest_assets::Options),
     /// Serve the API on a local port, with the credentials of the kubeconfig
     Proxy(proxy::Options),
+    /// Print what a shell has to know to complete commands and flags
+    Completion(completion::Options),
 }
 
 #[tokio::main]
@@ -114,6 +117,7 @@ async fn main() -> ExitCode {
         Command::ApiVersions(options) => api_versions::run(options).await,
         Command::EnvtestAssets(options) => envtest_assets::run(&options),
         Command::Proxy(options) => proxy::run(options).await,
+        Command::Completion(options) => completion::run(&options, Arguments::command()),
     })
 }
 

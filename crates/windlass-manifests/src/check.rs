@@ -9,7 +9,7 @@ use serde_json::Value;
 use windlass_api::{JsonPath, crd::DefinitionError};
 use windlass_cel::{WrongRule, check_rules, compile_pattern};
 
-use crate::{Manifests, webhook::Webhook};
+use crate::{Manifests, Policy, webhook::Webhook};
 
 /// One thing that a cluster would refuse.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,6 +76,7 @@ pub(crate) fn check(
         }
     }
     check_webhooks(&manifests.webhooks, &mut problems);
+    problems.extend(manifests.policies.iter().flat_map(Policy::problems));
     problems
 }
 

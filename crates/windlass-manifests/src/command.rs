@@ -8,9 +8,10 @@ use std::{
 
 use crate::{File, Manifests, Part, Problems, files::DEFINITIONS};
 
-const USAGE: &str = "usage: manifests crds|rbac|webhooks|all [--output-dir DIR] [--check]
+const USAGE: &str = "usage: manifests crds|rbac|webhooks|policies|all [--policies] [--output-dir DIR] [--check]
 
-Writes what a cluster is told of this project below DIR (config): definitions, roles, webhooks.
+Writes what a cluster is told of this project below DIR (config): definitions, roles, webhooks; the rules of its kinds as
+policies only when they are named.
 With --check nothing is written, and it fails if a file is not as it would be.";
 
 /// What is done with the files.
@@ -22,12 +23,13 @@ enum Mode {
 
 #[derive(Debug, PartialEq, Eq)]
 struct Arguments {
-    part: Part,
+    /// One, or all and the policies.
+    parts: Vec<Part>,
     folder: PathBuf,
     mode: Mode,
 }
 
-/// What `main` of the program is: `crds|rbac|webhooks|all [--output-dir DIR] [--check]`.
+/// What `main` of the program is: `crds|rbac|webhooks|policies|all [--policies] [--output-dir DIR] [--check]`.
 ///
 /// It fails with 1 where the manifests are wrong, or are not what was written; with 2 where it is not understood.
 #[must_use]
@@ -57,16 +59,19 @@ pub fn main(manifests: Manifests) -> ExitCode {
 impl Arguments {
     fn read(arguments: impl Iterator<Item = String>) -> Result<Self, String> {
         let (mut part, mut folder, mut mode) = (None, PathBuf::from("config"), Mode::Write);
+        let mut with_policies = false;
         let mut arguments = arguments;
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
                 "--check" => mode = Mode::Check,
+                "--policies" => with_policies = true,
                 "--output-dir" => folder = arguments.next().ok_or("--output-dir takes a folder")?.into(),
                 word => {
                     let named = match word {
                         "crds" => Part::Crds,
                         "rbac" => Part::Rbac,
                         "webhooks" => Part::Webhooks,
+                        "policies" => Part::Policies,
                         "all" => Part::All,
                         _ => match word.strip_prefix("--output-dir=") {
                             Some(path) => {
@@ -82,16 +87,28 @@ impl Arguments {
                 }
             }
         }
-        Ok(Self { part: part.ok_or("which part?")?, folder, mode })
+        let part = part.ok_or("which part?")?;
+        if with_policies && part != Part::All {
+            return Err("--policies goes with all".to_owned());
+        }
+        let parts = [part].into_iter().chain(with_policies.then_some(Part::Policies)).collect();
+        Ok(Self { parts, folder, mode })
     }
 }
 
 /// What was done, a line per file.
 fn run(manifests: &Manifests, arguments: &Arguments) -> Result<Vec<String>, String> {
-    let Arguments { part, folder, mode } = arguments;
-    let files = manifests.files(*part).map_err(|problems| told(&problems, Path::new("src")))?;
+    let Arguments { parts, folder, mode } = arguments;
+    let mut files = Vec::new();
+    for part in parts {
+        files.extend(manifests.files(*part).map_err(|problems| told(&problems, Path::new("src")))?);
+    }
     let outdated = files.iter().filter(|file| !file.is_written(folder)).collect::<Vec<_>>();
-    let left_over = if matches!(part, Part::Crds | Part::All) { left_over(folder, &files)? } else { Vec::new() };
+    let left_over = if parts.iter().any(|part| matches!(part, Part::Crds | Part::All)) {
+        left_over(folder, &files)?
+    } else {
+        Vec::new()
+    };
     match mode {
         Mode::Check if outdated.is_empty() && left_over.is_empty() => Ok(Vec::new()),
         Mode::Check => {
@@ -183,12 +200,14 @@ mod tests {
     #[test]
     fn arguments_are_understood_or_told() {
         let arguments = read(&["--check", "all", "--output-dir", "x"]).unwrap();
-        assert_eq!(arguments, Arguments { part: Part::All, folder: "x".into(), mode: Mode::Check });
+        assert_eq!(arguments, Arguments { parts: vec![Part::All], folder: "x".into(), mode: Mode::Check });
+        assert_eq!(read(&["all", "--policies"]).unwrap().parts, [Part::All, Part::Policies]);
         assert_eq!(read(&["crds", "--output-dir=y"]).unwrap().folder, Path::new("y"));
         for (wrong, why) in [
             (&[][..], "which part?"),
             (&["crds", "rbac"], "one part, or all"),
             (&["--force"], "\"--force\" is not understood"),
+            (&["crds", "--policies"], "--policies goes with all"),
             (&["all", "--output-dir"], "--output-dir takes a folder"),
         ] {
             assert_eq!(read(wrong).unwrap_err(), why);
@@ -221,7 +240,7 @@ mod tests {
         let folder = env::temp_dir().join(format!("windlass-manifests-{}", std::process::id()));
         let rule = Rule { groups: &[""], resources: &["pods"], verbs: &["get"], ..Rule::NONE };
         let manifests = Manifests::new("shop").rules(&[rule]);
-        let with = |mode| run(&manifests, &Arguments { part: Part::All, folder: folder.clone(), mode });
+        let with = |mode| run(&manifests, &Arguments { parts: vec![Part::All], folder: folder.clone(), mode });
         assert!(with(Mode::Check).unwrap_err().contains("rbac/role.yaml: not as the types say"));
         assert_eq!(with(Mode::Write).unwrap().len(), 1);
         assert_eq!((with(Mode::Check), with(Mode::Write)), (Ok(vec![]), Ok(vec![])));

@@ -17,7 +17,9 @@ pub enum Part {
     Rbac,
     /// The webhooks: `webhook/manifests.yaml`.
     Webhooks,
-    /// All of them.
+    /// The rules of the definitions, and those of [`Policy`](crate::Policy), as ValidatingAdmissionPolicies: `policy/policies.yaml`.
+    Policies,
+    /// All of them but the policies, which say once more what the definitions say.
     All,
 }
 
@@ -49,7 +51,7 @@ impl File {
 
 pub(crate) fn files(manifests: &Manifests, part: Part) -> Result<Vec<File>, Problem> {
     let mut files = Vec::new();
-    let is_wanted = |one: Part| part == one || part == Part::All;
+    let is_wanted = |one: Part| part == one || (part == Part::All && one != Part::Policies);
     let whole = |documents: Vec<Result<String, String>>, path: String| -> Result<File, Problem> {
         let mut text = HEADER.to_owned();
         for document in documents {
@@ -81,7 +83,24 @@ pub(crate) fn files(manifests: &Manifests, part: Part) -> Result<Vec<File>, Prob
             files.push(whole(documents, "webhook/manifests.yaml".to_owned())?);
         }
     }
+    if is_wanted(Part::Policies) {
+        let policies = manifests.policies_made()?;
+        if !policies.documents.is_empty() || !policies.left_out.is_empty() {
+            let documents = policies.documents.iter();
+            let documents = documents.flat_map(|(policy, binding)| [yaml::document(policy), yaml::document(binding)]);
+            let mut file = whole(documents.collect(), "policy/policies.yaml".to_owned())?;
+            let left_out =
+                policies.left_out.iter().map(|rule| format!("# Not here: {}\n", one_line(&rule.to_string())));
+            file.text.insert_str(HEADER.len(), &left_out.collect::<String>());
+            files.push(file);
+        }
+    }
     Ok(files)
+}
+
+/// As a comment can hold it.
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 // === descriptions ===

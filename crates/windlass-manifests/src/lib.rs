@@ -4,6 +4,7 @@
 //! Manifests     what the project has, said in one place
 //!  ├ roles      rules merged into as few as say the same
 //!  ├ webhook    who is asked before objects are written
+//!  ├ policy     the rules of definitions, as policies that an API server judges itself
 //!  ├ check      what a cluster would refuse, found before: CEL rules are compiled, paths and patterns read
 //!  └ yaml       files: the same text for the same types, whatever the machine
 //! main          the program of a project that writes them; `windlass generate` runs it
@@ -16,6 +17,7 @@ mod check;
 mod command;
 mod files;
 mod manifests;
+mod policy;
 mod roles;
 mod webhook;
 mod yaml;
@@ -24,6 +26,7 @@ pub use check::Problem;
 pub use command::main;
 pub use files::{File, Part};
 pub use manifests::{Manifests, Problems};
+pub use policy::{Enforcement, Policy};
 pub use webhook::Webhook;
 
 #[cfg(test)]

@@ -4,7 +4,10 @@ use std::fmt;
 
 use k8s_openapi::{
     api::{
-        admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration},
+        admissionregistration::v1::{
+            MutatingWebhookConfiguration, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+            ValidatingWebhookConfiguration,
+        },
         rbac::v1::{ClusterRole, Role},
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
@@ -17,8 +20,9 @@ use windlass_api::{
 use crate::{
     check::{self, Problem},
     files::{self, File, Part},
+    policy::{self, Policies, Policy},
     roles,
-    webhook::{self, Webhook},
+    webhook::{self, Names, Webhook},
 };
 
 /// What a project tells a cluster of itself.
@@ -42,6 +46,8 @@ pub struct Manifests {
     definitions: Vec<Result<CustomResourceDefinition, DefinitionError>>,
     pub(crate) rules: Vec<Rule>,
     pub(crate) webhooks: Vec<Webhook>,
+    pub(crate) policies: Vec<Policy>,
+    names: Names,
     /// In characters.
     longest_description: Option<usize>,
 }
@@ -51,7 +57,8 @@ pub struct Manifests {
 pub struct Problems(pub Vec<Problem>);
 
 impl Manifests {
-    /// Of a project that has nothing yet.
+    /// Of a project that has nothing yet. What belongs to all of it is called as kubebuilder calls it, and kustomize renames it: `manager-role`,
+    /// `webhook-service` in `system`.
     pub fn new(project: impl Into<String>) -> Self {
         Self {
             project: project.into(),
@@ -59,8 +66,18 @@ impl Manifests {
             definitions: Vec::new(),
             rules: Vec::new(),
             webhooks: Vec::new(),
+            policies: Vec::new(),
+            names: Names::default(),
             longest_description: None,
         }
+    }
+
+    /// Of a project that `windlass init` has laid out: its role is `PROJECT-manager`, the configurations of its webhooks are `PROJECT`, and those are
+    /// asked at the Service `PROJECT-webhooks` in `PROJECT-system`.
+    pub fn of_project(project: impl Into<String>) -> Self {
+        let project = project.into();
+        let (role, names) = (format!("{project}-manager"), Names::of_project(&project));
+        Self { role, names, ..Self::new(project) }
     }
 
     /// A kind that has one version.
@@ -80,7 +97,7 @@ impl Manifests {
         self
     }
 
-    /// The name of the role for rules that name none; `manager-role` without it.
+    /// The name of the role for rules that name none; otherwise `manager-role`, or that of the project.
     pub fn role(mut self, name: impl Into<String>) -> Self {
         self.role = name.into();
         self
@@ -89,6 +106,12 @@ impl Manifests {
     /// A webhook of the program.
     pub fn webhook(mut self, webhook: Webhook) -> Self {
         self.webhooks.push(webhook);
+        self
+    }
+
+    /// Rules about objects, and what happens to those that break them, for [`Part::Policies`].
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policies.push(policy);
         self
     }
 
@@ -122,7 +145,19 @@ impl Manifests {
     pub fn webhook_configurations(
         &self,
     ) -> (Option<MutatingWebhookConfiguration>, Option<ValidatingWebhookConfiguration>) {
-        webhook::configurations(&self.webhooks)
+        webhook::configurations(&self.webhooks, &self.names)
+    }
+
+    pub(crate) fn policies_made(&self) -> Result<Policies, Problem> {
+        let definitions = self.definitions().map_err(|error| Problem::new(&self.project, error.to_string()))?;
+        Ok(policy::policies(&definitions, &self.policies))
+    }
+
+    /// The rules of the definitions as policies, and those that were declared as such, each with what binds it.
+    ///
+    /// What a policy cannot say as a schema does is left out; the file of [`Part::Policies`] names it, with the reason.
+    pub fn policies(&self) -> Result<Vec<(ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding)>, Problems> {
+        Ok(self.policies_made().map_err(|problem| Problems(vec![problem]))?.documents)
     }
 
     /// What a cluster would refuse: for a test of the project.

@@ -76,7 +76,7 @@ fn manifests() -> Manifests {
 }
 
 /// The file as it was agreed on; `WINDLASS_GOLDEN=write` writes it anew.
-fn golden(file: &File) {
+pub(crate) fn golden(file: &File) {
     let name = file.path.replace('/', "_");
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests").join(name);
     if std::env::var_os("WINDLASS_GOLDEN").is_some_and(|value| value == "write") {
@@ -91,6 +91,15 @@ fn files_are_where_kubebuilder_has_them_and_say_what_the_types_say() {
     let paths = files.iter().map(|file| file.path.as_str()).collect::<Vec<_>>();
     assert_eq!(paths, ["crd/bases/shop.example.com_websites.yaml", "rbac/role.yaml", "webhook/manifests.yaml"]);
     files.iter().for_each(golden);
+}
+
+#[test]
+fn a_project_that_is_laid_out_has_names_of_its_own() {
+    let project = Manifests::of_project("shop").rules(&RULES[..1]).webhook(Webhook::validating::<Website>());
+    let files = project.webhook(Webhook::defaulting::<Website>()).files(Part::All).unwrap();
+    assert!(files[0].text.contains("  name: shop-manager\n"), "{}", files[0].text);
+    assert_eq!(files[1].text.matches("metadata:\n  name: shop\n").count(), 2, "{}", files[1].text);
+    assert_eq!(files[1].text.matches("      name: shop-webhooks\n      namespace: shop-system\n").count(), 2);
 }
 
 #[test]

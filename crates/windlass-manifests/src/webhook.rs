@@ -16,8 +16,40 @@ pub(crate) enum Purpose {
     Validating,
 }
 
+/// What configurations are called, and where webhooks are asked.
+#[derive(Clone, Debug)]
+pub(crate) struct Names {
+    mutating: String,
+    validating: String,
+    service: String,
+    namespace: String,
+}
+
+impl Default for Names {
+    /// Those that kustomize renames.
+    fn default() -> Self {
+        Self {
+            mutating: "mutating-webhook-configuration".to_owned(),
+            validating: "validating-webhook-configuration".to_owned(),
+            service: "webhook-service".to_owned(),
+            namespace: "system".to_owned(),
+        }
+    }
+}
+
+impl Names {
+    pub(crate) fn of_project(project: &str) -> Self {
+        Self {
+            mutating: project.to_owned(),
+            validating: project.to_owned(),
+            service: format!("{project}-webhooks"),
+            namespace: format!("{project}-system"),
+        }
+    }
+}
+
 /// A webhook of the program, as an API server is told of it: called where [`ApiResource::webhook_path`] says, at the Service
-/// `webhook-service` in the namespace `system`, which kustomize renames; asked before objects are created and updated.
+/// `webhook-service` in the namespace `system`, which kustomize renames, or that of [`Manifests::of_project`](crate::Manifests::of_project); asked before objects are created and updated.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Webhook {
@@ -48,12 +80,8 @@ impl Webhook {
         } else {
             format!("{verb}.{kind}.{version}.{group}")
         };
-        let service = ServiceReference {
-            name: "webhook-service".to_owned(),
-            namespace: "system".to_owned(),
-            path: Some(path),
-            port: None,
-        };
+        // Which Service, its project says.
+        let service = ServiceReference { path: Some(path), ..ServiceReference::default() };
         let rule = RuleWithOperations {
             api_groups: Some(vec![group.to_string()]),
             api_versions: Some(vec![version.to_string()]),
@@ -140,12 +168,19 @@ impl Webhook {
 /// The webhooks in the order of their names.
 pub(crate) fn configurations(
     webhooks: &[Webhook],
+    names: &Names,
 ) -> (Option<MutatingWebhookConfiguration>, Option<ValidatingWebhookConfiguration>) {
     let of = |purpose: Purpose| {
         let mut found = webhooks
             .iter()
             .filter(|webhook| webhook.purpose == purpose)
-            .map(|webhook| webhook.webhook.clone())
+            .map(|webhook| {
+                let mut webhook = webhook.webhook.clone();
+                if let Some(service) = &mut webhook.client_config.service {
+                    (service.name, service.namespace) = (names.service.clone(), names.namespace.clone());
+                }
+                webhook
+            })
             .collect::<Vec<_>>();
         found.sort_by(|a, b| a.name.cmp(&b.name));
         (!found.is_empty()).then_some(found)
@@ -153,14 +188,14 @@ pub(crate) fn configurations(
     let mutating = of(Purpose::Defaulting).map(|webhooks| {
         let mut configuration =
             MutatingWebhookConfiguration { webhooks: Some(webhooks), ..MutatingWebhookConfiguration::default() };
-        configuration.metadata.name = Some("mutating-webhook-configuration".to_owned());
+        configuration.metadata.name = Some(names.mutating.clone());
         configuration
     });
     let validating = of(Purpose::Validating).map(|webhooks| {
         let webhooks = webhooks.into_iter().map(without_order).collect();
         let mut configuration =
             ValidatingWebhookConfiguration { webhooks: Some(webhooks), ..ValidatingWebhookConfiguration::default() };
-        configuration.metadata.name = Some("validating-webhook-configuration".to_owned());
+        configuration.metadata.name = Some(names.validating.clone());
         configuration
     });
     (mutating, validating)

@@ -5,10 +5,12 @@ use std::path::Path;
 use minijinja::{Value, context};
 
 use crate::{
-    Changes, Error, Group, Kind, Overwrite, Version,
+    Changes, Error, Group, Kind, Overwrite, Plural, Version,
     definition::with_version,
+    foreign::{External, Foreign, is_core},
     kustomization::with_resource,
     project::{Api, Project, Resource},
+    role::{Rule, grant},
     scope::{refusal, scope},
     source::{has_flag, with_definition, with_flag, with_module, with_statement},
     templates::{Template, create, templates},
@@ -35,7 +37,6 @@ const DEFINITION: &[Template] = templates!("api":
 const CONTROLLER: &[Template] = templates!("api":
     Scaffold "src/controller/{{ module }}.rs" from "controller.rs",
     Scaffold "tests/{{ module }}.rs" from "test.rs",
-    Scaffold "config/rbac/{{ module }}_controller_role.yaml" from "controller_role.yaml",
 );
 
 /// What a type says whose version is the one that is stored.
@@ -48,7 +49,11 @@ pub struct CreateApi {
     group: Group,
     version: Version,
     kind: Kind,
+    /// As Kubernetes guesses it, or as other versions have it, if nothing is said.
+    plural: Option<Plural>,
     namespaced: bool,
+    /// The type is somebody else's.
+    external: Option<External>,
     with_type: bool,
     /// Unless another version of the kind has one, if nothing is said.
     with_controller: Option<bool>,
@@ -62,7 +67,9 @@ impl CreateApi {
             group: Group::new(group)?,
             version: Version::new(version)?,
             kind: Kind::new(kind)?,
+            plural: None,
             namespaced: true,
+            external: None,
             with_type: true,
             with_controller: None,
             overwrite: Overwrite::Never,
@@ -75,7 +82,19 @@ impl CreateApi {
         self
     }
 
-    /// Whether the type is made; if it is not, it must be there.
+    /// What the API calls the objects, where that is not the usual plural of the kind.
+    pub fn plural(mut self, plural: &str) -> Result<Self, Error> {
+        self.plural = Some(Plural::new(plural)?);
+        Ok(self)
+    }
+
+    /// The type is somebody else's: a module that has it, as this project's code names it, and what its group ends in. No type is made, but a controller.
+    pub fn external(mut self, path: &str, domain: &str) -> Result<Self, Error> {
+        self.external = Some(External::new(path, domain)?);
+        Ok(self)
+    }
+
+    /// Whether the type is made; if it is not, it must be there, or be one of Kubernetes: of group `apps`, `batch`, `core` and so on.
     pub const fn resource(mut self, with_type: bool) -> Self {
         self.with_type = with_type;
         self
@@ -96,6 +115,9 @@ impl CreateApi {
     /// What it would do to the project in the folder.
     pub fn plan(&self, folder: &Path) -> Result<Changes, Error> {
         let mut project = Project::of(folder)?;
+        if let Some(foreign) = self.foreign(&project)? {
+            return foreign.plan(project, folder);
+        }
         let resource = self.recorded(&project)?;
         let group = project.qualified(&self.group);
         let module = self.kind.module();
@@ -109,7 +131,8 @@ impl CreateApi {
             kind => self.kind.as_str(),
             module,
             singular => self.kind.singular(),
-            plural => self.kind.plural(),
+            plural => resource.plural,
+            is_usual => resource.plural == self.kind.plural(),
             namespaced => resource.api.as_ref().is_some_and(|api| api.namespaced),
             stored => self.is_stored(&project, folder)?,
             ..scope(&self.kind)
@@ -124,15 +147,37 @@ impl CreateApi {
                 }
                 others => self.join(&mut changes, others, &values)?,
             }
-            self.declare_type(&mut changes, &group)?;
+            self.declare_type(&mut changes, &group, &resource.plural)?;
         }
         if self.makes_controller(&project) {
             create(&mut changes, CONTROLLER, &values)?;
             self.declare_controller(&mut changes, &project)?;
+            self.grant(&mut changes, &values, &group, &resource.plural)?;
         }
         project.put(resource);
         project.write(&mut changes)?;
         changes.checked()
+    }
+
+    /// If the kind is not the project's own.
+    fn foreign(&self, project: &Project) -> Result<Option<Foreign<'_>>, Error> {
+        let is_own = project.resource(&self.group, &self.version, &self.kind).is_some_and(|there| there.api.is_some());
+        let is_core = !self.with_type && !is_own && is_core(&self.group);
+        if !is_core && self.external.is_none() {
+            return Ok(None);
+        }
+        if self.with_controller == Some(false) {
+            let what = format!("{}/{}, {}", self.group, self.version, self.kind);
+            return Err(Error::Needs { what, needs: "of a kind of others only a controller is made".to_owned() });
+        }
+        Ok(Some(Foreign {
+            group: &self.group,
+            version: &self.version,
+            kind: &self.kind,
+            plural: self.plural.as_ref(),
+            external: self.external.as_ref(),
+            overwrite: self.overwrite,
+        }))
     }
 
     /// The other versions of the kind.
@@ -198,15 +243,7 @@ impl CreateApi {
         if let Some(why) = refusal(&self.kind) {
             return Err(needs(&why));
         }
-        let module = self.kind.module();
-        let same = |there: &&Resource| there.module() == module && there.group != self.group.as_str();
-        if let Some(other) = project.resources.iter().find(same) {
-            let there = format!(
-                "{} is in group {}: its name is that of a module, and it can be in one group only",
-                other.kind, other.group
-            );
-            return Err(needs(&there));
-        }
+        project.no_namesake(&what(), &self.group, &self.kind)?;
         let others = self.others(project);
         if with_controller && let Some(other) = others.iter().find(|other| other.controller) {
             return Err(needs(&format!("its objects have a controller, by version {}", other.version)));
@@ -225,6 +262,14 @@ impl CreateApi {
                 return Err(Error::Exists(format!("the controller of {}", what())));
             }
         }
+        let of_fellows = others.first().copied().or(there).map(|there| there.plural.clone());
+        let plural = self.plural.as_ref().map(ToString::to_string);
+        if let (Some(plural), Some(there)) = (&plural, &of_fellows)
+            && plural != there
+        {
+            return Err(needs(&format!("its plural is {there} already")));
+        }
+        let plural = plural.or(of_fellows).unwrap_or_else(|| self.kind.plural());
         let api =
             if self.with_type { Some(Api::new(self.namespaced)) } else { there.and_then(|there| there.api.clone()) };
         if api.is_none() {
@@ -233,17 +278,19 @@ impl CreateApi {
         Ok(Resource {
             api,
             controller: with_controller || has_controller,
+            core: false,
             domain: project.domain.clone(),
+            external: false,
             group: self.group.to_string(),
             kind: self.kind.to_string(),
             path: format!("{}::api::{}::{}", project.krate(), self.version, self.kind.module()),
-            plural: self.kind.plural(),
+            plural,
             version: self.version.to_string(),
             webhooks: there.and_then(|there| there.webhooks.clone()),
         })
     }
 
-    fn declare_type(&self, changes: &mut Changes, group: &str) -> Result<(), Error> {
+    fn declare_type(&self, changes: &mut Changes, group: &str, plural: &str) -> Result<(), Error> {
         let (version, kind, module) = (&self.version, &self.kind, self.kind.module());
         let versions = format!("src/api/{version}.rs");
         changes.create_or_keep(&versions, format!("//! The types of version {version}.\n"))?;
@@ -252,7 +299,7 @@ impl CreateApi {
         let named = format!("crate::api::{version}::{module}::{kind}");
         changes.edit("src/manifests.rs", |path, text| with_definition(path, text, &module, kind.as_str(), &named))?;
         let (base, sample) =
-            (format!("bases/{group}_{}.yaml", kind.plural()), format!("{}_{version}_{module}.yaml", self.group));
+            (format!("bases/{group}_{plural}.yaml"), format!("{}_{version}_{module}.yaml", self.group));
         let roles = ["editor", "viewer"].map(|role| format!("{module}_{role}_role.yaml"));
         changes.edit("config/crd/kustomization.yaml", |_, text| Ok(with_resource(text, &base)))?;
         changes.edit("config/samples/kustomization.yaml", |_, text| Ok(with_resource(text, &sample)))?;
@@ -270,8 +317,17 @@ impl CreateApi {
             with_statement(path, text, "run", |manager| {
                 format!("{manager}.add({krate}::controller::{module}::controller());")
             })
-        })?;
-        let role = format!("{module}_controller_role.yaml");
-        changes.edit("config/rbac/kustomization.yaml", |_, text| Ok(with_resource(text, &role)))
+        })
+    }
+
+    /// What the controller's code asks for.
+    fn grant(&self, changes: &mut Changes, values: &Value, group: &str, plural: &str) -> Result<(), Error> {
+        let rules = [
+            Rule::new(group, plural, "get,list,watch,update,patch"),
+            Rule::new(group, &format!("{plural}/finalizers"), "update"),
+            Rule::new(group, &format!("{plural}/status"), "get,update,patch"),
+            Rule::new("core,events.k8s.io", "events", "create,patch"),
+        ];
+        grant(changes, values, &format!("crate::controller::{}::RULES", self.kind.module()), &rules)
     }
 }

@@ -7,7 +7,7 @@ use minijinja::{Value, context};
 use crate::{
     Changes, Error, Kind, Version,
     definition::with_conversion,
-    kustomization::with_resource,
+    role::{Rule, grant},
     source::{with_call, with_module},
     templates::{Template, create, templates},
 };
@@ -15,7 +15,6 @@ use crate::{
 /// The file of the hub, to which each further spoke is added.
 const HUB: &[Template] = templates!("webhook":
     User "src/webhook/{{ module }}_conversion.rs" from "conversion.rs",
-    User "config/rbac/{{ module }}_conversion_role.yaml" from "conversion_role.yaml",
 );
 
 /// Those of a spoke.
@@ -53,6 +52,8 @@ pub(crate) fn convert(changes: &mut Changes, kind: &Kind, spokes: &[Version], va
             changes.set(path, text)?;
         }
     }
-    let role = format!("{module}_conversion_role.yaml");
-    changes.edit("config/rbac/kustomization.yaml", |_, text| Ok(with_resource(text, &role)))
+    let text = |name: &str| values.get_attr(name).map(|value| value.to_string()).unwrap_or_default();
+    let definition = format!("{}.{}", text("plural"), text("group"));
+    let rule = Rule::new("apiextensions.k8s.io", "customresourcedefinitions", "get,patch").named(&definition);
+    grant(changes, values, &format!("crate::webhook::{module}_conversion::RULES"), &[rule])
 }

@@ -19,6 +19,10 @@ use crate::{
 const CONTROLLER: &Template =
     &templates!("imported": Scaffold "src/controller/{{ module }}.rs" from "controller.rs",)[0];
 const TEST: &Template = &templates!("imported": Scaffold "tests/{{ module }}.rs" from "test.rs",)[0];
+const SPOKE: &[Template] = templates!("imported":
+    Scaffold "src/webhook/{{ module }}_conversion/{{ spoke }}.rs" from "spoke.rs",
+    Scaffold "tests/{{ module }}_{{ spoke }}.rs" from "spoke_test.rs",
+);
 const WEBHOOK: &Template = &templates!("imported": Scaffold "src/webhook/{{ module }}.rs" from "webhook.rs",)[0];
 
 /// A PROJECT file of kubebuilder, in its third version.
@@ -63,6 +67,8 @@ struct Api {
 struct Webhooks {
     conversion: bool,
     defaulting: bool,
+    /// The versions that convert to this one; all others, in projects of older kubebuilders.
+    spoke: Vec<String>,
     validation: bool,
 }
 
@@ -181,12 +187,26 @@ impl FromKubebuilder {
         let there = workshop.path();
         let name = self.project.project_name.to_lowercase();
         Init::new(&self.project.domain, &name)?.windlass(self.windlass.clone()).plan(there)?.write()?;
-        let mut left = vec!["the code in Go: reconcilers, webhooks, tests and main".to_owned()];
+        let mut left = vec!["the code in Go: reconcilers, webhooks, conversions, tests and main".to_owned()];
         for resource in &self.project.resources {
             if let Err(why) = self.take(resource, there, &name, &mut left) {
                 left.push(format!("{}: {why}", resource.named()));
             }
         }
+        for resource in self.project.resources.iter().filter(|resource| resource.converts()) {
+            match self.convert(resource, there) {
+                Ok(()) => {
+                    left.push(format!("{}: what its conversion does; fields go over by their names", resource.named()))
+                }
+                Err(why) => left.push(format!("{}: the conversion between its versions: {why}", resource.named())),
+            }
+        }
+        // Whatever was added to types since: they are as their definitions are.
+        let types = self.project.resources.iter().filter_map(|resource| {
+            let path = there.join(resource.source()?);
+            Some((resource.source()?, self.imported(resource).filter(|_| path.is_file())?.source.clone()))
+        });
+        Sources::new(types.collect::<Vec<_>>()).overwrite(Overwrite::Force).plan(there)?.write()?;
         let mut files = Vec::new();
         collect(there, there, &mut files)?;
         let mut changes = Changes::of(folder, self.overwrite);
@@ -200,22 +220,28 @@ impl FromKubebuilder {
     fn take(&self, resource: &Resource, folder: &Path, project: &str, left: &mut Vec<String>) -> Result<(), Error> {
         let needs = |needs: &str| Error::Needs { what: "left out".to_owned(), needs: needs.to_owned() };
         let Resource { group, version, kind, .. } = resource;
-        let Some(api) = resource.api.as_ref().filter(|_| !resource.core && !resource.external) else {
+        if resource.core && resource.controller && resource.webhooks.is_none() {
+            return CreateApi::new(group, version, kind)?.resource(false).plan(folder)?.write();
+        }
+        if resource.external {
+            return Err(needs(
+                "its type is somebody else's; windlass import makes it, create api --external-api-path its controller",
+            ));
+        }
+        let Some(api) = resource.api.as_ref().filter(|_| !resource.core) else {
             return Err(needs("its type is not the project's own; windlass::k8s has those of Kubernetes"));
         };
         if resource.domain != self.project.domain {
             return Err(needs("its group does not end in the project's domain"));
         }
         let whole = format!("{group}.{}", self.project.domain);
-        let found = |ty: &&ImportedType| ty.group == whole && ty.version == *version && ty.kind == *kind;
-        let ty = self.types.iter().find(found);
-        let ty =
-            ty.ok_or_else(|| needs("there is no definition of it in config/crd/bases; make manifests writes it"))?;
+        let ty = self
+            .imported(resource)
+            .ok_or_else(|| needs("there is no definition of it in config/crd/bases; make manifests writes it"))?;
         let name = Kind::new(kind)?;
-        if resource.plural.as_ref().is_some_and(|plural| *plural != name.plural()) {
-            return Err(needs("its plural is not the usual one"));
-        }
-        let create = CreateApi::new(group, version, kind)?.namespaced(api.namespaced).controller(resource.controller);
+        let plural = resource.plural.clone().unwrap_or_else(|| name.plural());
+        let create = CreateApi::new(group, version, kind)?.plural(&plural)?;
+        let create = create.namespaced(api.namespaced).controller(resource.controller);
         create.plan(folder)?.write()?;
         let module = name.module();
         let webhooks = resource.webhooks.clone().unwrap_or_default();
@@ -228,13 +254,14 @@ impl FromKubebuilder {
             kind => kind,
             module,
             singular => name.singular(),
+            plural,
             defaulting => webhooks.defaulting,
             validation => webhooks.validation,
             sample => sample,
             ..scope(&name)
         };
         let mut files = vec![(format!("src/api/{version}/{module}.rs"), ty.source.clone())];
-        let definition = format!("{whole}_{}.yaml", name.plural());
+        let definition = format!("{whole}_{}.yaml", plural);
         if let Some(text) = self.definitions.get(&definition) {
             files.push((format!("config/crd/bases/{definition}"), text.clone()));
         }
@@ -259,14 +286,52 @@ impl FromKubebuilder {
             files.push(WEBHOOK.render(&values)?);
             remove(folder, &format!("tests/{module}_webhook.rs"))?;
         }
-        if webhooks.conversion {
-            left.push(format!("{}: the conversion between its versions", resource.named()));
+        Sources::new(files).overwrite(Overwrite::Force).plan(folder)?.write()
+    }
+
+    /// The type of a kind of the project's own.
+    fn imported(&self, resource: &Resource) -> Option<&ImportedType> {
+        let group = format!("{}.{}", resource.group, self.project.domain);
+        let found =
+            |ty: &&ImportedType| ty.group == group && ty.version == resource.version && ty.kind == resource.kind;
+        self.types.iter().find(found)
+    }
+
+    /// A hub and its spokes.
+    fn convert(&self, hub: &Resource, folder: &Path) -> Result<(), Error> {
+        let Resource { group, version, kind, .. } = hub;
+        let named = hub.webhooks.as_ref().map(|webhooks| webhooks.spoke.clone()).unwrap_or_default();
+        let mut create = CreateWebhook::new(group, version, kind)?.conversion();
+        for spoke in &named {
+            create = create.spoke(spoke)?;
+        }
+        create.plan(folder)?.write()?;
+        let same = |other: &&Resource| other.group == *group && other.kind == *kind && other.version != *version;
+        let others = self.project.resources.iter().filter(same).map(|other| &other.version);
+        let module = Kind::new(kind)?.module();
+        let krate = self.project.project_name.to_lowercase().replace('-', "_");
+        let mut files = Vec::new();
+        for spoke in others.filter(|other| named.is_empty() || named.contains(other)) {
+            let values = context! { krate, kind, module, version, spoke };
+            for template in SPOKE {
+                files.push(template.render(&values)?);
+            }
         }
         Sources::new(files).overwrite(Overwrite::Force).plan(folder)?.write()
     }
 }
 
 impl Resource {
+    /// Whether other versions convert to this one.
+    fn converts(&self) -> bool {
+        self.webhooks.as_ref().is_some_and(|webhooks| webhooks.conversion)
+    }
+
+    /// The file of its type.
+    fn source(&self) -> Option<String> {
+        Some(format!("src/api/{}/{}.rs", self.version, Kind::new(&self.kind).ok()?.module()))
+    }
+
     fn named(&self) -> String {
         format!("{}/{}, {}", self.group, self.version, self.kind)
     }

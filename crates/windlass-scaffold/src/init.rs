@@ -39,7 +39,6 @@ const FILES: &[Template] = templates!("init":
     User "config/rbac/kustomization.yaml",
     Scaffold "config/rbac/leader_election_role.yaml",
     Scaffold "config/rbac/metrics_role.yaml",
-    Scaffold "config/rbac/role.yaml",
     Scaffold "config/rbac/service_account.yaml",
     User "config/samples/kustomization.yaml",
 );

@@ -57,6 +57,10 @@ name!(
     }
 );
 name!(
+    /// What the API calls the objects of a kind: `websites`.
+    Plural, "the plural", "a lower-case label, such as websites", |name| is_label(name) && !name.starts_with(|first: char| first.is_ascii_digit())
+);
+name!(
     /// The name of a project, its crate and its image: `website-operator`.
     ProjectName, "the name of the project", "a lower-case label that is a crate's name too, such as website-operator; --project-name gives one", |name| {
         name.len() <= 40 && is_label(name) && syn::parse_str::<syn::Ident>(&name.replace('-', "_")).is_ok()

@@ -12,6 +12,9 @@ pub(crate) const FILE: &str = "PROJECT";
 /// How the files are laid out; kubebuilder says `go.kubebuilder.io/v4` here.
 const LAYOUT: &str = "windlass.dev/v1";
 
+/// That of this command.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
 /// The comment at its top.
 const HEAD: &str = "# What `windlass init` and `windlass create` have made here. They read it, and write it anew.\n";
 
@@ -19,6 +22,9 @@ const HEAD: &str = "# What `windlass init` and `windlass create` have made here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Project {
+    /// Of the command that has written it last.
+    #[serde(default)]
+    cli_version: String,
     /// The end of its groups.
     pub(crate) domain: String,
     layout: Vec<String>,
@@ -42,7 +48,14 @@ pub(crate) struct Resource {
     /// There is a controller of it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) controller: bool,
+    /// Its type is one of Kubernetes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) core: bool,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) domain: String,
+    /// Its type is somebody else's.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) external: bool,
     pub(crate) group: String,
     pub(crate) kind: String,
     /// The module of its type.
@@ -65,8 +78,8 @@ pub(crate) struct Api {
 
 impl Resource {
     /// The file and module of its kind.
-    pub(crate) fn module(&self) -> &str {
-        self.path.rsplit("::").next().unwrap_or_default()
+    pub(crate) fn module(&self) -> String {
+        Kind::new(&self.kind).map(|kind| kind.module()).unwrap_or_default()
     }
 }
 
@@ -115,6 +128,7 @@ impl Webhooks {
 impl Project {
     pub(crate) fn new(domain: impl Into<String>, project_name: impl Into<String>) -> Self {
         Self {
+            cli_version: VERSION.into(),
             domain: domain.into(),
             layout: vec![LAYOUT.into()],
             namespaced: false,
@@ -163,6 +177,17 @@ impl Project {
             .find(|there| (there.group.as_str(), there.version.as_str(), there.kind.as_str()) == wanted)
     }
 
+    /// A kind's name is that of its module: in another group there must be none of that name.
+    pub(crate) fn no_namesake(&self, what: &str, group: &Group, kind: &Kind) -> Result<(), Error> {
+        let module = kind.module();
+        let same = |there: &&Resource| there.module() == module && there.group != group.as_str();
+        let Some(other) = self.resources.iter().find(same) else { return Ok(()) };
+        let Resource { kind, group, .. } = other;
+        let needs =
+            format!("{kind} is in group {group}: its name is that of a module, and it can be in one group only");
+        Err(Error::Needs { what: what.to_owned(), needs })
+    }
+
     /// The versions of a kind that have types.
     pub(crate) fn versions(&self, group: &Group, kind: &Kind) -> impl Iterator<Item = &Resource> {
         let (group, kind) = (group.as_str().to_owned(), kind.as_str().to_owned());
@@ -199,8 +224,36 @@ impl Project {
         if self.namespaced {
             self.may_be_namespaced()?;
         }
-        let text = serde_saphyr::to_string(self)
+        changes.set(FILE, self.text()?)
+    }
+
+    fn text(&self) -> Result<String, Error> {
+        let text = serde_saphyr::to_string(&Self { cli_version: VERSION.into(), ..self.clone() })
             .map_err(|error| Error::Project { path: PathBuf::from(FILE), source: error.into() })?;
-        changes.set(FILE, format!("{HEAD}{}\n", text.trim_end()))
+        Ok(format!("{HEAD}{}\n", text.trim_end()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_project_has_is_written_as_it_was_read() {
+        let text = format!(
+            "{HEAD}cliVersion: {VERSION:?}\ndomain: example.com\nlayout:\n- windlass.dev/v1\nnamespaced: true\nprojectName: fleet\nresources:\n\
+             - api:\n    crdVersion: v1\n    namespaced: true\n  controller: true\n  domain: example.com\n  group: crew\n  kind: Captain\n  \
+             path: fleet::api::v1::captain\n  plural: captaines\n  version: v1\n\
+             - controller: true\n  core: true\n  group: apps\n  kind: Deployment\n  path: windlass::k8s::apps::v1\n  plural: deployments\n  \
+             version: v1\n\
+             - controller: true\n  domain: io\n  external: true\n  group: cert-manager\n  kind: Certificate\n  path: crate::certificates\n  \
+             plural: certificates\n  version: v1\nversion: \"3\"\n"
+        );
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join(FILE), &text).unwrap();
+        let project = Project::of(folder.path()).unwrap();
+        assert_eq!(project.text().unwrap(), text);
+        std::fs::write(folder.path().join(FILE), text.replace(&format!("cliVersion: {VERSION:?}\n"), "")).unwrap();
+        assert_eq!(Project::of(folder.path()).unwrap().text().unwrap(), text, "of an older command");
     }
 }

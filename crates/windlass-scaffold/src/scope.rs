@@ -74,6 +74,7 @@ const LOCALS: &[&str] = &[
     "patch",
     "permissions",
     "predicate",
+    "rbac",
     "read",
     "ready",
     "reason",

@@ -2,13 +2,15 @@
 
 use std::path::Path;
 
-use minijinja::context;
+use minijinja::{Value, context};
 
 use crate::{
     Changes, Error, Group, Kind, Overwrite, Version,
+    configuration::{Purpose, Webhook},
     conversion::convert,
     kustomization::with_resource,
     project::{Project, Resource},
+    role::{Rule, grant},
     scope::scope,
     source::{with_module, with_statement},
     templates::{Template, create, templates},
@@ -27,8 +29,6 @@ const SHARED: &[Template] = templates!("webhook":
 const FILES: &[Template] = templates!("webhook":
     Scaffold "src/webhook/{{ module }}.rs" from "webhook.rs",
     Scaffold "tests/{{ module }}_webhook.rs" from "test.rs",
-    Scaffold "config/webhook/{{ module }}.yaml" from "configuration.yaml",
-    Scaffold "config/rbac/{{ module }}_webhook_role.yaml" from "trustee_role.yaml",
 );
 
 /// `windlass create webhook`.
@@ -94,7 +94,7 @@ impl CreateWebhook {
         let (resource, namespaced) = self.recorded(&project)?;
         let spokes = self.spokes(&project)?;
         let group = project.qualified(&self.group);
-        let (module, krate) = (self.kind.module(), project.krate());
+        let (module, plural, krate) = (self.kind.module(), resource.plural.clone(), project.krate());
         let path = |verb| {
             let singular = self.kind.singular();
             format!("/{verb}-{}-{}-{singular}", group.replace('.', "-"), self.version)
@@ -114,7 +114,7 @@ impl CreateWebhook {
             kind => self.kind.as_str(),
             module,
             singular => self.kind.singular(),
-            plural => self.kind.plural(),
+            plural,
             namespaced,
             defaulting => self.defaulting,
             validation => self.validation,
@@ -132,11 +132,27 @@ impl CreateWebhook {
         if self.defaulting || self.validation {
             create(&mut changes, FILES, &values)?;
             serve(&mut changes, &module)?;
-            declare_admission(&mut changes, &module)?;
+            let of = |purpose, path| Webhook {
+                purpose,
+                project: &project.project_name,
+                group: &group,
+                version: self.version.as_str(),
+                kind: self.kind.as_str(),
+                module: &module,
+                plural: &plural,
+                path,
+            };
+            if self.defaulting {
+                admit(&mut changes, &of(Purpose::Defaulting, &mutate), &values)?;
+            }
+            if self.validation {
+                admit(&mut changes, &of(Purpose::Validating, &validate), &values)?;
+            }
         }
         if !spokes.is_empty() {
             convert(&mut changes, &self.kind, &spokes, &values)?;
             serve(&mut changes, &format!("{module}_conversion"))?;
+            trust(&mut changes, |certificates| format!("{module}_conversion::trusted({certificates})"))?;
         }
         project.put(resource);
         project.write(&mut changes)?;
@@ -232,17 +248,28 @@ fn declare(changes: &mut Changes, krate: &str) -> Result<(), Error> {
 fn serve(changes: &mut Changes, module: &str) -> Result<(), Error> {
     changes.edit("src/webhook.rs", |path, text| {
         let text = with_module(path, text, module)?;
-        let text = with_statement(path, &text, "build", |webhooks| {
-            format!("let {webhooks} = {module}::register({webhooks});")
-        })?;
-        with_statement(path, &text, "serving", |certificates| {
-            format!("let {certificates} = {module}::trusted({certificates});")
-        })
+        with_statement(path, &text, "build", |webhooks| format!("let {webhooks} = {module}::register({webhooks});"))
     })
 }
 
-fn declare_admission(changes: &mut Changes, module: &str) -> Result<(), Error> {
-    let (role, configuration) = (format!("{module}_webhook_role.yaml"), format!("{module}.yaml"));
-    changes.edit("config/rbac/kustomization.yaml", |_, text| Ok(with_resource(text, &role)))?;
-    changes.edit("config/webhook/kustomization.yaml", |_, text| Ok(with_resource(text, &configuration)))
+/// Somebody more is told whose certificates to trust.
+fn trust(changes: &mut Changes, trusted: impl Fn(&str) -> String) -> Result<(), Error> {
+    changes.edit("src/webhook.rs", |path, text| {
+        with_statement(path, text, "serving", |certificates| format!("let {certificates} = {};", trusted(certificates)))
+    })
+}
+
+/// Tells the API server of a webhook, and that one whom to trust.
+fn admit(changes: &mut Changes, webhook: &Webhook<'_>, values: &Value) -> Result<(), Error> {
+    webhook.declare(changes)?;
+    let (trustee, resource) = match webhook.purpose {
+        Purpose::Defaulting => ("mutating", "mutatingwebhookconfigurations"),
+        Purpose::Validating => ("validating", "validatingwebhookconfigurations"),
+    };
+    trust(changes, |certificates| {
+        format!("{certificates}.trusted_by([windlass::runtime::webhook::Trustee::{trustee}(CONFIGURATION)])")
+    })?;
+    let rule = Rule::new("admissionregistration.k8s.io", resource, "get,patch").named(webhook.project);
+    grant(changes, values, &format!("crate::webhook::{}::RULES", webhook.module), &[rule])?;
+    changes.edit("config/webhook/kustomization.yaml", |_, text| Ok(with_resource(text, "manifests.yaml")))
 }

@@ -165,6 +165,45 @@ fn several_groups_go_together_and_a_kind_is_in_one_of_them() {
     assert!(words.contains("Website is in group shop: its name is that of a module"), "{words}");
 }
 
+#[test]
+fn a_kind_of_kubernetes_and_one_of_somebody_else_get_controllers() {
+    let folder = project();
+    website().plan(folder.path()).unwrap().write().unwrap();
+    let deployments = || CreateApi::new("apps", "v1", "Deployment").unwrap().resource(false);
+    let changes = deployments().plan(folder.path()).unwrap();
+    assert_golden("create-core.diff", &changes);
+    changes.write().unwrap();
+    let words = refused(folder.path(), |folder| deployments().plan(folder));
+    assert!(words.starts_with("the controller of apps/v1, Deployment: there already"), "{words}");
+    let certificates = || CreateApi::new("cert-manager", "v1", "Certificate").unwrap();
+    let changes = certificates().external("crate::certificates", "io").unwrap().plan(folder.path()).unwrap();
+    assert_golden("create-external.diff", &changes);
+    changes.write().unwrap();
+    let again = certificates().external("crate::certificates", "io").unwrap().overwrite(Overwrite::Force);
+    assert_eq!(again.plan(folder.path()).unwrap().diff(), "");
+    let none = certificates().external("crate::certificates", "io").unwrap().controller(false);
+    let words = refused(folder.path(), |folder| none.plan(folder));
+    assert!(words.ends_with("of a kind of others only a controller is made"), "{words}");
+    assert!(certificates().external("certificates.rs", "io").is_err());
+    let words = refused(folder.path(), |folder| CreateApi::new("net", "v1", "Deployment").unwrap().plan(folder));
+    assert!(words.contains("Deployment is in group apps"), "{words}");
+}
+
+#[test]
+fn a_plural_is_what_it_is_said_to_be() {
+    let folder = project();
+    let admiral = |version| CreateApi::new("crew", version, "Admiral").unwrap().namespaced(false);
+    let changes = admiral("v1").plural("admirales").unwrap().plan(folder.path()).unwrap();
+    assert_golden("create-plural.diff", &changes);
+    changes.write().unwrap();
+    let words = refused(folder.path(), |folder| admiral("v2").plural("admirals").unwrap().plan(folder));
+    assert_eq!(words, "crew/v2, Admiral: its plural is admirales already");
+    admiral("v2").plan(folder.path()).unwrap().write().unwrap();
+    let older = fs::read_to_string(folder.path().join("src/api/v2/admiral.rs")).unwrap();
+    assert!(older.contains("plural = \"admirales\""), "{older}");
+    assert!(CreateApi::new("crew", "v1", "Admiral").unwrap().plural("Admirals").is_err());
+}
+
 fn edited(switch: Switch) -> Edit {
     Edit::default().namespaced(switch).network_policy(switch).prometheus(switch)
 }

@@ -51,10 +51,10 @@ pub(super) fn reconciled(way: &mut Way) -> Result<usize> {
 
     // What the cluster alone is told of does not stop the manager.
     let begun = Instant::now();
-    let webhooks = way.folder.project().join("config/webhook/website.yaml");
+    let webhooks = way.folder.project().join("config/webhook/manifests.yaml");
     let edited = fs::read_to_string(&webhooks)?.replace("sideEffects: None", "sideEffects: None\n  timeoutSeconds: 7");
     fs::write(&webhooks, edited)?;
-    running.wait_for("changed: config/webhook/website.yaml")?;
+    running.wait_for("changed: config/webhook/manifests.yaml")?;
     running.wait_for("applied: ")?;
     println!("{:6.1} s  an edit of config/: applied, and the manager runs on", begun.elapsed().as_secs_f64());
     running.stop()?;

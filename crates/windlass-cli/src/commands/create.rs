@@ -37,15 +37,24 @@ pub(crate) struct Named {
 pub(crate) struct Api {
     #[command(flatten)]
     named: Named,
+    /// What the API calls its objects, where that is not the usual plural of the kind
+    #[arg(long, value_name = "PLURAL")]
+    plural: Option<String>,
     /// Whether its objects are in namespaces
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true", action = ArgAction::Set)]
     namespaced: bool,
-    /// Whether to make the type, its definition and a sample
+    /// Whether to make the type, its definition and a sample; a kind of Kubernetes has one: --group=apps --resource=false
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true", action = ArgAction::Set)]
     resource: bool,
     /// Whether to make a controller, and its test; true unless another version of the kind has one
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
     controller: Option<bool>,
+    /// The module that has the type of a kind of others, such as crate::certificates, which windlass import has made; a controller is made, and no type
+    #[arg(long, value_name = "MODULE")]
+    external_api_path: Option<String>,
+    /// What the group of such a kind ends in, such as io for cert-manager.io
+    #[arg(long, value_name = "DOMAIN", requires = "external_api_path")]
+    external_api_domain: Option<String>,
     #[command(flatten)]
     mode: scaffolding::Mode,
 }
@@ -99,6 +108,12 @@ fn api(api: &Api) -> Result<(), Box<dyn Error>> {
         .namespaced(api.namespaced)
         .resource(api.resource)
         .overwrite(api.mode.overwrite());
+    if let Some(path) = &api.external_api_path {
+        command = command.external(path, api.external_api_domain.as_deref().unwrap_or_default())?;
+    }
+    if let Some(plural) = &api.plural {
+        command = command.plural(plural)?;
+    }
     if let Some(controller) = api.controller {
         command = command.controller(controller);
     }

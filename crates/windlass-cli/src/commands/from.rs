@@ -86,6 +86,7 @@ mod tests {
             "Cargo.toml",
             "src/api/v1/captain.rs",
             "src/controller/captain.rs",
+            "src/controller/deployment.rs",
             "src/webhook/captain.rs",
             "tests/captain.rs",
             "config/crd/bases/crew.example.com_captains.yaml",
@@ -101,7 +102,7 @@ mod tests {
             "+    webhooks.mutator(default).validator(Rules)",
             "+projectName: fleet",
             "+  \"kind\": \"Captain\",",
-            "+    Manifests::new(\"fleet\").kind::<crate::api::v1::captain::Captain>()",
+            "+        .webhook(windlass::manifests::Webhook::defaulting::<crate::api::v1::captain::Captain>())",
         ] {
             assert!(diff.lines().any(|there| there == line), "{line} in {diff}");
         }
@@ -113,8 +114,7 @@ mod tests {
         let left = taken().left.join("\n");
         for why in [
             "the code in Go",
-            "crew/v1, Captain: the conversion between its versions",
-            "apps/v1, Deployment: left out: its type is not the project's own",
+            "crew/v1, Captain: the conversion between its versions: the conversion of crew/v1, Captain: there is no",
             "crew/v1, Cabin: left out: there is no definition of it in config/crd/bases",
         ] {
             assert!(left.contains(why), "{why} in {left}");

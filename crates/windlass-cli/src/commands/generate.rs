@@ -13,6 +13,9 @@ pub(crate) struct Options {
     /// What to write
     #[arg(value_enum)]
     part: Part,
+    /// With all: the policies too
+    #[arg(long)]
+    policies: bool,
     /// The folder that the files are written below; `config` of the project without it
     #[arg(long, value_name = "DIR")]
     output_dir: Option<path::PathBuf>,
@@ -30,7 +33,9 @@ enum Part {
     Rbac,
     /// Its webhooks
     Webhooks,
-    /// All of them
+    /// The rules of its kinds as ValidatingAdmissionPolicies, which an API server judges itself
+    Policies,
+    /// All of them but the policies
     All,
 }
 
@@ -44,9 +49,13 @@ impl Options {
             Part::Crds => "crds",
             Part::Rbac => "rbac",
             Part::Webhooks => "webhooks",
+            Part::Policies => "policies",
             Part::All => "all",
         };
         let mut arguments = ["run", "--quiet", "--bin", PROGRAM, "--", part].map(str::to_owned).to_vec();
+        if self.policies {
+            arguments.push("--policies".to_owned());
+        }
         if let Some(folder) = &self.output_dir {
             arguments.extend(["--output-dir".to_owned(), folder.display().to_string()]);
         }
@@ -81,9 +90,9 @@ mod tests {
 
     #[test]
     fn the_program_is_told_what_the_command_was() {
-        let options = Options { part: Part::Crds, output_dir: Some("out".into()), check: true };
+        let options = Options { part: Part::Crds, policies: false, output_dir: Some("out".into()), check: true };
         assert_eq!(options.arguments().join(" "), "run --quiet --bin manifests -- crds --output-dir out --check");
-        let options = Options { part: Part::All, output_dir: None, check: false };
-        assert_eq!(options.arguments().join(" "), "run --quiet --bin manifests -- all");
+        let options = Options { part: Part::All, policies: true, output_dir: None, check: false };
+        assert_eq!(options.arguments().join(" "), "run --quiet --bin manifests -- all --policies");
     }
 }

@@ -52,7 +52,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
         for what in left {
             tracing::warn!("not taken over: {what}");
         }
-        return options.mode.carry_out(&changes, "next: windlass generate crds, cargo test");
+        return options.mode.carry_out(&changes, "next: windlass generate all, cargo test");
     }
     // A project that is begun anew keeps what it is called, unless something else is said.
     let (name, domain) = there.map_or((None, None), |there| (Some(there.name), Some(there.domain)));

@@ -1,0 +1,156 @@
+//! A controller of a kind whose type is not the project's: one of Kubernetes, or one of somebody else.
+
+use std::path::Path;
+
+use minijinja::context;
+
+use crate::{
+    Changes, Error, Group, Kind, Overwrite, Plural, Version,
+    project::{Project, Resource},
+    role::{Rule, grant},
+    source::{with_module, with_statement},
+    templates::{Template, create, templates},
+};
+
+const FILES: &[Template] = templates!("foreign":
+    Scaffold "src/controller/{{ module }}.rs" from "controller.rs",
+    Scaffold "tests/{{ module }}.rs" from "test.rs",
+);
+
+/// The groups of Kubernetes, and the domains that they end in.
+const CORE: &[(&str, &str)] = &[
+    ("admissionregistration", "k8s.io"),
+    ("apps", ""),
+    ("autoscaling", ""),
+    ("batch", ""),
+    ("certificates", "k8s.io"),
+    ("coordination", "k8s.io"),
+    ("core", ""),
+    ("discovery", "k8s.io"),
+    ("events", "k8s.io"),
+    ("flowcontrol", "apiserver.k8s.io"),
+    ("networking", "k8s.io"),
+    ("node", "k8s.io"),
+    ("policy", ""),
+    ("rbac", "authorization.k8s.io"),
+    ("resource", "k8s.io"),
+    ("scheduling", "k8s.io"),
+    ("storage", "k8s.io"),
+];
+
+/// Where the type of somebody else is.
+#[derive(Clone, Debug)]
+pub(crate) struct External {
+    /// The module that has it, as this project's code names it.
+    pub(crate) path: String,
+    /// What its group ends in.
+    pub(crate) domain: String,
+}
+
+/// A kind of others.
+pub(crate) struct Foreign<'a> {
+    pub(crate) group: &'a Group,
+    pub(crate) version: &'a Version,
+    pub(crate) kind: &'a Kind,
+    pub(crate) plural: Option<&'a Plural>,
+    /// None of one of Kubernetes.
+    pub(crate) external: Option<&'a External>,
+    pub(crate) overwrite: Overwrite,
+}
+
+/// Whether a group is one of Kubernetes.
+pub(crate) fn is_core(group: &Group) -> bool {
+    CORE.iter().any(|(name, _)| *name == group.as_str())
+}
+
+impl External {
+    pub(crate) fn new(path: &str, domain: &str) -> Result<Self, Error> {
+        let expected = "a module that has the type, such as crate::certificates, which windlass import makes";
+        if syn::parse_str::<syn::Path>(path).is_err() || !path.contains("::") {
+            return Err(Error::Name { what: "the path of the external API", name: path.to_owned(), expected });
+        }
+        let domain = if domain.is_empty() { String::new() } else { crate::Domain::new(domain)?.to_string() };
+        Ok(Self { path: path.to_owned(), domain })
+    }
+}
+
+impl Foreign<'_> {
+    /// What it would do to the project.
+    pub(crate) fn plan(&self, mut project: Project, folder: &Path) -> Result<Changes, Error> {
+        let (module, plural) = (self.kind.module(), self.plural());
+        let resource = self.recorded(&project, &plural)?;
+        let krate = project.krate();
+        let ty = format!("{}::{}", resource.path, self.kind);
+        let values = context! {
+            project => project.project_name,
+            krate,
+            group => self.group_name(),
+            kind => self.kind.as_str(),
+            module,
+            plural,
+            ty_outside => ty.replacen("crate::", &format!("{krate}::"), 1),
+            ty,
+            external => self.external.is_some(),
+        };
+        let mut changes = Changes::of(folder, self.overwrite);
+        create(&mut changes, FILES, &values)?;
+        changes.edit("src/controller.rs", |path, text| with_module(path, text, &module))?;
+        changes.edit("src/main.rs", |path, text| {
+            with_statement(path, text, "run", |manager| {
+                format!("{manager}.add({krate}::controller::{module}::controller());")
+            })
+        })?;
+        let group = self.group_name();
+        let rule = Rule::new(if group.is_empty() { "core" } else { &group }, &plural, "list,watch");
+        grant(&mut changes, &values, &format!("crate::controller::{module}::RULES"), &[rule])?;
+        project.put(resource);
+        project.write(&mut changes)?;
+        changes.checked()
+    }
+
+    fn plural(&self) -> String {
+        self.plural.map_or_else(|| self.kind.plural(), ToString::to_string)
+    }
+
+    fn domain(&self) -> &str {
+        let core = CORE.iter().find(|(name, _)| *name == self.group.as_str()).map_or("", |(_, domain)| domain);
+        self.external.map_or(core, |external| &external.domain)
+    }
+
+    /// As the API calls the group.
+    fn group_name(&self) -> String {
+        match (self.group.as_str(), self.domain()) {
+            ("core", "") => String::new(),
+            (group, "") => group.to_owned(),
+            (group, domain) => format!("{group}.{domain}"),
+        }
+    }
+
+    /// What the PROJECT file will say of it.
+    fn recorded(&self, project: &Project, plural: &str) -> Result<Resource, Error> {
+        let Self { group, version, kind, .. } = self;
+        let what = format!("{group}/{version}, {kind}");
+        project.no_namesake(&what, group, kind)?;
+        let there = project.resource(group, version, kind);
+        if self.overwrite == Overwrite::Never && there.is_some_and(|there| there.controller) {
+            return Err(Error::Exists(format!("the controller of {what}")));
+        }
+        let path = match self.external {
+            Some(external) => external.path.clone(),
+            None => format!("windlass::k8s::{group}::{version}"),
+        };
+        Ok(Resource {
+            api: None,
+            controller: true,
+            core: self.external.is_none(),
+            domain: self.domain().to_owned(),
+            external: self.external.is_some(),
+            group: group.to_string(),
+            kind: kind.to_string(),
+            path,
+            plural: plural.to_owned(),
+            version: version.to_string(),
+            webhooks: None,
+        })
+    }
+}
