@@ -12,6 +12,7 @@ pages! {
     caches: "concepts/caches.md",
     evolution: "examples/evolution.md",
     ingress_manager: "examples/ingress-manager.md",
+    registry_sync: "examples/registry-sync.md",
     custom_resources: "concepts/custom-resources.md",
     managers: "concepts/managers.md",
     queues: "concepts/queues.md",

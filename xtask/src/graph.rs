@@ -45,8 +45,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("windlass-cli", &[ALL]),
     ("windlass-examples", &[ALL]),
     ("guestbook", &["windlass"]),
-    // The cluster that it brings along for those who have none has controllers, too.
+    // The clusters that these bring along for those who have none have controllers, too.
     ("ingress-manager", &["windlass", "windlass-controllers"]),
+    ("registry-sync", &["windlass", "windlass-controllers"]),
     ("evolution", &["windlass"]),
     ("website-operator", &["windlass"]),
     ("windlass-bench", &[ALL]),

@@ -78,6 +78,16 @@ const ALONE: &[Lab] = &[
         when: When::Now,
     },
     Lab {
+        program: "registry-sync",
+        arguments: &[],
+        prints: &[
+            "seen  the registry has shop/web at [",
+            "seen  the registry does not have shop/web\n",
+            "seen  the registry does not have the namespace\n",
+        ],
+        when: When::Now,
+    },
+    Lab {
         program: "evolution",
         arguments: &[],
         prints: &["| 10 + 10 | informers | 0 | 4 | 67 | 71 |", "| 10 + 10 | shared | 0 | 3 | 67 | 70 |"],
@@ -113,7 +123,7 @@ pub(crate) fn run(windlass: &Path) -> Result {
 }
 
 /// A test of each package whose programs are labs: cargo builds these with it.
-const TESTS: [&str; 6] = ["--test", "labs", "--test", "ingresses", "--test", "requests"];
+const TESTS: [&str; 8] = ["--test", "labs", "--test", "ingresses", "--test", "requests", "--test", "sync"];
 
 /// Builds the programs as `cargo test --workspace` builds them, so that CI compiles them once, and says where they are.
 fn build() -> Result<PathBuf> {

@@ -16,6 +16,7 @@ mod clientset;
 mod derived;
 mod queues;
 mod record;
+mod registry;
 mod upstream;
 
 mod browser;
@@ -122,6 +123,12 @@ enum Task {
         /// The windlass to run
         windlass: PathBuf,
     },
+    /// Run the registry sync of the examples with a real etcd (needs Go)
+    Registry {
+        /// With a real Polaris, too
+        #[arg(long)]
+        polaris: bool,
+    },
     /// The five-minute path: build, lint, test and run what `windlass init` and `windlass create` write, and ask it with kubectl
     Scaffold {
         /// The windlass to run
@@ -175,6 +182,7 @@ fn main() -> ExitCode {
         Task::Clients { windlass, upstream } => clients::run(&windlass, upstream),
         Task::Envtest { windlass, upstream } => envtest::run(&windlass, upstream),
         Task::Scripts { windlass, upstream } => scripts::run(&windlass, upstream),
+        Task::Registry { polaris } => registry::run(polaris),
         Task::Labs { windlass } => labs::run(&windlass),
         Task::Scaffold { windlass } => scaffold::run(&windlass),
         Task::Console { windlass, pictures } => console::run(&windlass, pictures),

@@ -48,6 +48,14 @@ pub(crate) fn build() -> Result<PathBuf> {
     directory(&version)
 }
 
+/// Builds Polaris, which `tools/polaris` pins, if it is not in the cache yet, and says where it is.
+pub(crate) fn build_polaris() -> Result<PathBuf> {
+    const POLARIS: &str = "github.com/polarismesh/polaris";
+    let module = Module { directory: root().join("tools").join("polaris"), file: "go.mod" };
+    let version = module.version_of(POLARIS)?;
+    module.compile("polaris-server", POLARIS, &version)
+}
+
 /// The kubectl of the control plane's version, if the cache has it.
 pub(crate) fn built_kubectl() -> Option<PathBuf> {
     let module = Module { directory: root().join("tools"), file: "go.mod" };

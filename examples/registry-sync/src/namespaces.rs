@@ -1,0 +1,39 @@
+//! The loop of namespaces, for registries that have them.
+
+use std::time::Duration;
+
+use futures::Stream;
+use windlass::{ObjectRef, Runnable, k8s::core::v1::Namespace, prelude::*};
+
+use crate::{known::State, sync::Shared};
+
+pub(crate) fn controller(
+    shared: Arc<Shared>,
+    patience: Duration,
+    doubtful: impl Stream<Item = ObjectRef<Namespace>> + Send + 'static,
+) -> impl Runnable {
+    Controller::<Namespace>::new()
+        .named("registry-namespaces")
+        .triggered_by(doubtful)
+        .reconcile_timeout(patience)
+        .reconcile_keys(move |key, cx| sync(key, cx, Arc::clone(&shared)))
+}
+
+async fn sync(key: ObjectRef<Namespace>, cx: Context, shared: Arc<Shared>) -> windlass::Result<Action> {
+    let (registry, known) = (&shared.registry, &shared.namespaces);
+    match (cx.store::<Namespace>().get(&key), known.get(key.key())) {
+        (None, None) | (Some(_), Some(State::Synced(()))) => {}
+        (Some(_), _) => {
+            known.doubt(key.key());
+            registry.add_namespace(key.name()).await.map_err(windlass::Error::other)?;
+            known.synced(key.key(), ());
+        }
+        (None, Some(_)) => {
+            // Refused as long as there are services in it; then this comes back.
+            known.doubt(key.key());
+            registry.remove_namespace(key.name()).await.map_err(windlass::Error::other)?;
+            known.forget(key.key());
+        }
+    }
+    Ok(Action::await_change())
+}

@@ -1,0 +1,276 @@
+//! Polaris, by its HTTP API: namespaces, services and instances under `/naming/v1`, with the token of a user.
+//!
+//! What was put there is marked: services by their metadata, namespaces by their comment. What is not marked is left alone.
+//! Whether an instance is healthy or isolated is Polaris's own to say, and is left as it is. Its list of instances does not show
+//! their metadata, so a change of that alone, made in Polaris, is not noticed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::future::BoxFuture;
+use http::{HeaderName, HeaderValue, header::InvalidHeaderValue};
+use parking_lot::Mutex;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use windlass::{Client, ObjectKey};
+
+use crate::{Entry, Instance, Registry, RegistryError, wire::Wire};
+
+/// Who has put a thing there.
+const OWNER: &str = "windlass-registry-sync";
+/// The key of a service's metadata that says so.
+const MARK: &str = "managed-by";
+
+const DONE: u32 = 200_000;
+const UNCHANGED: u32 = 200_002;
+const THERE_ALREADY: u32 = 400_201;
+
+/// How many are asked for, or sent, at a time: Polaris's own limit.
+const AT_ONCE: usize = 100;
+
+/// A Polaris.
+#[derive(Debug)]
+pub struct Polaris {
+    wire: Wire,
+    /// Services that are known to be ours: their list lags by a second or two.
+    ours: Mutex<BTreeSet<ObjectKey>>,
+}
+
+/// An answer, as far as it matters here.
+#[derive(Debug, Deserialize)]
+struct Answer {
+    code: u32,
+    #[serde(default)]
+    info: String,
+    /// How many there are in all.
+    #[serde(default)]
+    amount: usize,
+    #[serde(default)]
+    responses: Vec<Part>,
+    #[serde(default)]
+    namespaces: Vec<FoundNamespace>,
+    #[serde(default)]
+    services: Vec<FoundService>,
+    #[serde(default)]
+    instances: Vec<FoundInstance>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Part {
+    code: u32,
+    #[serde(default)]
+    info: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct FoundNamespace {
+    name: String,
+    #[serde(default)]
+    comment: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct FoundService {
+    name: String,
+    namespace: String,
+    #[serde(default)]
+    metadata: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct FoundInstance {
+    host: String,
+    port: u16,
+}
+
+impl Polaris {
+    /// `client` leads to its address; the token is that of a user who may write.
+    ///
+    /// # Errors
+    /// When the token can stand in no header.
+    pub fn new(client: Client, token: &str) -> Result<Self, InvalidHeaderValue> {
+        let wire =
+            Wire::new(client).with_header(HeaderName::from_static("x-polaris-token"), HeaderValue::from_str(token)?);
+        Ok(Self { wire, ours: Mutex::default() })
+    }
+
+    /// All pages of a list.
+    async fn list<T>(&self, path: &str, items: impl Fn(Answer) -> Vec<T>) -> Result<Vec<T>, RegistryError> {
+        let mut all = Vec::new();
+        loop {
+            let separator = if path.contains('?') { '&' } else { '?' };
+            let page = format!("/naming/v1/{path}{separator}offset={}&limit={AT_ONCE}", all.len());
+            let (_, answer) = self.wire.get::<Answer>(&page).await?;
+            let answer = accepted(path, answer, &[DONE])?;
+            let amount = answer.amount;
+            let before = all.len();
+            all.extend(items(answer));
+            if all.len() >= amount || all.len() == before {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// Changes a few things at once.
+    async fn change(&self, verb: Verb, path: &str, things: Vec<Value>, good: &[u32]) -> Result<(), RegistryError> {
+        for things in things.chunks(AT_ONCE) {
+            let (at, body) = (format!("/naming/v1/{path}"), json!(things));
+            let (_, answer) = match verb {
+                Verb::Post => self.wire.post::<Answer>(&at, &body).await?,
+                Verb::Put => self.wire.put::<Answer>(&at, &body).await?,
+            };
+            accepted(path, answer, good)?;
+        }
+        Ok(())
+    }
+
+    async fn instances(&self, key: &ObjectKey) -> Result<BTreeSet<(String, u16)>, RegistryError> {
+        let query = format!("instances?service={}&namespace={}", quoted(&key.name), quoted(namespace(key)));
+        let found = self.list(&query, |answer| answer.instances).await?;
+        Ok(found.into_iter().map(|instance| (instance.host, instance.port)).collect())
+    }
+
+    /// Makes the service, unless it is there and ours.
+    async fn claim(&self, key: &ObjectKey) -> Result<(), RegistryError> {
+        let path = "services";
+        let service = json!([{"name": key.name, "namespace": namespace(key), "metadata": {MARK: OWNER}}]);
+        let (_, answer) = self.wire.post::<Answer>("/naming/v1/services", &service).await?;
+        let is_new = answer.code == DONE;
+        accepted(path, answer, &[DONE, THERE_ALREADY])?;
+        if !is_new && !self.ours.lock().contains(key) {
+            let query = format!("services?name={}&namespace={}", quoted(&key.name), quoted(namespace(key)));
+            let found = self.list(&query, |answer| answer.services).await?;
+            if !found.iter().any(|service| service.name == *key.name && is_ours(service)) {
+                let why = format!("{key} is there already, and is somebody else's");
+                return Err(RegistryError::Refused { what: path.to_owned(), why });
+            }
+        }
+        self.ours.lock().insert(key.clone());
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verb {
+    Post,
+    Put,
+}
+
+impl Registry for Polaris {
+    fn entries(&self) -> BoxFuture<'_, Result<BTreeMap<ObjectKey, Entry>, RegistryError>> {
+        Box::pin(async {
+            let query = format!("services?keys={MARK}&values={OWNER}");
+            let services = self.list(&query, |answer| answer.services).await?;
+            let mut entries = BTreeMap::new();
+            for service in services.iter().filter(|service| is_ours(service)) {
+                let key = ObjectKey::new(&*service.name).within(&*service.namespace);
+                let instances = self.instances(&key).await?.into_iter();
+                let instances =
+                    instances.map(|(host, port)| Instance { host, port, metadata: BTreeMap::new() }).collect();
+                entries.insert(key, Entry { instances });
+            }
+            self.ours.lock().extend(entries.keys().cloned());
+            Ok(entries)
+        })
+    }
+
+    fn shows(&self, entry: &Entry) -> Option<Entry> {
+        let bare = |instance: &Instance| Instance { metadata: BTreeMap::new(), ..instance.clone() };
+        Some(Entry { instances: entry.instances.iter().map(bare).collect() })
+    }
+
+    fn put<'a>(&'a self, key: &'a ObjectKey, entry: &'a Entry) -> BoxFuture<'a, Result<(), RegistryError>> {
+        Box::pin(async move {
+            self.claim(key).await?;
+            let found = self.instances(key).await?;
+            let is_found = |instance: &&Instance| found.contains(&(instance.host.clone(), instance.port));
+            let (kept, new): (Vec<_>, Vec<_>) = entry.instances.iter().partition(is_found);
+            let whole =
+                |instances: Vec<&Instance>| instances.into_iter().map(|instance| whole(key, instance)).collect();
+            self.change(Verb::Post, "instances", whole(new), &[DONE, THERE_ALREADY]).await?;
+            self.change(Verb::Put, "instances", whole(kept), &[DONE, UNCHANGED]).await?;
+            let wanted: BTreeSet<_> =
+                entry.instances.iter().map(|instance| (instance.host.clone(), instance.port)).collect();
+            let surplus = found.difference(&wanted).map(|(host, port)| bare(key, host, *port)).collect();
+            self.change(Verb::Post, "instances/delete", surplus, &[DONE]).await
+        })
+    }
+
+    fn remove<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<(), RegistryError>> {
+        Box::pin(async move {
+            if !self.ours.lock().contains(key) {
+                // In doubt since its first write, which may have been refused: only what is marked is ours.
+                let query = format!("services?name={}&namespace={}", quoted(&key.name), quoted(namespace(key)));
+                if !self.list(&query, |answer| answer.services).await?.iter().any(is_ours) {
+                    return Ok(());
+                }
+            }
+            let instances = self.instances(key).await?;
+            let instances = instances.iter().map(|(host, port)| bare(key, host, *port)).collect();
+            self.change(Verb::Post, "instances/delete", instances, &[DONE]).await?;
+            let service = json!({"name": key.name, "namespace": namespace(key)});
+            self.change(Verb::Post, "services/delete", vec![service], &[DONE]).await?;
+            self.ours.lock().remove(key);
+            Ok(())
+        })
+    }
+
+    fn has_namespaces(&self) -> bool {
+        true
+    }
+
+    fn namespaces(&self) -> BoxFuture<'_, Result<BTreeSet<String>, RegistryError>> {
+        Box::pin(async {
+            let found = self.list("namespaces", |answer| answer.namespaces).await?;
+            let ours = found.into_iter().filter(|namespace| namespace.comment.as_deref() == Some(OWNER));
+            Ok(ours.map(|namespace| namespace.name).collect())
+        })
+    }
+
+    fn add_namespace<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), RegistryError>> {
+        let namespace = json!({"name": name, "comment": OWNER});
+        Box::pin(self.change(Verb::Post, "namespaces", vec![namespace], &[DONE, THERE_ALREADY]))
+    }
+
+    fn remove_namespace<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), RegistryError>> {
+        Box::pin(async move {
+            if !self.namespaces().await?.contains(name) {
+                return Ok(());
+            }
+            self.change(Verb::Post, "namespaces/delete", vec![json!({"name": name})], &[DONE]).await
+        })
+    }
+}
+
+/// A refusal of one of many is a refusal, too.
+fn accepted(what: &str, answer: Answer, good: &[u32]) -> Result<Answer, RegistryError> {
+    let parts = answer.responses.iter().map(|part| (part.code, &part.info));
+    // The code of the whole is that of one of its parts, where there are some.
+    let whole = std::iter::once((answer.code, &answer.info)).filter(|_| answer.responses.is_empty());
+    match parts.chain(whole).find(|(code, _)| !good.contains(code)) {
+        None => Ok(answer),
+        Some((code, why)) => Err(RegistryError::Refused { what: what.to_owned(), why: format!("{code}, {why}") }),
+    }
+}
+
+fn is_ours(service: &FoundService) -> bool {
+    service.metadata.get(MARK).is_some_and(|owner| owner == OWNER)
+}
+
+fn namespace(key: &ObjectKey) -> &str {
+    key.namespace.as_deref().unwrap_or_default()
+}
+
+fn bare(key: &ObjectKey, host: &str, port: u16) -> Value {
+    json!({"service": key.name, "namespace": namespace(key), "host": host, "port": port})
+}
+
+fn whole(key: &ObjectKey, instance: &Instance) -> Value {
+    let mut value = bare(key, &instance.host, instance.port);
+    value["metadata"] = json!(instance.metadata);
+    value
+}
+
+fn quoted(text: &str) -> String {
+    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
+}

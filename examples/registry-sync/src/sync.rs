@@ -1,0 +1,72 @@
+//! All of it: two controllers, and the look at the registry.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::{StreamExt as _, channel::mpsc};
+use windlass::{Manager, Task};
+
+use crate::{Entry, Registry, drift::Drift, known::Known, namespaces, services};
+
+/// How long the registry may take for what one service needs.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often the registry is looked at.
+const LOOK: Duration = Duration::from_mins(1);
+
+/// Keeps a registry in step with the services of a cluster.
+#[must_use = "it does nothing until it is added to a manager"]
+pub struct RegistrySync {
+    shared: Arc<Shared>,
+    look: Duration,
+    patience: Duration,
+}
+
+/// What the loops share.
+pub(crate) struct Shared {
+    pub(crate) registry: Arc<dyn Registry>,
+    pub(crate) services: Known<Entry>,
+    pub(crate) namespaces: Known<()>,
+}
+
+impl RegistrySync {
+    /// With this registry, and no memory of it.
+    pub fn with(registry: Arc<dyn Registry>) -> Self {
+        let shared = Shared { registry, services: Known::new(), namespaces: Known::new() };
+        Self { shared: Arc::new(shared), look: LOOK, patience: PATIENCE }
+    }
+
+    /// How often the registry is looked at, whether it is still as it was left; once a minute by default.
+    pub fn look_every(mut self, period: Duration) -> Self {
+        self.look = period;
+        self
+    }
+
+    /// How long the registry may take; ten seconds by default.
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// Adds the controllers to a manager. Its events are written from before its informers start until after they end, so what
+    /// the first reconcile has to tell is told.
+    pub fn add_to(self, manager: &mut Manager) {
+        let Self { shared, look, patience } = self;
+        let (services, of_services) = mpsc::unbounded();
+        let (namespaces, of_namespaces) = mpsc::unbounded();
+        manager.add(services::controller(Arc::clone(&shared), patience, of_services.map(Into::into)));
+        if shared.registry.has_namespaces() {
+            manager.add(namespaces::controller(Arc::clone(&shared), patience, of_namespaces.map(Into::into)));
+        }
+        let drift = Drift { shared, look, patience, services, namespaces };
+        manager.add(Task::new("registry-drift", move |running| drift.run(running)));
+    }
+}
+
+impl std::fmt::Debug for RegistrySync {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RegistrySync")
+            .field("look", &self.look)
+            .field("patience", &self.patience)
+            .finish_non_exhaustive()
+    }
+}

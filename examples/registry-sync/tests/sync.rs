@@ -1,0 +1,216 @@
+//! The registry ends as the cluster is, whatever it does meanwhile: in process, with a clock that stands still.
+
+#![allow(clippy::unwrap_used, reason = "clippy.toml exempts test functions, but not their helpers")]
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use registry_sync::{Entry, Instance, Look, Memory, Mood, RegistrySync};
+use serde_json::{Value, from_value, json};
+use windlass::{
+    Client, ObjectBuilder as _, ObjectKey, ObjectRef, Patch,
+    api::BoxError,
+    envtest::Environment,
+    k8s::{
+        core::v1::{Event, Pod, Service},
+        discovery::v1::EndpointSlice,
+    },
+};
+
+type Outcome = Result<(), BoxError>;
+
+fn key(name: &str) -> ObjectKey {
+    ObjectKey::new(name).within("default")
+}
+
+fn slice(service: &str, hosts: &[&str]) -> EndpointSlice {
+    let endpoint =
+        |host: &&str| json!({"addresses": [host], "targetRef": {"kind": "Pod", "name": format!("pod-{host}")}});
+    let endpoints: Vec<_> = hosts.iter().map(endpoint).collect();
+    let metadata = json!({"name": service, "namespace": "default", "labels": {"kubernetes.io/service-name": service}});
+    from_value(json!({"metadata": metadata, "addressType": "IPv4", "ports": [{"port": 80}], "endpoints": endpoints}))
+        .unwrap()
+}
+
+async fn serve(client: &Client, name: &str, hosts: &[&str]) -> Outcome {
+    let spec: Value = json!({"ports": [{"port": 80}]});
+    let metadata = json!({"name": name, "namespace": "default"});
+    client.create(&from_value::<Service>(json!({"metadata": metadata, "spec": spec}))?).await?;
+    client.create(&slice(name, hosts)).await?;
+    Ok(())
+}
+
+async fn move_to(client: &Client, name: &str, hosts: &[&str]) -> Outcome {
+    let endpoints = serde_json::to_value(slice(name, hosts))?["endpoints"].take();
+    client.patch::<EndpointSlice>(name, Patch::Merge(json!({"endpoints": endpoints}))).await?;
+    Ok(())
+}
+
+struct Harbour {
+    env: Environment,
+    registry: Arc<Memory>,
+    look: Look,
+}
+
+impl Harbour {
+    async fn open() -> Self {
+        Self::with(Arc::new(Memory::default())).await
+    }
+
+    async fn with(registry: Arc<Memory>) -> Self {
+        let env = Environment::start().await;
+        let mut manager = env.manager();
+        RegistrySync::with(registry.clone()).add_to(&mut manager);
+        env.run(manager);
+        Self { env, look: Look::into_registry(registry.clone()), registry }
+    }
+
+    /// More than two looks, in the time of the test.
+    async fn rest() {
+        tokio::time::sleep(Duration::from_secs(150)).await;
+    }
+
+    /// What the registry has, as text, without the API server's own.
+    fn shown(&self) -> BTreeMap<String, String> {
+        let entries = self.registry.snapshot().into_iter().filter(|(key, _)| &*key.name != "kubernetes");
+        entries.map(|(key, entry)| (key.name.to_string(), entry.to_string())).collect()
+    }
+}
+
+fn expected<const N: usize>(pairs: [(&str, &str); N]) -> BTreeMap<String, String> {
+    pairs.map(|(name, entry)| (name.to_owned(), entry.to_owned())).into()
+}
+
+#[tokio::test(start_paused = true)]
+async fn first_seen_changed_and_deleted() -> Outcome {
+    let harbour = Harbour::open().await;
+    let client = harbour.env.client();
+    serve(&client, "web", &["10.0.0.1"]).await?;
+    let entry = harbour.look.instances(&key("web"), 1).await?;
+    assert_eq!(entry.instances.first().unwrap().metadata, [("pod".to_owned(), "pod-10.0.0.1".to_owned())].into());
+    move_to(&client, "web", &["10.0.0.1", "10.0.0.2"]).await?;
+    harbour.look.instances(&key("web"), 2).await?;
+    for reason in ["Registered", "RegistryUpdated"] {
+        let told = |events: &[Event]| events.iter().any(|event| event.reason.as_deref() == Some(reason));
+        harbour.env.eventually_all::<Event>(told).await;
+    }
+    client.delete::<Service>("web").await?;
+    harbour.look.until(&key("web"), |entry| entry.is_none()).await?;
+
+    // What never was in the registry is not removed from it, and what is as it was is not written again.
+    let writes = harbour.registry.writes();
+    client.delete::<EndpointSlice>("web").await?;
+    Harbour::rest().await;
+    assert_eq!(harbour.registry.writes(), writes);
+    Ok(harbour.env.stop().await?)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_version_of_a_pod_is_told_when_it_changes() -> Outcome {
+    let harbour = Harbour::open().await;
+    let client = harbour.env.client();
+    let containers = json!({"containers": [{"name": "c", "image": "i"}]});
+    let pod = json!({"metadata": {"name": "pod-10.0.0.1", "namespace": "default"}, "spec": containers});
+    client.create(&from_value::<Pod>(pod)?).await?;
+    serve(&client, "web", &["10.0.0.1"]).await?;
+    harbour.look.instances(&key("web"), 1).await?;
+    let labels = Patch::Merge(json!({"metadata": {"labels": {"version": "v2"}}}));
+    client.patch::<Pod>("pod-10.0.0.1", labels).await?;
+    let told = |entry: Option<&Entry>| {
+        entry.is_some_and(|entry| {
+            entry
+                .instances
+                .iter()
+                .all(|instance| instance.metadata.get("version").is_some_and(|version| version == "v2"))
+        })
+    };
+    harbour.look.until(&key("web"), told).await?;
+    Ok(harbour.env.stop().await?)
+}
+
+/// What happens in the cluster while the registry is in a bad mood, and that it does not matter in the end.
+async fn survives(mood: Mood) -> Outcome {
+    let harbour = Harbour::open().await;
+    let client = harbour.env.client();
+    for name in ["changes", "goes", "stays"] {
+        serve(&client, name, &["10.0.0.1"]).await?;
+        harbour.look.instances(&key(name), 1).await?;
+    }
+    harbour.registry.set_mood(mood);
+    move_to(&client, "changes", &["10.0.0.2"]).await?;
+    client.delete::<Service>("goes").await?;
+    serve(&client, "comes", &["10.0.0.3"]).await?;
+    // Long enough for back-offs of minutes.
+    tokio::time::sleep(Duration::from_mins(30)).await;
+    harbour.registry.set_mood(Mood::Well);
+    Harbour::rest().await;
+    let right = [("changes", "[10.0.0.2:80]"), ("comes", "[10.0.0.3:80]"), ("stays", "[10.0.0.1:80]")];
+    assert_eq!(harbour.shown(), expected(right), "after {mood:?}");
+    let told = |events: &[Event]| events.iter().any(|event| event.reason.as_deref() == Some("RegistryFailed"));
+    if mood != Mood::Silent {
+        harbour.env.eventually_all::<Event>(told).await;
+    }
+    Ok(harbour.env.stop().await?)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_registry_that_is_away_is_caught_up_with() -> Outcome {
+    survives(Mood::Away).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_registry_that_never_answers_holds_nothing_up_for_good() -> Outcome {
+    survives(Mood::Silent).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_that_make_no_sense_are_not_believed() -> Outcome {
+    survives(Mood::Raving).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_registry_loses_or_makes_up_is_mended() -> Outcome {
+    let harbour = Harbour::open().await;
+    let client = harbour.env.client();
+    for name in ["lost", "changed", "same"] {
+        serve(&client, name, &["10.0.0.1"]).await?;
+        harbour.look.instances(&key(name), 1).await?;
+    }
+    let writes = harbour.registry.writes();
+    harbour.registry.tamper(|entries| {
+        entries.remove(&key("lost"));
+        let other = Entry { instances: [Instance::at("10.9.9.9:1", BTreeMap::new()).unwrap()].into() };
+        entries.insert(key("changed"), other.clone());
+        entries.insert(key("made-up"), other);
+    });
+    Harbour::rest().await;
+    let right = [("changed", "[10.0.0.1:80]"), ("lost", "[10.0.0.1:80]"), ("same", "[10.0.0.1:80]")];
+    assert_eq!(harbour.shown(), expected(right));
+    assert_eq!(harbour.registry.writes(), writes + 3, "what is right is left alone");
+    Ok(harbour.env.stop().await?)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_life_of_the_program_mends_what_the_last_one_has_missed() -> Outcome {
+    let registry = Arc::new(Memory::default());
+    let old = Entry { instances: [Instance::at("10.0.0.1:80", BTreeMap::new()).unwrap()].into() };
+    registry.tamper(|entries| entries.extend([(key("web"), old.clone()), (key("deleted-meanwhile"), old)]));
+    let harbour = Harbour::with(registry).await;
+    serve(&harbour.env.client(), "web", &["10.0.0.2"]).await?;
+    Harbour::rest().await;
+    assert_eq!(harbour.shown(), expected([("web", "[10.0.0.2:80]")]));
+    Ok(harbour.env.stop().await?)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_nobody_answers_for_has_an_empty_entry() -> Outcome {
+    let harbour = Harbour::open().await;
+    let service = Service::named("web").in_namespace("default");
+    let mut service = serde_json::to_value(&service)?;
+    service["spec"] = json!({"ports": [{"port": 80}]});
+    harbour.env.client().create(&from_value::<Service>(service)?).await?;
+    harbour.look.instances(&key("web"), 0).await?;
+    let gone = ObjectRef::<Service>::new("web");
+    harbour.env.client().delete(gone).await?;
+    harbour.look.until(&key("web"), |entry| entry.is_none()).await?;
+    Ok(harbour.env.stop().await?)
+}
