@@ -116,7 +116,7 @@ async fn enforced(client: &Client) {
     for (change, message) in [
         ((|spec| spec.fixed.push('y')) as fn(&mut GateSpec), "spec.fixed: it stays as it is"),
         (|spec| spec.ports[0].number = 1, "spec.ports[]: it grows"),
-        (|spec| spec.ports[0].name = "bad".to_owned(), "spec.ports[].name: failed rule: self != 'bad'"),
+        (|spec| "bad".clone_into(&mut spec.ports[0].name), "spec.ports[].name: failed rule: self != 'bad'"),
     ] {
         let said = refusal(client, &changed(change)).await;
         assert!(said.ends_with(&format!("{denial}{message}")), "{said}");

@@ -196,7 +196,7 @@ impl FromKubebuilder {
         for resource in self.project.resources.iter().filter(|resource| resource.converts()) {
             match self.convert(resource, there) {
                 Ok(()) => {
-                    left.push(format!("{}: what its conversion does; fields go over by their names", resource.named()))
+                    left.push(format!("{}: what its conversion does; fields go over by their names", resource.named()));
                 }
                 Err(why) => left.push(format!("{}: the conversion between its versions: {why}", resource.named())),
             }
@@ -261,7 +261,7 @@ impl FromKubebuilder {
             ..scope(&name)
         };
         let mut files = vec![(format!("src/api/{version}/{module}.rs"), ty.source.clone())];
-        let definition = format!("{whole}_{}.yaml", plural);
+        let definition = format!("{whole}_{plural}.yaml");
         if let Some(text) = self.definitions.get(&definition) {
             files.push((format!("config/crd/bases/{definition}"), text.clone()));
         }
