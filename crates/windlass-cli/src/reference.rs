@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, fs, path::Path};
 
-use clap::{Arg, Command, CommandFactory as _};
+use clap::{Arg, ArgAction, Command, CommandFactory as _};
 
 use crate::Arguments;
 
@@ -35,7 +35,7 @@ fn describe(command: &Command, name: &str, page: &mut String) {
     write!(page, "\n## `{name}`\n\n{}\n", sentence(about.trim())).unwrap();
     let own = |argument: &&Arg| {
         !argument.is_hide_set()
-            && !matches!(argument.get_id().as_str(), "help" | "version")
+            && !matches!(argument.get_action(), ArgAction::Help | ArgAction::HelpShort | ArgAction::Version)
             && (name == "windlass" || !argument.is_global_set())
     };
     let arguments: Vec<&Arg> = command.get_arguments().filter(own).collect();
