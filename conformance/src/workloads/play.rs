@@ -282,9 +282,12 @@ impl Stage<'_> {
             found.extend(self.list(kind, &place).await);
         }
         if kind == "Event" {
-            // Events of what is the cluster's are here.
+            // Events of what is the cluster's are here: they are of interest with what they are of.
+            let is_looked_at = |about: &Value| {
+                is_ours(&about["name"]) && self.scenario.kinds.iter().any(|kind| about["kind"] == **kind)
+            };
             let events = self.list(kind, "default").await;
-            found.extend(events.into_iter().filter(|event| is_ours(&event["involvedObject"]["name"])));
+            found.extend(events.into_iter().filter(|event| is_looked_at(&event["involvedObject"])));
         }
         found
     }
