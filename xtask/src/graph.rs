@@ -41,7 +41,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "windlass-server",
         ],
     ),
-    ("windlass-scaffold", &[]),
+    ("windlass-scaffold", &["windlass-api"]),
     ("windlass-cli", &[ALL]),
     ("windlass-examples", &[ALL]),
     ("guestbook", &["windlass"]),

@@ -13,6 +13,7 @@ mod clock;
 mod duration;
 mod entropy;
 mod error_chain;
+mod schedule;
 mod time;
 
 mod gvk;
@@ -71,6 +72,7 @@ pub use clock::Clock;
 pub use duration::{DurationError, format_duration, parse_duration};
 pub use entropy::Entropy;
 pub use error_chain::ErrorChain;
+pub use schedule::{Schedule, ScheduleError};
 pub use time::{TimeError, format_micro_time, format_time, parse_time};
 
 pub use gvk::{

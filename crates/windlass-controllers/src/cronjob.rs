@@ -100,11 +100,11 @@ impl Sync<'_> {
     async fn act(&mut self) -> Result<Action, ReconcileError> {
         self.note_ends().await?;
         self.note_missing().await?;
-        let spec = self.cron.spec.clone();
         if self.cron.is_deleting() {
             return Ok(Action::await_change());
         }
-        if let Some(zone) = spec.time_zone.as_deref().filter(|zone| !schedule::is_zone(zone)) {
+        let spec = &self.cron.spec;
+        if let Some(zone) = spec.time_zone.as_deref().filter(|zone| schedule::time_zone(zone).is_none()) {
             let message = format!("invalid timeZone: {zone:?}: unknown time zone {zone}");
             self.record(Note::warning("UnknownTimeZone", message));
             return Ok(Action::await_change());
@@ -143,8 +143,8 @@ impl Sync<'_> {
         Ok(next.map_or_else(Action::await_change, |next| Action::requeue_after(schedule::until(next, self.now))))
     }
 
-    fn schedule(&self) -> Result<Schedule, schedule::ScheduleError> {
-        let spec = self.cron.spec.clone();
+    fn schedule(&self) -> Result<Schedule, schedule::Unreadable> {
+        let spec = &self.cron.spec;
         if spec.schedule.contains("TZ") {
             let message = format!(
                 "CRON_TZ or TZ used in schedule {:?} is not officially supported, see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details",
@@ -157,7 +157,6 @@ impl Sync<'_> {
 
     /// Begins the job of a time, if it may still begin and has not yet.
     async fn begin(&mut self, at: Timestamp) -> Result<(), ReconcileError> {
-        let spec = self.cron.spec.clone();
         let latest = due::deadline(&self.cron).and_then(|deadline| at.checked_add(deadline).ok());
         if latest.is_some_and(|latest| latest < self.now) {
             let at = at.strftime("%a, %d %b %Y %H:%M:%S +0000");
@@ -172,7 +171,7 @@ impl Sync<'_> {
         if is_begun {
             return Ok(());
         }
-        match spec.concurrency_policy.as_deref() {
+        match self.cron.spec.concurrency_policy.as_deref() {
             Some("Forbid") if !active.is_empty() => {
                 let message = "Not starting job because prior execution is running and concurrency policy is Forbid";
                 self.record(Note::normal("JobAlreadyActive", message));
@@ -226,15 +225,14 @@ impl Sync<'_> {
 
     /// The job of a time, which is in its name.
     fn job(&self, at: Timestamp) -> Job {
-        let spec = self.cron.spec.clone();
-        let template = spec.job_template;
+        let template = self.cron.spec.job_template.clone();
         let from = template.metadata.unwrap_or_default();
         let mut job = Job { spec: template.spec, ..Job::default() };
         job.metadata.name = Some(format!("{}-{}", self.cron.name(), at.as_second().div_euclid(60)));
         job.metadata.namespace = self.cron.namespace().map(str::to_owned);
         job.metadata.labels = from.labels;
         job.metadata.annotations = from.annotations;
-        job.annotations_mut().insert(SCHEDULED.to_owned(), Schedule::write(at, spec.time_zone.as_deref()));
+        job.annotations_mut().insert(SCHEDULED.to_owned(), schedule::write(at, self.cron.spec.time_zone.as_deref()));
         job.controlled_by(&self.cron)
     }
 

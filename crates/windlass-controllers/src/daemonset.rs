@@ -11,7 +11,7 @@ mod place;
 mod plan;
 mod status;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use k8s_openapi::api::{
     apps::v1::{ControllerRevision, DaemonSet},
@@ -25,7 +25,7 @@ use windlass_runtime::{Action, Context, Controller, Manager, Watch, events::Note
 use self::{
     backoff::Backoffs,
     history::History,
-    place::Place,
+    place::Wanted,
     plan::{Look, Plan},
 };
 use crate::{
@@ -57,7 +57,7 @@ pub(crate) fn add_to(manager: &mut Manager) {
                 ownership::who_wants(&known, pod, |set| selector(set).ok().flatten())
             })
             // A node that changes may be for any of them.
-            .watches_with(Watch::<Node>::all(), move |_| {
+            .watches_with(Watch::<Node>::all().filter_updates(place::may_differ), move |_| {
                 all.list().iter().map(Cached::object_ref).collect::<Vec<ObjectRef<DaemonSet>>>()
             })
             .concurrency(WORKERS)
@@ -103,10 +103,10 @@ async fn reconcile(key: ObjectRef<DaemonSet>, cx: Context, sets: Arc<Sets>) -> R
     for pod in &claimed {
         owned.push(pod.get()?);
     }
-    let mut places = std::collections::BTreeMap::new();
+    let (wanted, mut places) = (Wanted::of(&set), BTreeMap::new());
     for node in cx.store::<Node>().list() {
         let node = node.get()?;
-        places.insert(node.name().to_owned(), Place::of(&node, &set));
+        places.insert(node.name().to_owned(), wanted.place(&node));
     }
     let look = Look::new(&set, &history.hash, places, &owned, cx.clock().now());
     let sync = Sync { cx: &cx, sets: &sets, key: key.key(), look };
@@ -188,10 +188,7 @@ impl Sync<'_> {
     /// When something will have changed that no event tells of.
     fn next_look(&self, wait: Option<Duration>) -> Action {
         let min_ready = min_ready_seconds(self.look.set);
-        let waiting = self.look.by_node.values().flatten();
-        let waiting = waiting.filter(|pod| pods::is_ready(pod) && !self.look.is_available(pod));
-        let available = waiting.filter_map(|pod| pods::available_at(pod, min_ready)).min();
-        let available = available.and_then(|at| Duration::try_from(at.duration_since(self.look.now)).ok());
+        let available = pods::next_available(self.look.by_node.values().flatten(), min_ready, self.look.now);
         let next = [wait, available].into_iter().flatten().min();
         next.map_or_else(Action::await_change, Action::requeue_after)
     }
@@ -200,8 +197,7 @@ impl Sync<'_> {
 /// The set's selector; `None` when it selects everything.
 fn selector(set: &DaemonSet) -> Result<Option<LabelSelector>, ReconcileError> {
     let Some(spec) = &set.spec else { return Ok(None) };
-    let selector = LabelSelector::try_from(&spec.selector)?;
-    Ok(Some(selector).filter(|selector| !selector.is_empty()))
+    ownership::selecting(&spec.selector)
 }
 
 fn min_ready_seconds(set: &DaemonSet) -> i32 {

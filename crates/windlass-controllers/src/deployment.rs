@@ -165,8 +165,7 @@ fn is_paused(deployment: &Deployment) -> bool {
 /// The deployment's selector; `None` when it selects everything.
 fn selector(deployment: &Deployment) -> Result<Option<LabelSelector>, ReconcileError> {
     let Some(spec) = &deployment.spec else { return Ok(None) };
-    let selector = LabelSelector::try_from(&spec.selector)?;
-    Ok(Some(selector).filter(|selector| !selector.is_empty()))
+    ownership::selecting(&spec.selector)
 }
 
 /// What a rollout has to say of whether it is paused; nothing when that is no news.

@@ -270,6 +270,5 @@ impl Sync<'_> {
 /// The job's selector; `None` when it selects everything.
 fn selector(job: &Job) -> Result<Option<LabelSelector>, ReconcileError> {
     let Some(selector) = job.spec.as_ref().and_then(|spec| spec.selector.as_ref()) else { return Ok(None) };
-    let selector = LabelSelector::try_from(selector)?;
-    Ok(Some(selector).filter(|selector| !selector.is_empty()))
+    ownership::selecting(selector)
 }

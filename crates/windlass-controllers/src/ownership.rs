@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1;
 use serde_json::{Value, json};
 use windlass_api::{LabelSelector, Meta, Object, ObjectExt, ObjectRef, OwnerRef, Patch, Resource};
 use windlass_cache::{Cached, Lister};
 use windlass_client::{Client, Error};
+
+use crate::error::ReconcileError;
 
 /// What a controller is to do about an object that it sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +21,12 @@ pub(crate) enum Claim {
     Release,
     /// It is none of its business.
     Ignore,
+}
+
+/// What an owner selects; `None` when that is everything, which nobody means.
+pub(crate) fn selecting(selector: &v1::LabelSelector) -> Result<Option<LabelSelector>, ReconcileError> {
+    let selector = LabelSelector::try_from(selector)?;
+    Ok(Some(selector).filter(|selector| !selector.is_empty()))
 }
 
 /// Decides by metadata alone. An owner that is being deleted neither adopts nor releases.

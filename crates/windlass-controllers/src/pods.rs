@@ -3,11 +3,12 @@
 use std::{
     cmp::{Ordering, Reverse},
     sync::Arc,
+    time::Duration,
 };
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{Pod, PodCondition};
-use windlass_api::ObjectExt;
+use k8s_openapi::api::core::v1::{Pod, PodCondition, PodTemplateSpec};
+use windlass_api::{Object as _, ObjectExt, Resource};
 
 /// The annotation by which a user says which pods of a set are cheap to lose.
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
@@ -41,6 +42,30 @@ pub(crate) fn is_available(pod: &Pod, min_ready_seconds: i32, now: Timestamp) ->
 pub(crate) fn available_at(pod: &Pod, min_ready_seconds: i32) -> Option<Timestamp> {
     let since = ready_condition(pod)?.last_transition_time.as_ref()?.0;
     since.checked_add(SignedDuration::from_secs(min_ready_seconds.into())).ok()
+}
+
+/// How long until the next of them becomes available that is ready.
+pub(crate) fn next_available<'p>(
+    pods: impl IntoIterator<Item = &'p Arc<Pod>>,
+    min_ready_seconds: i32,
+    now: Timestamp,
+) -> Option<Duration> {
+    let waiting = pods.into_iter().filter(|pod| is_ready(pod) && !is_available(pod, min_ready_seconds, now));
+    let next = waiting.filter_map(|pod| available_at(pod, min_ready_seconds)).min();
+    next.and_then(|at| Duration::try_from(at.duration_since(now)).ok())
+}
+
+/// A pod of an owner's template, to be named by the server.
+pub(crate) fn from_template<K: Resource>(owner: &K, template: PodTemplateSpec) -> Pod {
+    let from = template.metadata.unwrap_or_default();
+    let mut pod = Pod { spec: template.spec, ..Pod::default() };
+    let metadata = pod.metadata_mut();
+    metadata.generate_name = Some(format!("{}-", owner.name()));
+    metadata.namespace = owner.namespace().map(str::to_owned);
+    metadata.labels = from.labels;
+    metadata.annotations = from.annotations;
+    metadata.finalizers = from.finalizers;
+    pod.controlled_by(owner)
 }
 
 /// Puts the pods that are best deleted first: unscheduled, pending, unready, cheap, crowded on their node, ready for a

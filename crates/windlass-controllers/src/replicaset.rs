@@ -8,14 +8,14 @@
 mod kinds;
 mod status;
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc};
 
 use jiff::Timestamp;
 use k8s_openapi::api::{
     apps::v1::{ReplicaSet, ReplicaSetStatus},
     core::v1::{Pod, PodTemplateSpec, ReplicationController},
 };
-use windlass_api::{LabelSelector, Object, ObjectExt, ObjectRef, Resource};
+use windlass_api::{LabelSelector, ObjectExt, ObjectRef, Resource};
 use windlass_client::Error;
 use windlass_runtime::{Action, Context, Controller, Manager, Watch};
 
@@ -121,13 +121,8 @@ fn next_look<K: Replicated>(set: &K, active: &[Arc<Pod>], caught_up: bool, now: 
     if !caught_up {
         return Action::requeue_after(Expectations::timeout());
     }
-    let min_ready = set.min_ready_seconds();
-    let waiting = active.iter().filter(|pod| pods::is_ready(pod) && !pods::is_available(pod, min_ready, now));
-    let next = waiting.filter_map(|pod| pods::available_at(pod, min_ready)).min();
-    match next.and_then(|at| Duration::try_from(at.duration_since(now)).ok()) {
-        Some(wait) => Action::requeue_after(wait),
-        None => Action::await_change(),
-    }
+    let next = pods::next_available(active, set.min_ready_seconds(), now);
+    next.map_or_else(Action::await_change, Action::requeue_after)
 }
 
 /// Why not all pods could be created or deleted.
@@ -164,7 +159,12 @@ async fn scale<K: Replicated>(
     let desired = usize::try_from(set.replicas()).unwrap_or(0);
     let (verb, written) = if active.len() < desired {
         let missing = (desired - active.len()).min(BURST);
-        (ScaleVerb::Create, replicas.create(cx, set, vec![pod_from(set); missing]).await)
+        (
+            ScaleVerb::Create,
+            replicas
+                .create(cx, set, vec![pods::from_template(set, set.template().cloned().unwrap_or_default()); missing])
+                .await,
+        )
     } else {
         let surplus = (active.len() - desired).min(BURST);
         let crowd = crowd(active);
@@ -172,20 +172,6 @@ async fn scale<K: Replicated>(
         (ScaleVerb::Delete, replicas.delete(cx, set, &active[..surplus]).await)
     };
     written.failure.map_or(Ok(()), |error| Err(ScaleFailure { verb, error }))
-}
-
-/// A pod of the set's template, named by the server.
-fn pod_from<K: Replicated>(set: &K) -> Pod {
-    let template = set.template().cloned().unwrap_or_default();
-    let from = template.metadata.unwrap_or_default();
-    let mut pod = Pod { spec: template.spec, ..Pod::default() };
-    let metadata = pod.metadata_mut();
-    metadata.generate_name = Some(format!("{}-", set.name()));
-    metadata.namespace = set.namespace().map(str::to_owned);
-    metadata.labels = from.labels;
-    metadata.annotations = from.annotations;
-    metadata.finalizers = from.finalizers;
-    pod.controlled_by(set)
 }
 
 /// How many of the pods are on each node.

@@ -10,7 +10,7 @@ mod status;
 mod sync;
 mod writes;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use k8s_openapi::api::{
     apps::v1::{ControllerRevision, StatefulSet},
@@ -106,22 +106,18 @@ async fn reconcile(key: ObjectRef<StatefulSet>, cx: Context, sets: Arc<Sets>) ->
         owned.push(pod.get()?);
     }
     let now = cx.clock().now();
-    let min_ready = min_ready_seconds(&set);
-    let next = owned.iter().filter(|pod| pods::is_ready(pod) && !pods::is_available(pod, min_ready, now));
-    let next = next.filter_map(|pod| pods::available_at(pod, min_ready)).min();
+    let next = pods::next_available(&owned, min_ready_seconds(&set), now);
     match Sync::new(&cx, &sets, key.key(), set, owned, claims, now).run(&history).await {
         Err(error) if !writes::is_of_leaving(&error) => return Err(error),
         _ => {}
     }
-    let wait = next.and_then(|at| Duration::try_from(at.duration_since(now)).ok());
-    Ok(wait.map_or_else(Action::await_change, Action::requeue_after))
+    Ok(next.map_or_else(Action::await_change, Action::requeue_after))
 }
 
 /// The set's selector; `None` when it selects everything.
 fn selector(set: &StatefulSet) -> Result<Option<LabelSelector>, ReconcileError> {
     let Some(spec) = &set.spec else { return Ok(None) };
-    let selector = LabelSelector::try_from(&spec.selector)?;
-    Ok(Some(selector).filter(|selector| !selector.is_empty()))
+    ownership::selecting(&spec.selector)
 }
 
 /// The templates of the claims of each pod.

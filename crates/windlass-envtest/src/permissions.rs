@@ -160,17 +160,14 @@ pub struct Missing {
 
 impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut list = |lines: &[String]| lines.iter().try_for_each(|line| write!(f, "\n  {line}"));
-        list(&self.missing)?;
-        match &self.origin {
-            Some(origin) => write!(f, "\nadd to the rules of {origin}:")?,
-            None => write!(f, "\nadd to the rules of a role:")?,
+        fn list(f: &mut fmt::Formatter<'_>, lines: &[String]) -> fmt::Result {
+            lines.iter().try_for_each(|line| write!(f, "\n  {line}"))
         }
-        let mut list = |lines: &[String]| lines.iter().try_for_each(|line| write!(f, "\n  {line}"));
-        list(&self.role)?;
+        list(f, &self.missing)?;
+        write!(f, "\nadd to the rules of {}:", self.origin.as_deref().unwrap_or("a role"))?;
+        list(f, &self.role)?;
         write!(f, "\nor, where `windlass generate rbac` writes the role, to what reconciles:")?;
-        let mut list = |lines: &[String]| lines.iter().try_for_each(|line| write!(f, "\n  {line}"));
-        list(&self.attributes)
+        list(f, &self.attributes)
     }
 }
 

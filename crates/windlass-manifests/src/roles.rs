@@ -1,36 +1,15 @@
 //! From rules beside controllers to roles: as few rules as say the same.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule, Role};
-use windlass_api::rbac::Rule;
-
-type Words = BTreeSet<&'static str>;
-
-/// A rule whose words are in order.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Normal {
-    groups: Words,
-    resources: Words,
-    resource_names: Words,
-    urls: Words,
-    verbs: Words,
-}
-
-/// By which of its words a rule differs from those that it is merged with.
-const DIMENSIONS: [fn(&mut Normal) -> &mut Words; 5] = [
-    |rule| &mut rule.verbs,
-    |rule| &mut rule.resources,
-    |rule| &mut rule.groups,
-    |rule| &mut rule.resource_names,
-    |rule| &mut rule.urls,
-];
+use windlass_api::rbac::{RoleRule, Rule, Words, merged};
 
 /// The roles of the whole cluster and those of namespaces; rules that name no role become part of `own`.
 pub(crate) fn roles(rules: &[Rule], own: &str) -> (Vec<ClusterRole>, Vec<Role>) {
-    let mut by_role = BTreeMap::<(Option<&str>, &str), Vec<Normal>>::new();
+    let mut by_role = BTreeMap::<(Option<&str>, &str), Vec<RoleRule>>::new();
     for rule in rules {
-        by_role.entry((rule.namespace, rule.role_name.unwrap_or(own))).or_default().push(normal(rule));
+        by_role.entry((rule.namespace, rule.role_name.unwrap_or(own))).or_default().push(rule.into());
     }
     let (mut of_cluster, mut of_namespaces) = (Vec::new(), Vec::new());
     for ((namespace, name), rules) in by_role {
@@ -49,58 +28,14 @@ pub(crate) fn roles(rules: &[Rule], own: &str) -> (Vec<ClusterRole>, Vec<Role>) 
     (of_cluster, of_namespaces)
 }
 
-fn normal(rule: &Rule) -> Normal {
-    let words = |words: &[&'static str]| {
-        // Everything is all that there is to say.
-        if words.contains(&"*") { Words::from(["*"]) } else { words.iter().copied().collect() }
-    };
-    Normal {
-        groups: words(rule.groups),
-        resources: words(rule.resources),
-        resource_names: words(rule.resource_names),
-        urls: words(rule.urls),
-        verbs: words(rule.verbs),
-    }
-}
-
-/// Joins rules that differ in one of their dimensions only, until there are no such.
-fn merged(mut rules: Vec<Normal>) -> Vec<Normal> {
-    loop {
-        let before = rules.len();
-        for (index, dimension) in DIMENSIONS.iter().enumerate() {
-            // No names are all names: with others they would become fewer.
-            let is_names = index == 3;
-            let mut joined = BTreeMap::<(Normal, bool), Words>::new();
-            for mut rule in rules {
-                let words = std::mem::take(dimension(&mut rule));
-                let is_all = is_names && words.is_empty();
-                joined.entry((rule, is_all)).or_default().extend(words);
-            }
-            rules = joined
-                .into_iter()
-                .map(|((mut rule, _), words)| {
-                    *dimension(&mut rule) = if words.contains("*") { Words::from(["*"]) } else { words };
-                    rule
-                })
-                .collect();
-        }
-        if rules.len() == before {
-            rules.sort();
-            return rules;
-        }
-    }
-}
-
-fn policy_rule(rule: &Normal) -> PolicyRule {
-    let words = |words: &Words| -> Option<Vec<String>> {
-        (!words.is_empty()).then(|| words.iter().map(|word| (*word).to_owned()).collect())
-    };
+fn policy_rule(rule: &RoleRule) -> PolicyRule {
+    let words = |words: &Words| (!words.is_empty()).then(|| words.iter().cloned().collect());
     PolicyRule {
-        api_groups: words(&rule.groups),
+        api_groups: words(&rule.api_groups),
         non_resource_urls: words(&rule.urls),
         resource_names: words(&rule.resource_names),
         resources: words(&rule.resources),
-        verbs: words(&rule.verbs).unwrap_or_default(),
+        verbs: rule.verbs.iter().cloned().collect(),
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
     foreign::{External, Foreign, is_core},
     kustomization::with_resource,
     project::{Api, Project, Resource},
-    role::{Rule, grant},
+    role::{grant, rule},
     scope::{refusal, scope},
     source::{has_flag, with_definition, with_flag, with_module, with_statement},
     templates::{Template, create, templates},
@@ -323,10 +323,10 @@ impl CreateApi {
     /// What the controller's code asks for.
     fn grant(&self, changes: &mut Changes, values: &Value, group: &str, plural: &str) -> Result<(), Error> {
         let rules = [
-            Rule::new(group, plural, "get,list,watch,update,patch"),
-            Rule::new(group, &format!("{plural}/finalizers"), "update"),
-            Rule::new(group, &format!("{plural}/status"), "get,update,patch"),
-            Rule::new("core,events.k8s.io", "events", "create,patch"),
+            rule(group, plural, "get,list,watch,update,patch"),
+            rule(group, &format!("{plural}/finalizers"), "update"),
+            rule(group, &format!("{plural}/status"), "get,update,patch"),
+            rule("core,events.k8s.io", "events", "create,patch"),
         ];
         grant(changes, values, &format!("crate::controller::{}::RULES", self.kind.module()), &rules)
     }

@@ -7,7 +7,7 @@ use minijinja::{Value, context};
 use crate::{
     Changes, Error, Kind, Version,
     definition::with_conversion,
-    role::{Rule, grant},
+    role::{grant, named, rule},
     source::{with_call, with_module},
     templates::{Template, create, templates},
 };
@@ -54,6 +54,6 @@ pub(crate) fn convert(changes: &mut Changes, kind: &Kind, spokes: &[Version], va
     }
     let text = |name: &str| values.get_attr(name).map(|value| value.to_string()).unwrap_or_default();
     let definition = format!("{}.{}", text("plural"), text("group"));
-    let rule = Rule::new("apiextensions.k8s.io", "customresourcedefinitions", "get,patch").named(&definition);
+    let rule = named(rule("apiextensions.k8s.io", "customresourcedefinitions", "get,patch"), &definition);
     grant(changes, values, &format!("crate::webhook::{module}_conversion::RULES"), &[rule])
 }

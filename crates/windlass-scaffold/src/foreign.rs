@@ -7,7 +7,7 @@ use minijinja::context;
 use crate::{
     Changes, Error, Group, Kind, Overwrite, Plural, Version,
     project::{Project, Resource},
-    role::{Rule, grant},
+    role::{grant, rule},
     source::{with_module, with_statement},
     templates::{Template, create, templates},
 };
@@ -101,7 +101,7 @@ impl Foreign<'_> {
             })
         })?;
         let group = self.group_name();
-        let rule = Rule::new(if group.is_empty() { "core" } else { &group }, &plural, "list,watch");
+        let rule = rule(if group.is_empty() { "core" } else { &group }, &plural, "list,watch");
         grant(&mut changes, &values, &format!("crate::controller::{module}::RULES"), &[rule])?;
         project.put(resource);
         project.write(&mut changes)?;

@@ -10,7 +10,7 @@ use crate::{
     conversion::convert,
     kustomization::with_resource,
     project::{Project, Resource},
-    role::{Rule, grant},
+    role::{grant, named, rule},
     scope::scope,
     source::{with_module, with_statement},
     templates::{Template, create, templates},
@@ -269,7 +269,7 @@ fn admit(changes: &mut Changes, webhook: &Webhook<'_>, values: &Value) -> Result
     trust(changes, |certificates| {
         format!("{certificates}.trusted_by([windlass::runtime::webhook::Trustee::{trustee}(CONFIGURATION)])")
     })?;
-    let rule = Rule::new("admissionregistration.k8s.io", resource, "get,patch").named(webhook.project);
+    let rule = named(rule("admissionregistration.k8s.io", resource, "get,patch"), webhook.project);
     grant(changes, values, &format!("crate::webhook::{}::RULES", webhook.module), &[rule])?;
     changes.edit("config/webhook/kustomization.yaml", |_, text| Ok(with_resource(text, "manifests.yaml")))
 }

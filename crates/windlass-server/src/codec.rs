@@ -42,7 +42,7 @@ pub(crate) use self::{
     numbers::{float_large_numbers, go_numbers},
     protobuf::{ProtobufList, protobuf_frame, to_protobuf},
     quote::{is_printable, quote as go_quote},
-    time::check_duration,
+    time::{check_duration, go_worded},
     types::{Field, Struct},
     yaml::to_yaml,
 };

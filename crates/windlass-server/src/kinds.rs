@@ -30,7 +30,6 @@ mod autoscaling;
 mod certificates;
 mod components;
 mod core;
-mod cron;
 mod devices;
 mod endpoints;
 mod event;

@@ -2,18 +2,18 @@
 
 #![allow(clippy::unwrap_used, reason = "clippy.toml exempts test functions, but not their helpers")]
 
+mod cluster;
+
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use cluster::{move_to, serve};
 use futures::future::BoxFuture;
 use registry_sync::{Entry, Instance, Registry, RegistryError, RegistrySync};
 use serde_json::{from_value, json};
 use windlass::{
-    Client, ObjectExt as _, ObjectKey, Patch,
-    envtest::explore::{Scenario, StepResult, explore},
-    k8s::{
-        core::v1::{ConfigMap, Service},
-        discovery::v1::EndpointSlice,
-    },
+    Client, ObjectExt as _, ObjectKey,
+    envtest::explore::{Scenario, explore},
+    k8s::core::v1::{ConfigMap, Service},
 };
 
 /// Entries are ConfigMaps with a label.
@@ -59,20 +59,6 @@ impl Registry for InCluster {
     }
 }
 
-fn slice(service: &str, hosts: &[&str]) -> EndpointSlice {
-    let endpoints: Vec<_> = hosts.iter().map(|host| json!({"addresses": [host]})).collect();
-    let metadata = json!({"name": service, "namespace": "default", "labels": {"kubernetes.io/service-name": service}});
-    from_value(json!({"metadata": metadata, "addressType": "IPv4", "ports": [{"port": 80}], "endpoints": endpoints}))
-        .unwrap()
-}
-
-async fn serve(client: &Client, name: &str, hosts: &[&str]) -> StepResult {
-    let service = json!({"metadata": {"name": name, "namespace": "default"}, "spec": {"ports": [{"port": 80}]}});
-    client.create(&from_value::<Service>(service)?).await?;
-    client.create(&slice(name, hosts)).await?;
-    Ok(())
-}
-
 #[test]
 fn the_registry_ends_as_the_cluster_whatever_goes_wrong() {
     let scenario = Scenario::new("registry-sync")
@@ -81,14 +67,10 @@ fn the_registry_ends_as_the_cluster_whatever_goes_wrong() {
             RegistrySync::with(Arc::new(registry)).look_every(Duration::from_secs(20)).add_to(manager);
         })
         .step("two services", |client| async move {
-            serve(&client, "web", &["10.0.0.1"]).await?;
-            serve(&client, "db", &["10.0.0.9"]).await
+            serve(&client, "default", "web", &["10.0.0.1"]).await?;
+            serve(&client, "default", "db", &["10.0.0.9"]).await
         })
-        .step("one moves", |client| async move {
-            let endpoints = serde_json::to_value(slice("web", &["10.0.0.2"]))?["endpoints"].take();
-            client.patch::<EndpointSlice>("web", Patch::Merge(json!({"endpoints": endpoints}))).await?;
-            Ok(())
-        })
+        .step("one moves", |client| async move { move_to(&client, "default", "web", &["10.0.0.2"]).await })
         .step("one goes", |client| async move {
             client.delete::<Service>("db").await?;
             Ok(())

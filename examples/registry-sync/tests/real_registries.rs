@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "clippy.toml exempts test functions, but not their helpers")]
 
+mod cluster;
+
 use std::{
     fs,
     net::TcpListener as Probe,
@@ -12,6 +14,7 @@ use std::{
     time::Duration,
 };
 
+use cluster::{Outcome, move_to, serve};
 use registry_sync::{Etcd, Look, Polaris, Registry, RegistrySync};
 use serde_json::{from_value, json};
 use tokio::{
@@ -20,21 +23,15 @@ use tokio::{
     time::{sleep, timeout},
 };
 use windlass::{
-    Client, ObjectKey, ObjectRef, Patch,
-    api::BoxError,
+    Client, ObjectKey, ObjectRef,
     client::Config,
     envtest::Environment,
-    k8s::{
-        core::v1::{Namespace, Service},
-        discovery::v1::EndpointSlice,
-    },
+    k8s::core::v1::{Namespace, Service},
 };
 
 /// What Polaris wants to have a file for.
 const LOGGERS: &str = "config auth store cache naming healthcheck xdsv3 eureka nacos-apiserver apiserver default token-bucket \
                        discoverstat local HistoryLogger discoverEventLocal cmdb";
-
-type Outcome = Result<(), BoxError>;
 
 /// A registry's process on a port of its own; gone, with its data, when dropped.
 struct Daemon {
@@ -93,27 +90,6 @@ fn key(name: &str) -> ObjectKey {
     ObjectKey::new(name).within("shop")
 }
 
-fn slice(service: &str, hosts: &[&str]) -> EndpointSlice {
-    let endpoints: Vec<_> = hosts.iter().map(|host| json!({"addresses": [host]})).collect();
-    let metadata = json!({"name": service, "namespace": "shop", "labels": {"kubernetes.io/service-name": service}});
-    from_value(json!({"metadata": metadata, "addressType": "IPv4", "ports": [{"port": 80}], "endpoints": endpoints}))
-        .unwrap()
-}
-
-async fn serve(client: &Client, name: &str, hosts: &[&str]) -> Outcome {
-    let service = json!({"metadata": {"name": name, "namespace": "shop"}, "spec": {"ports": [{"port": 80}]}});
-    client.create(&from_value::<Service>(service)?).await?;
-    client.create(&slice(name, hosts)).await?;
-    Ok(())
-}
-
-async fn move_to(client: &Client, name: &str, hosts: &[&str]) -> Outcome {
-    let endpoints = serde_json::to_value(slice(name, hosts))?["endpoints"].take();
-    let key = ObjectRef::<EndpointSlice>::new(name).within("shop");
-    client.patch(key, Patch::Merge(json!({"endpoints": endpoints}))).await?;
-    Ok(())
-}
-
 async fn is_at(look: &Look, name: &str, hosts: &[&str]) -> Outcome {
     let hosts: Vec<_> = hosts.iter().map(|host| format!("{host}:80")).collect();
     let at = |entry: &registry_sync::Entry| {
@@ -146,15 +122,15 @@ async fn outlives(mut daemon: Daemon, registry: Arc<dyn Registry>) -> Outcome {
 
     client.create(&from_value::<Namespace>(json!({"metadata": {"name": "shop"}}))?).await?;
     for name in ["stays", "moves", "goes"] {
-        serve(&client, name, &["10.0.0.1", "10.0.0.2"]).await?;
+        serve(&client, "shop", name, &["10.0.0.1", "10.0.0.2"]).await?;
         is_at(&look, name, &["10.0.0.1", "10.0.0.2"]).await?;
     }
 
     // It is killed, and comes back.
     daemon.kill();
-    move_to(&client, "moves", &["10.0.0.2", "10.0.0.3"]).await?;
+    move_to(&client, "shop", "moves", &["10.0.0.2", "10.0.0.3"]).await?;
     client.delete(ObjectRef::<Service>::new("goes").within("shop")).await?;
-    serve(&client, "comes", &["10.0.0.4"]).await?;
+    serve(&client, "shop", "comes", &["10.0.0.4"]).await?;
     // The sync is to have tried in vain.
     sleep(Duration::from_secs(1)).await;
     daemon.start();
@@ -165,7 +141,7 @@ async fn outlives(mut daemon: Daemon, registry: Arc<dyn Registry>) -> Outcome {
 
     // It takes requests and does not answer for longer than the sync waits.
     daemon.signal("-STOP");
-    move_to(&client, "moves", &["10.0.0.5"]).await?;
+    move_to(&client, "shop", "moves", &["10.0.0.5"]).await?;
     client.delete(ObjectRef::<Service>::new("comes").within("shop")).await?;
     sleep(Duration::from_secs(4)).await;
     daemon.signal("-CONT");
@@ -175,7 +151,7 @@ async fn outlives(mut daemon: Daemon, registry: Arc<dyn Registry>) -> Outcome {
     // Something else answers in its place, and what it says makes no sense.
     daemon.kill();
     let raving = tokio::spawn(rave(daemon.port));
-    move_to(&client, "moves", &["10.0.0.6", "10.0.0.7"]).await?;
+    move_to(&client, "shop", "moves", &["10.0.0.6", "10.0.0.7"]).await?;
     sleep(Duration::from_secs(2)).await;
     assert!(registry.entries().await.is_err(), "nonsense is no answer");
     raving.abort();

@@ -2,13 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "clippy.toml exempts test functions, but not their helpers")]
 
+mod cluster;
+
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use cluster::{Outcome, move_to, serve};
 use registry_sync::{Entry, Instance, Look, Memory, Mood, RegistrySync};
-use serde_json::{Value, from_value, json};
+use serde_json::{from_value, json};
 use windlass::{
-    Client, ObjectBuilder as _, ObjectKey, ObjectRef, Patch,
-    api::BoxError,
+    ObjectBuilder as _, ObjectKey, ObjectRef, Patch,
     envtest::Environment,
     k8s::{
         core::v1::{Event, Pod, Service},
@@ -16,33 +18,8 @@ use windlass::{
     },
 };
 
-type Outcome = Result<(), BoxError>;
-
 fn key(name: &str) -> ObjectKey {
     ObjectKey::new(name).within("default")
-}
-
-fn slice(service: &str, hosts: &[&str]) -> EndpointSlice {
-    let endpoint =
-        |host: &&str| json!({"addresses": [host], "targetRef": {"kind": "Pod", "name": format!("pod-{host}")}});
-    let endpoints: Vec<_> = hosts.iter().map(endpoint).collect();
-    let metadata = json!({"name": service, "namespace": "default", "labels": {"kubernetes.io/service-name": service}});
-    from_value(json!({"metadata": metadata, "addressType": "IPv4", "ports": [{"port": 80}], "endpoints": endpoints}))
-        .unwrap()
-}
-
-async fn serve(client: &Client, name: &str, hosts: &[&str]) -> Outcome {
-    let spec: Value = json!({"ports": [{"port": 80}]});
-    let metadata = json!({"name": name, "namespace": "default"});
-    client.create(&from_value::<Service>(json!({"metadata": metadata, "spec": spec}))?).await?;
-    client.create(&slice(name, hosts)).await?;
-    Ok(())
-}
-
-async fn move_to(client: &Client, name: &str, hosts: &[&str]) -> Outcome {
-    let endpoints = serde_json::to_value(slice(name, hosts))?["endpoints"].take();
-    client.patch::<EndpointSlice>(name, Patch::Merge(json!({"endpoints": endpoints}))).await?;
-    Ok(())
 }
 
 struct Harbour {
@@ -84,10 +61,10 @@ fn expected<const N: usize>(pairs: [(&str, &str); N]) -> BTreeMap<String, String
 async fn first_seen_changed_and_deleted() -> Outcome {
     let harbour = Harbour::open().await;
     let client = harbour.env.client();
-    serve(&client, "web", &["10.0.0.1"]).await?;
+    serve(&client, "default", "web", &["10.0.0.1"]).await?;
     let entry = harbour.look.instances(&key("web"), 1).await?;
     assert_eq!(entry.instances.first().unwrap().metadata, [("pod".to_owned(), "pod-10.0.0.1".to_owned())].into());
-    move_to(&client, "web", &["10.0.0.1", "10.0.0.2"]).await?;
+    move_to(&client, "default", "web", &["10.0.0.1", "10.0.0.2"]).await?;
     harbour.look.instances(&key("web"), 2).await?;
     for reason in ["Registered", "RegistryUpdated"] {
         let told = |events: &[Event]| events.iter().any(|event| event.reason.as_deref() == Some(reason));
@@ -111,7 +88,7 @@ async fn the_version_of_a_pod_is_told_when_it_changes() -> Outcome {
     let containers = json!({"containers": [{"name": "c", "image": "i"}]});
     let pod = json!({"metadata": {"name": "pod-10.0.0.1", "namespace": "default"}, "spec": containers});
     client.create(&from_value::<Pod>(pod)?).await?;
-    serve(&client, "web", &["10.0.0.1"]).await?;
+    serve(&client, "default", "web", &["10.0.0.1"]).await?;
     harbour.look.instances(&key("web"), 1).await?;
     let labels = Patch::Merge(json!({"metadata": {"labels": {"version": "v2"}}}));
     client.patch::<Pod>("pod-10.0.0.1", labels).await?;
@@ -132,13 +109,13 @@ async fn survives(mood: Mood) -> Outcome {
     let harbour = Harbour::open().await;
     let client = harbour.env.client();
     for name in ["changes", "goes", "stays"] {
-        serve(&client, name, &["10.0.0.1"]).await?;
+        serve(&client, "default", name, &["10.0.0.1"]).await?;
         harbour.look.instances(&key(name), 1).await?;
     }
     harbour.registry.set_mood(mood);
-    move_to(&client, "changes", &["10.0.0.2"]).await?;
+    move_to(&client, "default", "changes", &["10.0.0.2"]).await?;
     client.delete::<Service>("goes").await?;
-    serve(&client, "comes", &["10.0.0.3"]).await?;
+    serve(&client, "default", "comes", &["10.0.0.3"]).await?;
     // Long enough for back-offs of minutes.
     tokio::time::sleep(Duration::from_mins(30)).await;
     harbour.registry.set_mood(Mood::Well);
@@ -172,7 +149,7 @@ async fn what_the_registry_loses_or_makes_up_is_mended() -> Outcome {
     let harbour = Harbour::open().await;
     let client = harbour.env.client();
     for name in ["lost", "changed", "same"] {
-        serve(&client, name, &["10.0.0.1"]).await?;
+        serve(&client, "default", name, &["10.0.0.1"]).await?;
         harbour.look.instances(&key(name), 1).await?;
     }
     let writes = harbour.registry.writes();
@@ -195,7 +172,7 @@ async fn a_new_life_of_the_program_mends_what_the_last_one_has_missed() -> Outco
     let old = Entry { instances: [Instance::at("10.0.0.1:80", BTreeMap::new()).unwrap()].into() };
     registry.tamper(|entries| entries.extend([(key("web"), old.clone()), (key("deleted-meanwhile"), old)]));
     let harbour = Harbour::with(registry).await;
-    serve(&harbour.env.client(), "web", &["10.0.0.2"]).await?;
+    serve(&harbour.env.client(), "default", "web", &["10.0.0.2"]).await?;
     Harbour::rest().await;
     assert_eq!(harbour.shown(), expected([("web", "[10.0.0.2:80]")]));
     Ok(harbour.env.stop().await?)

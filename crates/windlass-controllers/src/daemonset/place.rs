@@ -2,11 +2,14 @@
 
 use k8s_openapi::api::{
     apps::v1::DaemonSet,
-    core::v1::{Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, Toleration},
+    core::v1::{
+        Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, PodTemplateSpec, Toleration,
+    },
 };
-use windlass_api::{Object, ObjectExt};
+use windlass_api::ObjectExt;
+use windlass_cache::Cached;
 
-use crate::nodes::fit;
+use crate::{nodes::fit, pods};
 
 /// The label that holds the hash of a pod's template, on pods and revisions.
 pub(super) const HASH_LABEL: &str = "controller-revision-hash";
@@ -37,30 +40,46 @@ pub(super) enum Place {
     Leave,
 }
 
-impl Place {
-    pub(super) fn of(node: &Node, set: &DaemonSet) -> Self {
-        let mut spec = template_spec(set);
+/// What pods of a daemon set ask of their nodes.
+#[derive(Debug)]
+pub(super) struct Wanted(PodSpec);
+
+impl Wanted {
+    pub(super) fn of(set: &DaemonSet) -> Self {
+        Self(template(set).spec.unwrap_or_default())
+    }
+
+    pub(super) fn place(&self, node: &Node) -> Place {
+        let Self(spec) = self;
         if spec.node_name.as_deref().is_some_and(|name| !name.is_empty() && name != node.name()) {
-            return Self::Leave;
+            return Place::Leave;
         }
-        tolerate(&mut spec);
-        if !fit::is_selected(&spec, node) {
-            return Self::Leave;
+        if !fit::is_selected(spec, node) {
+            return Place::Leave;
         }
         let tolerations = spec.tolerations.as_deref().unwrap_or_default();
         let repels = |effects: &[&str]| fit::is_repelled(tolerations, node, effects);
         if !repels(&["NoSchedule", "NoExecute"]) {
-            Self::Run
+            Place::Run
         } else if repels(&["NoExecute"]) {
-            Self::Leave
+            Place::Leave
         } else {
-            Self::Stay
+            Place::Stay
         }
     }
 }
 
-fn template_spec(set: &DaemonSet) -> PodSpec {
-    set.spec.as_ref().and_then(|spec| spec.template.spec.clone()).unwrap_or_default()
+/// Whether a node may be for other daemon sets than before. Its status, which it tells all the time, is none of their business.
+pub(super) fn may_differ(old: &Cached<Node>, new: &Cached<Node>) -> bool {
+    let (Ok(old), Ok(new)) = (old.get(), new.get()) else { return true };
+    old.labels() != new.labels() || old.spec != new.spec
+}
+
+/// The template of the set's pods, which tolerate what befalls nodes.
+fn template(set: &DaemonSet) -> PodTemplateSpec {
+    let mut template = set.spec.as_ref().map(|spec| spec.template.clone()).unwrap_or_default();
+    tolerate(template.spec.get_or_insert_default());
+    template
 }
 
 fn tolerate(spec: &mut PodSpec) {
@@ -84,9 +103,8 @@ fn tolerate(spec: &mut PodSpec) {
 
 /// A pod of the set for a node. The scheduler binds it: it asks for that node, and no other.
 pub(super) fn pod(set: &DaemonSet, hash: &str, node: &str) -> Pod {
-    let from = set.spec.as_ref().and_then(|spec| spec.template.metadata.clone()).unwrap_or_default();
-    let mut spec = template_spec(set);
-    tolerate(&mut spec);
+    let mut pod = pods::from_template(set, template(set));
+    let spec = pod.spec.get_or_insert_default();
     let affinity = spec.affinity.get_or_insert_default().node_affinity.get_or_insert_default();
     let required = NodeSelectorRequirement {
         key: NAME_FIELD.to_owned(),
@@ -97,18 +115,11 @@ pub(super) fn pod(set: &DaemonSet, hash: &str, node: &str) -> Pod {
     affinity.required_during_scheduling_ignored_during_execution =
         Some(NodeSelector { node_selector_terms: vec![term] });
 
-    let mut pod = Pod { spec: Some(spec), ..Pod::default() };
-    let metadata = pod.metadata_mut();
-    metadata.generate_name = Some(format!("{}-", set.name()));
-    metadata.namespace = set.namespace().map(str::to_owned);
-    metadata.labels = from.labels;
-    metadata.annotations = from.annotations;
-    metadata.finalizers = from.finalizers;
     if let Some(generation) = generation(set) {
         pod.labels_mut().insert(GENERATION_LABEL.to_owned(), generation.to_string());
     }
     pod.labels_mut().insert(HASH_LABEL.to_owned(), hash.to_owned());
-    pod.controlled_by(set)
+    pod
 }
 
 /// The number by which older versions told templates apart.
@@ -162,17 +173,18 @@ mod tests {
 
     #[test]
     fn taints_and_labels_say_where_pods_belong() {
-        let plain = set(json!({"containers": []}));
+        let wanted = |spec: Value| Wanted::of(&set(spec));
+        let plain = wanted(json!({"containers": []}));
         let taint = |key: &str, effect: &str| json!([{"key": key, "effect": effect}]);
-        assert_eq!(Place::of(&node(json!([])), &plain), Place::Run);
-        assert_eq!(Place::of(&node(taint("gpu", "NoSchedule")), &plain), Place::Stay);
-        assert_eq!(Place::of(&node(taint("gpu", "NoExecute")), &plain), Place::Leave);
-        assert_eq!(Place::of(&node(taint("gpu", "PreferNoSchedule")), &plain), Place::Run);
-        assert_eq!(Place::of(&node(taint("node.kubernetes.io/unschedulable", "NoSchedule")), &plain), Place::Run);
-        let other = set(json!({"containers": [], "nodeSelector": {"disk": "hdd"}}));
-        assert_eq!(Place::of(&node(json!([])), &other), Place::Leave);
-        let named = set(json!({"containers": [], "nodeName": "other"}));
-        assert_eq!(Place::of(&node(json!([])), &named), Place::Leave);
+        assert_eq!(plain.place(&node(json!([]))), Place::Run);
+        assert_eq!(plain.place(&node(taint("gpu", "NoSchedule"))), Place::Stay);
+        assert_eq!(plain.place(&node(taint("gpu", "NoExecute"))), Place::Leave);
+        assert_eq!(plain.place(&node(taint("gpu", "PreferNoSchedule"))), Place::Run);
+        assert_eq!(plain.place(&node(taint("node.kubernetes.io/unschedulable", "NoSchedule"))), Place::Run);
+        let other = wanted(json!({"containers": [], "nodeSelector": {"disk": "hdd"}}));
+        assert_eq!(other.place(&node(json!([]))), Place::Leave);
+        let named = wanted(json!({"containers": [], "nodeName": "other"}));
+        assert_eq!(named.place(&node(json!([]))), Place::Leave);
     }
 
     #[test]

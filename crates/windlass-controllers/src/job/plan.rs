@@ -119,21 +119,15 @@ fn pending_indexes(look: &Look, number: usize) -> Vec<i32> {
 fn pod(look: &Look, index: Option<i32>) -> Pod {
     let job = &look.job;
     let template = job.spec.as_ref().map(|spec| spec.template.clone()).unwrap_or_default();
-    let from = template.metadata.unwrap_or_default();
-    let mut pod = Pod { spec: template.spec, ..Pod::default() };
-    let metadata = pod.metadata_mut();
-    metadata.generate_name = Some(format!("{}-", job.name()));
-    metadata.namespace = job.namespace().map(str::to_owned);
-    metadata.labels = from.labels;
-    metadata.annotations = from.annotations;
-    let finalizers = metadata.finalizers.insert(from.finalizers.unwrap_or_default());
+    let mut pod = pods::from_template(job, template);
+    let finalizers = pod.metadata_mut().finalizers.get_or_insert_default();
     if !finalizers.iter().any(|finalizer| finalizer == wish::TRACKING) {
         finalizers.push(wish::TRACKING.to_owned());
     }
     if let Some(index) = index {
         give_index(look, &mut pod, index);
     }
-    pod.controlled_by(job)
+    pod
 }
 
 fn give_index(look: &Look, pod: &mut Pod, index: i32) {

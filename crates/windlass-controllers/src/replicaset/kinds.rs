@@ -12,7 +12,7 @@ use k8s_openapi::{
 use windlass_api::LabelSelector;
 
 use super::Replicated;
-use crate::error::ReconcileError;
+use crate::{error::ReconcileError, ownership::selecting};
 
 impl Replicated for ReplicaSet {
     const CONTROLLER: &'static str = "replicaset";
@@ -20,7 +20,7 @@ impl Replicated for ReplicaSet {
 
     fn selector(&self) -> Result<Option<LabelSelector>, ReconcileError> {
         let Some(spec) = &self.spec else { return Ok(None) };
-        some(&spec.selector)
+        selecting(&spec.selector)
     }
 
     fn replicas(&self) -> i32 {
@@ -50,7 +50,7 @@ impl Replicated for ReplicationController {
 
     fn selector(&self) -> Result<Option<LabelSelector>, ReconcileError> {
         let match_labels = self.spec.as_ref().and_then(|spec| spec.selector.clone());
-        some(&v1::LabelSelector { match_labels, ..v1::LabelSelector::default() })
+        selecting(&v1::LabelSelector { match_labels, ..v1::LabelSelector::default() })
     }
 
     fn replicas(&self) -> i32 {
@@ -108,12 +108,6 @@ impl Replicated for ReplicationController {
             replicas: status.replicas,
         });
     }
-}
-
-/// A selector that selects everything is none: the API server allows no such thing.
-fn some(selector: &v1::LabelSelector) -> Result<Option<LabelSelector>, ReconcileError> {
-    let selector = LabelSelector::try_from(selector)?;
-    Ok(Some(selector).filter(|selector| !selector.is_empty()))
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use k8s_openapi::api::{
 use windlass_api::{Object, ObjectExt};
 
 use super::{claims, templates};
+use crate::pods;
 
 /// The label that names the revision of a pod.
 pub(super) const REVISION_LABEL: &str = "controller-revision-hash";
@@ -43,22 +44,15 @@ pub(super) fn revision(pod: &Pod) -> &str {
 
 /// A pod of the template, as it is created.
 pub(super) fn pod(set: &StatefulSet, template: &PodTemplateSpec, revision: &str, ordinal: i32) -> Pod {
-    let from = template.metadata.clone().unwrap_or_default();
-    let mut pod = Pod { spec: template.spec.clone(), ..Pod::default() };
-    let metadata = pod.metadata_mut();
-    metadata.generate_name = Some(format!("{}-", set.name()));
-    metadata.name = Some(pod_name(set, ordinal));
-    metadata.namespace = set.namespace().map(str::to_owned);
-    metadata.labels = from.labels;
-    metadata.annotations = from.annotations;
-    metadata.finalizers = from.finalizers;
+    let mut pod = pods::from_template(set, template.clone());
+    pod.metadata_mut().name = Some(pod_name(set, ordinal));
     name_in_labels(&mut pod, set, ordinal);
     pod.labels_mut().insert(REVISION_LABEL.to_owned(), revision.to_owned());
     let spec = pod.spec.get_or_insert_default();
     spec.hostname = Some(pod_name(set, ordinal));
     spec.subdomain = set.spec.as_ref().and_then(|spec| spec.service_name.clone()).filter(|name| !name.is_empty());
     mount(&mut pod, set, ordinal);
-    pod.controlled_by(set)
+    pod
 }
 
 /// Whether the pod says who it is.

@@ -235,7 +235,7 @@ pub(crate) fn check_duration(text: &str) -> Result<(), String> {
 
 /// Nanoseconds of a text like `1h15m30.918s`.
 pub(super) fn parse_duration(text: &str) -> Result<i64, String> {
-    let duration = windlass_api::parse_duration(text).map_err(|error| worded(&error))?;
+    let duration = windlass_api::parse_duration(text).map_err(|error| go_worded(&error))?;
     // What is read fits.
     Ok(i64::try_from(duration.as_nanos()).unwrap_or_default())
 }
@@ -246,7 +246,7 @@ pub(super) fn format_duration(nanos: i64) -> String {
 }
 
 /// The error with odd characters quoted as Go quotes them.
-fn worded(error: &DurationError) -> String {
+pub(crate) fn go_worded(error: &DurationError) -> String {
     match error {
         DurationError::Invalid { text } => format!("time: invalid duration {}", quote(text)),
         DurationError::NoUnit { text } => format!("time: missing unit in duration {}", quote(text)),

@@ -6,18 +6,21 @@ mod success_policy;
 use std::collections::HashSet;
 
 use serde_json::Value;
+use windlass_api::{Schedule, ScheduleError};
 
 pub(super) use self::status::validate_job_status;
 use super::{
-    cron,
     pod_defaults::default_template,
     pod_rules::one_of,
     selector::is_readable,
     workload::{selector_of, template, validate_pod_template},
 };
-use crate::registry::{
-    Errors, Path, Tree, as_object, default_pointer, default_to, entry_mut, items_mut, metadata_mut, object_mut,
-    qualified_name, validate_domain_prefixed,
+use crate::{
+    codec::go_worded,
+    registry::{
+        Errors, Path, Tree, as_object, default_pointer, default_to, entry_mut, items_mut, metadata_mut, object_mut,
+        qualified_name, validate_domain_prefixed,
+    },
 };
 
 const SPEC: Path<'static> = Path::new("spec");
@@ -351,7 +354,11 @@ pub(super) fn validate_cron_job(object: &Value, errors: &mut Errors) {
     let (schedule, place) = (spec.text(&["schedule"]), SPEC.child("schedule"));
     if schedule.is_empty() {
         errors.required(&place, "");
-    } else if let Err(problem) = cron::check(schedule) {
+    } else if let Err(error) = Schedule::parse(schedule) {
+        let problem = match error {
+            ScheduleError::Every(text, why) => format!("failed to parse duration {text}: {}", go_worded(&why)),
+            error => error.to_string(),
+        };
         errors.invalid(&place, schedule, &problem);
     }
     if schedule.contains("TZ") {
