@@ -71,7 +71,7 @@ fn write(options: &Options, modules: &[Module]) -> Result<(), Box<dyn Error>> {
     let changes = Sources::new(files).overwrite(options.mode.overwrite()).plan(Path::new("."))?;
     options.mode.carry_out(
         &changes,
-        "next: declare the modules, and tell Manifests of the kinds; serde and serde_json are needed",
+        "next: declare the modules, and tell Manifests of the kinds that are yours; serde and serde_json are needed",
     )
 }
 
