@@ -1,6 +1,6 @@
 //! One reconcile of one stateful set: the pods that it wants, then those that are too many, then those that are out of date.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 use futures::future::join_all;
 use jiff::Timestamp;
@@ -21,18 +21,14 @@ use super::{
 };
 use crate::{error::ReconcileError, pods, revisions};
 
+/// So many pods of a parallel set are seen to at once.
+const MOST_AT_ONCE: usize = 512;
+
 /// Whether what comes next has to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     GoOn,
     Stop,
-}
-
-/// A place among the pods that the set wants.
-#[derive(Clone, Debug)]
-struct Place {
-    ordinal: i32,
-    pod: Option<Arc<Pod>>,
 }
 
 /// The revision that pods are of, and the one that they are to be of.
@@ -47,8 +43,10 @@ struct Revisions {
 pub(super) struct Sync<'c> {
     writes: Writes<'c>,
     set: Arc<StatefulSet>,
-    /// In the order of their ordinals.
-    wanted: Vec<Place>,
+    /// Those that the set wants. They may be far more than there are pods.
+    ordinals: Range<i32>,
+    /// The pods of these, as far as they are there.
+    wanted: BTreeMap<i32, Arc<Pod>>,
     /// Those that are too many, the last first.
     condemned: Vec<(i32, Arc<Pod>)>,
     now: Timestamp,
@@ -66,18 +64,19 @@ impl<'c> Sync<'c> {
         claims: Vec<Cached<PersistentVolumeClaim>>,
         now: Timestamp,
     ) -> Self {
-        let mut wanted: Vec<_> = identity::ordinals(&set).map(|ordinal| Place { ordinal, pod: None }).collect();
-        let mut condemned = Vec::new();
+        let ordinals = identity::ordinals(&set);
+        let (mut wanted, mut condemned) = (BTreeMap::new(), Vec::new());
         for pod in pods {
             let Some(ordinal) = identity::ordinal_in(set.name(), pod.name()) else { continue };
-            match wanted.iter_mut().find(|place| place.ordinal == ordinal) {
-                Some(place) => place.pod = Some(pod),
-                None => condemned.push((ordinal, pod)),
+            if ordinals.contains(&ordinal) {
+                wanted.insert(ordinal, pod);
+            } else {
+                condemned.push((ordinal, pod));
             }
         }
         condemned.sort_by_key(|(ordinal, _)| std::cmp::Reverse(*ordinal));
         let writes = Writes { cx, sets, key, set: Arc::clone(&set), claims };
-        Self { writes, set, wanted, condemned, now, replaced: 0 }
+        Self { writes, set, ordinals, wanted, condemned, now, replaced: 0 }
     }
 
     /// Does what can be done now, and tells how far it is, failures included.
@@ -120,30 +119,28 @@ impl<'c> Sync<'c> {
 
     async fn keep_all(&self, revisions: &Revisions) -> Result<Step, ReconcileError> {
         if !is_parallel(&self.set) {
-            for place in &self.wanted {
-                if self.keep(place, revisions).await? == Step::Stop {
+            for ordinal in self.ordinals.clone() {
+                if self.keep(ordinal, revisions).await? == Step::Stop {
                     return Ok(Step::Stop);
                 }
             }
             return Ok(Step::GoOn);
         }
         // What the server refuses is refused a few times, and not a hundred.
-        let (mut rest, mut batch) = (&*self.wanted, 1);
+        let (mut rest, mut batch) = (self.ordinals.clone(), 1);
         while !rest.is_empty() {
-            let (now, later) = rest.split_at(batch.min(rest.len()));
-            for outcome in join_all(now.iter().map(|place| self.keep(place, revisions))).await {
+            for outcome in join_all(rest.by_ref().take(batch).map(|ordinal| self.keep(ordinal, revisions))).await {
                 outcome?;
             }
-            (rest, batch) = (later, batch * 2);
+            batch = (batch * 2).min(MOST_AT_ONCE);
         }
         Ok(Step::GoOn)
     }
 
     /// Sees to it that a pod that the set wants is there, and as it should be.
-    async fn keep(&self, place: &Place, revisions: &Revisions) -> Result<Step, ReconcileError> {
-        let (writes, ordinal) = (&self.writes, place.ordinal);
-        let waits = !is_parallel(&self.set);
-        let Some(pod) = &place.pod else {
+    async fn keep(&self, ordinal: i32, revisions: &Revisions) -> Result<Step, ReconcileError> {
+        let (writes, waits) = (&self.writes, !is_parallel(&self.set));
+        let Some(pod) = self.wanted.get(&ordinal) else {
             if writes.waits_for_claims(ordinal)? {
                 return Ok(Step::Stop);
             }
@@ -202,8 +199,8 @@ impl<'c> Sync<'c> {
     /// The first pod that is not available, in the order of ordinals; those that are too many come last.
     fn first_unwell(&self) -> Option<&str> {
         let is_unwell = |pod: &&Arc<Pod>| !self.is_available(pod) || pod.is_deleting();
-        let missing = self.wanted.iter().any(|place| place.pod.is_none());
-        let wanted = self.wanted.iter().filter_map(|place| place.pod.as_ref()).find(is_unwell);
+        let missing = self.wanted.len() < self.ordinals.len();
+        let wanted = self.wanted.values().find(is_unwell);
         let condemned = self.condemned.iter().rev().map(|(_, pod)| pod).find(is_unwell);
         wanted.or(condemned).filter(|_| !missing).and_then(|pod| pod.uid())
     }
@@ -213,31 +210,31 @@ impl<'c> Sync<'c> {
         let rolling = rolling_update(&self.set);
         let partition = rolling.and_then(|rolling| rolling.partition).unwrap_or(0);
         let most = rolling.and_then(|rolling| rolling.max_unavailable.as_ref());
-        let most = most.map(|most| most.scaled_to(self.wanted.len().try_into().unwrap_or(i64::MAX), Rounding::Down));
-        let places = self.wanted.clone();
-        let from = usize::try_from(partition).unwrap_or(0).min(places.len());
-        let is_unwell =
-            |place: &Place| place.pod.as_ref().is_none_or(|pod| !self.is_available(pod) || pod.is_deleting());
+        let most = most.map(|most| most.scaled_to(self.ordinals.len().try_into().unwrap_or(i64::MAX), Rounding::Down));
+        let Range { start, end } = self.ordinals;
+        let concerned = start.saturating_add(partition.max(0))..end;
+        let is_unwell = |pod: &Arc<Pod>| !self.is_available(pod) || pod.is_deleting();
         let is_old = |pod: &Pod| identity::revision(pod) != revision && !pod.is_deleting();
         let Some(most) = most else {
             // One after the other: what is beyond the next to go has to be well.
-            for place in places[from..].iter().rev() {
-                match &place.pod {
+            for ordinal in concerned.rev() {
+                match self.wanted.get(&ordinal) {
                     Some(pod) if is_old(pod) => {
                         self.writes.delete(pod).await?;
                         self.replaced += 1;
                         return Ok(());
                     }
-                    _ if is_unwell(place) => return Ok(()),
-                    _ => {}
+                    Some(pod) if !is_unwell(pod) => {}
+                    _ => return Ok(()),
                 }
             }
             return Ok(());
         };
-        let unwell = places.iter().filter(|place| is_unwell(place)).count();
+        let missing = self.ordinals.len() - self.wanted.len();
+        let unwell = missing + self.wanted.values().filter(|pod| is_unwell(pod)).count();
         let most = most.ok().and_then(|most| usize::try_from(most).ok()).unwrap_or(1).max(1);
-        let old = places[from..].iter().rev().filter_map(|place| place.pod.as_ref()).filter(|pod| is_old(pod));
-        let old: Vec<_> = old.take(most.saturating_sub(unwell)).collect();
+        let concerned = self.wanted.iter().rev().filter(|(ordinal, _)| concerned.contains(*ordinal));
+        let old = concerned.map(|(_, pod)| pod).filter(|pod| is_old(pod)).take(most.saturating_sub(unwell));
         for pod in old {
             self.writes.delete(pod).await?;
             self.replaced += 1;
@@ -247,14 +244,13 @@ impl<'c> Sync<'c> {
 
     /// A pod of the ordinal, of the revision that it is to have: beneath the partition, still the old one.
     fn new_pod(&self, ordinal: i32, revisions: &Revisions) -> Pod {
-        let start = identity::ordinals(&self.set).start;
         let status = self.set.status.as_ref();
         let before = match rolling_update(&self.set) {
             Some(rolling) => rolling.partition.unwrap_or(0),
             None if is_rolling(&self.set) => status.and_then(|status| status.current_replicas).unwrap_or(0),
             None => 0,
         };
-        let is_old = ordinal < start.saturating_add(before);
+        let is_old = ordinal < self.ordinals.start.saturating_add(before);
         let revision = if is_old { &revisions.current } else { &revisions.update };
         let template = revisions::template(revision).unwrap_or_else(|| self.template());
         identity::pod(&self.set, &template, revision.name(), ordinal)
@@ -271,8 +267,7 @@ impl<'c> Sync<'c> {
     }
 
     fn pods(&self) -> impl Iterator<Item = &Pod> + Clone {
-        let wanted = self.wanted.iter().filter_map(|place| place.pod.as_deref());
-        wanted.chain(self.condemned.iter().map(|(_, pod)| &**pod))
+        self.wanted.values().chain(self.condemned.iter().map(|(_, pod)| pod)).map(|pod| &**pod)
     }
 
     async fn tell(&self, revisions: &Revisions) -> Result<(), ReconcileError> {

@@ -9,8 +9,11 @@ use k8s_openapi::{
 };
 use windlass_api::{ObjectExt as _, Patch};
 use windlass_client::Client;
-use windlass_controllers::BuiltIn;
-use windlass_envtest::explore::{State, StepResult, explore};
+use windlass_controllers::{BuiltIn, Controllers};
+use windlass_envtest::{
+    Environment,
+    explore::{State, StepResult, explore},
+};
 
 use crate::{create, of, pods_become};
 
@@ -95,4 +98,18 @@ fn claims_go_with_their_pods() {
             owner("data-db-0").as_deref() == Some("StatefulSet") && owner("data-db-1").as_deref() == Some("Pod")
         });
     explore(scenario).assert();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_set_of_more_pods_than_memory_holds_begins_with_the_first() {
+    let env = Environment::start().await;
+    let mut manager = env.manager();
+    Controllers::of([BuiltIn::StatefulSet]).add_to(&mut manager);
+    env.run(manager);
+    let client = env.client();
+    create_set(&client, json!({"replicas": i32::MAX})).await.unwrap();
+    env.eventually::<StatefulSet>("db", |set| set.status.as_ref().is_some_and(|status| status.replicas == 1)).await;
+    let pods = client.list::<Pod>().within("default").await.unwrap().items;
+    assert_eq!(pods.iter().map(|pod| pod.name()).collect::<Vec<_>>(), ["db-0"]);
+    env.stop().await.unwrap();
 }
