@@ -110,6 +110,6 @@ async fn a_set_of_more_pods_than_memory_holds_begins_with_the_first() {
     create_set(&client, json!({"replicas": i32::MAX})).await.unwrap();
     env.eventually::<StatefulSet>("db", |set| set.status.as_ref().is_some_and(|status| status.replicas == 1)).await;
     let pods = client.list::<Pod>().within("default").await.unwrap().items;
-    assert_eq!(pods.iter().map(|pod| pod.name()).collect::<Vec<_>>(), ["db-0"]);
+    assert!(pods.len() == 1 && pods[0].name() == "db-0", "{pods:?}");
     env.stop().await.unwrap();
 }
