@@ -50,7 +50,7 @@ impl Rule {
 /// The words of a part of a rule, in order.
 pub type Words = BTreeSet<String>;
 
-/// A rule of a role: what it says is in order, and rules can be [merged](merged). Serialized as Kubernetes has it.
+/// A rule of a role: what it says is in order, and rules can be [merged]. Serialized as Kubernetes has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[allow(missing_docs, reason = "they are those of `Rule`")]
