@@ -20,10 +20,13 @@ use crate::{Entry, Instance, Registry, RegistryError, wire::Wire};
 const OWNER: &str = "windlass-registry-sync";
 /// The key of a service's metadata that says so.
 const MARK: &str = "managed-by";
+/// The key of an instance's metadata that says that it is about to go.
+const LEAVING: &str = "leaving";
 
 const DONE: u32 = 200_000;
 const UNCHANGED: u32 = 200_002;
 const THERE_ALREADY: u32 = 400_201;
+const NO_INSTANCE: u32 = 400_303;
 
 /// How many are asked for, or sent, at a time: Polaris's own limit.
 const AT_ONCE: usize = 100;
@@ -130,6 +133,22 @@ impl Polaris {
         Ok(found.into_iter().map(|instance| (instance.host, instance.port)).collect())
     }
 
+    /// Deletes instances, having changed them: a Polaris that stores in a file (1.18) would go on listing what had not changed in the
+    /// last seconds, until it counts its instances, once a minute.
+    async fn take_away<'a>(
+        &self,
+        key: &ObjectKey,
+        instances: impl Iterator<Item = &'a (String, u16)>,
+    ) -> Result<(), RegistryError> {
+        let leaving: Vec<_> = instances.map(|(host, port)| bare(key, host, *port)).collect();
+        let mut marked = leaving.clone();
+        for instance in &mut marked {
+            instance["metadata"] = json!({LEAVING: "true"});
+        }
+        self.change(Verb::Put, "instances", marked, &[DONE, UNCHANGED, NO_INSTANCE]).await?;
+        self.change(Verb::Post, "instances/delete", leaving, &[DONE]).await
+    }
+
     /// Makes the service, unless it is there and ours.
     async fn claim(&self, key: &ObjectKey) -> Result<(), RegistryError> {
         let path = "services";
@@ -191,8 +210,7 @@ impl Registry for Polaris {
             self.change(Verb::Put, "instances", whole(kept), &[DONE, UNCHANGED]).await?;
             let wanted: BTreeSet<_> =
                 entry.instances.iter().map(|instance| (instance.host.clone(), instance.port)).collect();
-            let surplus = found.difference(&wanted).map(|(host, port)| bare(key, host, *port)).collect();
-            self.change(Verb::Post, "instances/delete", surplus, &[DONE]).await
+            self.take_away(key, found.difference(&wanted)).await
         })
     }
 
@@ -205,9 +223,7 @@ impl Registry for Polaris {
                     return Ok(());
                 }
             }
-            let instances = self.instances(key).await?;
-            let instances = instances.iter().map(|(host, port)| bare(key, host, *port)).collect();
-            self.change(Verb::Post, "instances/delete", instances, &[DONE]).await?;
+            self.take_away(key, self.instances(key).await?.iter()).await?;
             let service = json!({"name": key.name, "namespace": namespace(key)});
             self.change(Verb::Post, "services/delete", vec![service], &[DONE]).await?;
             self.ours.lock().remove(key);
