@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use windlass::{Client, ObjectKey};
+use windlass::{Client, ObjectKey, api::Clock};
 
 use crate::{Entry, Instance, Registry, RegistryError, wire::Wire};
 
@@ -20,7 +20,7 @@ use crate::{Entry, Instance, Registry, RegistryError, wire::Wire};
 const OWNER: &str = "windlass-registry-sync";
 /// The key of a service's metadata that says so.
 const MARK: &str = "managed-by";
-/// The key of an instance's metadata that says that it is about to go.
+/// The key of an instance's metadata that says since when it is about to go.
 const LEAVING: &str = "leaving";
 
 const DONE: u32 = 200_000;
@@ -134,18 +134,19 @@ impl Polaris {
     }
 
     /// Deletes instances, having changed them: a Polaris that stores in a file (1.18) would go on listing what had not changed in the
-    /// last seconds, until it counts its instances, once a minute.
+    /// last seconds. So each attempt has to be a change.
     async fn take_away<'a>(
         &self,
         key: &ObjectKey,
         instances: impl Iterator<Item = &'a (String, u16)>,
     ) -> Result<(), RegistryError> {
         let leaving: Vec<_> = instances.map(|(host, port)| bare(key, host, *port)).collect();
+        let now = Clock::system().now().to_string();
         let mut marked = leaving.clone();
         for instance in &mut marked {
-            instance["metadata"] = json!({LEAVING: "true"});
+            instance["metadata"] = json!({LEAVING: now});
         }
-        self.change(Verb::Put, "instances", marked, &[DONE, UNCHANGED, NO_INSTANCE]).await?;
+        self.change(Verb::Put, "instances", marked, &[DONE, NO_INSTANCE]).await?;
         self.change(Verb::Post, "instances/delete", leaving, &[DONE]).await
     }
 
