@@ -5,12 +5,14 @@
 //! objects and the events, whenever all have come to rest.
 
 mod kinds;
+mod metrics;
 mod play;
 mod scenario;
 mod transcript;
 
 use std::path::{Path, PathBuf};
 
+pub use metrics::define;
 pub use play::play;
 pub use scenario::Scenario;
 

@@ -1,6 +1,8 @@
 //! The controllers of workloads leave behind what those of the real kube-controller-manager do.
 #![allow(clippy::unwrap_used, reason = "tests, and what only they call")]
 
+use std::time::Duration;
+
 use conformance::{
     unique,
     workloads::{self, Scenario, WORKLOADS},
@@ -10,11 +12,12 @@ use windlass_client::{
     Client, Config,
     config::{Kubeconfig, Selection},
 };
-use windlass_controllers::{BuiltIn, Controllers};
+use windlass_controllers::{Autoscaling, BuiltIn, Controllers};
 use windlass_envtest::Environment;
 
 /// Plays the scenarios of a file side by side, each in a namespace of its own.
 async fn play(client: &Client, file: &str, scenarios: Vec<Scenario>) -> Vec<(String, String)> {
+    workloads::define(client, &scenarios).await;
     let played = scenarios.into_iter().map(async |scenario| {
         let told = workloads::play(client, &unique(file), &scenario).await;
         (scenario.title, told.trim_end().to_owned())
@@ -27,7 +30,10 @@ async fn ours(file: &str) -> Vec<(String, String)> {
     let mut manager = env.manager();
     let controllers = BuiltIn::ALL.iter().copied().filter(|controller| *controller != BuiltIn::Nodes);
     // The real one knows no authority either, and tells it to every namespace.
-    Controllers::of(controllers).root_ca("").add_to(&mut manager);
+    let controllers = Controllers::of(controllers).root_ca("");
+    // As `xtask upstream` starts the real one: a scenario has come to rest in seconds.
+    let autoscaling = Autoscaling::default().every(Duration::from_secs(1));
+    controllers.autoscaling(autoscaling.downscale_stabilization(Duration::from_secs(5))).add_to(&mut manager);
     env.run(manager);
     let played = play(&env.client(), file, workloads::scenarios(file)).await;
     env.stop().await.unwrap();
@@ -75,6 +81,21 @@ async fn cron_jobs_end_as_the_real_ones_do() {
 #[tokio::test(start_paused = true)]
 async fn replication_controllers_end_as_the_real_ones_do() {
     hold("replicationcontrollers").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn disruption_budgets_end_as_the_real_ones_do() {
+    hold("disruptionbudgets").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn autoscalers_end_as_the_real_ones_do() {
+    hold("autoscalers").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn autoscalers_that_know_nothing_tell_it_as_the_real_ones_do() {
+    hold("unmeasured").await;
 }
 
 #[tokio::test(start_paused = true)]

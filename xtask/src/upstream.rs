@@ -150,6 +150,9 @@ impl Upstream {
                 // Many scenarios are played side by side, and none is to wait for another.
                 "--kube-api-qps=1000".to_owned(),
                 "--kube-api-burst=1000".to_owned(),
+                // Nor is anybody to wait long for what is measured.
+                "--horizontal-pod-autoscaler-sync-period=1s".to_owned(),
+                "--horizontal-pod-autoscaler-downscale-stabilization=5s".to_owned(),
                 format!("--service-account-private-key-file={}", self.file("sa.key")),
                 "--bind-address=127.0.0.1".to_owned(),
                 "--secure-port=0".to_owned(),

@@ -2,6 +2,8 @@
 
 use windlass_api::{ApiResource, GroupVersionKind};
 
+use super::metrics;
+
 /// How a kind is asked for. What is `{}` in the group is the namespace of the scenario: definitions are the cluster's.
 #[derive(Debug)]
 pub(super) struct Kind {
@@ -42,7 +44,7 @@ pub(super) const USUAL: [&str; 11] = [
     "Event",
 ];
 
-const KINDS: [Kind; 29] = [
+const KINDS: [Kind; 32] = [
     kind("Pod", "", "v1", "pods"),
     kind("Job", "batch", "v1", "jobs"),
     kind("CronJob", "batch", "v1", "cronjobs"),
@@ -54,6 +56,9 @@ const KINDS: [Kind; 29] = [
     kind("ControllerRevision", "apps", "v1", "controllerrevisions"),
     kind("PersistentVolumeClaim", "", "v1", "persistentvolumeclaims"),
     kind("PodDisruptionBudget", "policy", "v1", "poddisruptionbudgets"),
+    kind("HorizontalPodAutoscaler", "autoscaling", "v2", "horizontalpodautoscalers"),
+    kind("PodMetrics", metrics::RESOURCE, "v1beta1", "pods"),
+    kind("ExternalMetricValue", metrics::EXTERNAL, "v1beta1", metrics::DEPTHS),
     kind("Event", "", "v1", "events"),
     kind("ConfigMap", "", "v1", "configmaps"),
     kind("Secret", "", "v1", "secrets"),

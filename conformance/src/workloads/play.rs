@@ -234,6 +234,9 @@ impl Stage<'_> {
             Fate::Go => {
                 return self.of("Pod").delete(self.key("Pod", name)).grace_period(Duration::ZERO).await.map(drop);
             }
+            Fate::Evict => {
+                return self.of("Pod").evict(self.key("Pod", name)).await.map(drop);
+            }
             Fate::Run => json!({"phase": "Running", "conditions": ready("True")}),
             Fate::Falter => json!({"phase": "Running", "conditions": ready("False")}),
             Fate::Succeed => json!({"phase": "Succeeded", "conditions": ready("False"), "containerStatuses": ended(0)}),

@@ -71,9 +71,16 @@ pub(super) enum Fate {
     Delete,
     /// Deleted without grace.
     Go,
+    /// Deleted, as far as budgets allow it.
+    Evict,
 }
 
 impl Scenario {
+    /// Whether a step makes an object of a kind.
+    pub(super) fn makes(&self, wanted: &str) -> bool {
+        self.steps.iter().any(|step| matches!(step, Step::Create { kind, .. } if kind == wanted))
+    }
+
     /// Those of a text.
     ///
     /// # Errors
@@ -178,6 +185,7 @@ impl Fate {
             "exit" => Self::Exit(argument?.parse().ok()?),
             "delete" => Self::Delete,
             "go" => Self::Go,
+            "evict" => Self::Evict,
             _ => return None,
         })
     }

@@ -6,8 +6,9 @@ use thiserror::Error;
 use windlass_runtime::Manager;
 
 use crate::{
-    Pace, cronjob, daemonset, deployment, endpoints, garbage_collector, job, namespace, node_lifecycle, nodes,
-    replicaset, role_aggregation, service_account, statefulset, storage_protection, ttl_after_finished,
+    Autoscaling, Pace, autoscaler, cronjob, daemonset, deployment, disruption, endpoints, garbage_collector, job,
+    namespace, node_lifecycle, nodes, replicaset, role_aggregation, service_account, statefulset, storage_protection,
+    ttl_after_finished,
 };
 
 /// How many nodes are simulated unless it is said.
@@ -33,6 +34,10 @@ pub enum BuiltIn {
     CronJob,
     /// The end of jobs that are over.
     TtlAfterFinished,
+    /// How many pods may be evicted.
+    Disruption,
+    /// How many replicas there are to be, by what is measured.
+    HorizontalPodAutoscaling,
     /// Which pods are behind a service.
     EndpointSlice,
     /// The same for older readers.
@@ -61,6 +66,7 @@ pub struct Controllers {
     nodes: usize,
     pace: Pace,
     root_ca: Option<Arc<str>>,
+    autoscaling: Autoscaling,
 }
 
 /// Why a choice of controllers cannot be read.
@@ -92,6 +98,8 @@ impl BuiltIn {
         Self::Job,
         Self::CronJob,
         Self::TtlAfterFinished,
+        Self::Disruption,
+        Self::HorizontalPodAutoscaling,
         Self::EndpointSlice,
         Self::Endpoints,
         Self::Namespace,
@@ -115,6 +123,8 @@ impl BuiltIn {
             Self::Job => "job",
             Self::CronJob => "cronjob",
             Self::TtlAfterFinished => "ttlafterfinished",
+            Self::Disruption => "disruption",
+            Self::HorizontalPodAutoscaling => "horizontalpodautoscaling",
             Self::EndpointSlice => "endpointslice",
             Self::Endpoints => "endpoints",
             Self::Namespace => "namespace",
@@ -142,7 +152,13 @@ impl Controllers {
 
     /// Some controllers.
     pub fn of(chosen: impl IntoIterator<Item = BuiltIn>) -> Self {
-        Self { chosen: chosen.into_iter().collect(), nodes: NODES, pace: Pace::default(), root_ca: None }
+        Self {
+            chosen: chosen.into_iter().collect(),
+            nodes: NODES,
+            pace: Pace::default(),
+            root_ca: None,
+            autoscaling: Autoscaling::default(),
+        }
     }
 
     /// How many nodes are simulated, `node-0` and on; 3 by default.
@@ -160,6 +176,12 @@ impl Controllers {
     /// The certificate authority of the API server, as PEM. Without it, namespaces get no ConfigMap that holds it.
     pub fn root_ca(mut self, pem: impl Into<Arc<str>>) -> Self {
         self.root_ca = Some(pem.into());
+        self
+    }
+
+    /// How horizontal pod autoscalers are run, and where their metrics come from.
+    pub fn autoscaling(mut self, autoscaling: Autoscaling) -> Self {
+        self.autoscaling = autoscaling;
         self
     }
 
@@ -188,6 +210,8 @@ impl Controllers {
                 BuiltIn::Job => job::add_to(manager),
                 BuiltIn::CronJob => cronjob::add_to(manager),
                 BuiltIn::TtlAfterFinished => ttl_after_finished::add_to(manager),
+                BuiltIn::Disruption => disruption::add_to(manager),
+                BuiltIn::HorizontalPodAutoscaling => autoscaler::add_to(manager, self.autoscaling.clone()),
                 BuiltIn::EndpointSlice => endpoints::add_slices_to(manager),
                 BuiltIn::Endpoints => endpoints::add_older_to(manager),
                 BuiltIn::Namespace => namespace::add_to(manager),

@@ -11,11 +11,14 @@ mod ownership;
 mod pod_control;
 mod pods;
 mod revisions;
+mod selector;
 mod versions;
 
+mod autoscaler;
 mod cronjob;
 mod daemonset;
 mod deployment;
+mod disruption;
 mod endpoints;
 mod garbage_collector;
 mod job;
@@ -31,6 +34,10 @@ mod ttl_after_finished;
 
 mod catalog;
 
+pub use autoscaler::{
+    Autoscaling,
+    metrics::{ApiMetrics, MemoryMetrics, MetricApi, MetricError, MetricSource, PodMetric, Sample, Samples},
+};
 pub use catalog::{BuiltIn, Controllers, ControllersError};
 pub use error::ReconcileError;
 pub use nodes::Pace;

@@ -5,6 +5,7 @@
 mod gathering;
 mod lifecycle;
 mod running;
+mod scaling;
 mod stateful;
 mod workloads;
 

@@ -1,0 +1,271 @@
+//! Metrics by the APIs of a cluster: `metrics.k8s.io`, `custom.metrics.k8s.io` and `external.metrics.k8s.io`.
+
+use std::{borrow::Cow, time::Duration};
+
+use futures::future::{BoxFuture, FutureExt as _};
+use jiff::Timestamp;
+use k8s_openapi::api::autoscaling::v2::{CrossVersionObjectReference, MetricIdentifier};
+use serde::{Deserialize, de::DeserializeOwned};
+use windlass_api::{GroupKind, GroupVersion, LabelSelector, Quantity};
+use windlass_client::{
+    CachedDiscovery, Client, DeferredRestMapper,
+    rest::{Answer, RestRequest},
+};
+
+use super::{MetricApi, MetricError, MetricSource, PodMetric, Sample, Samples, selector_of};
+use crate::pod_control::words;
+
+/// How long metrics that do not say it have been measured.
+const WINDOW: Duration = Duration::from_mins(1);
+
+/// Asks an API server, behind whose APIs somebody measures: for resources the metrics server, or the simulated nodes.
+#[derive(Clone, Debug)]
+pub struct ApiMetrics {
+    client: Client,
+    mapper: DeferredRestMapper,
+}
+
+/// `metrics.k8s.io/v1beta1`, `PodMetrics`.
+#[derive(Debug, Deserialize)]
+struct PodMetrics {
+    metadata: Named,
+    timestamp: Timestamp,
+    window: String,
+    #[serde(default)]
+    containers: Vec<Container>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Container {
+    name: String,
+    #[serde(default)]
+    usage: std::collections::BTreeMap<String, Quantity>,
+}
+
+/// `custom.metrics.k8s.io/v1beta2`, `MetricValue`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct MetricValue {
+    described_object: Named,
+    timestamp: Timestamp,
+    window_seconds: Option<u64>,
+    value: Quantity,
+}
+
+/// `external.metrics.k8s.io/v1beta1`, `ExternalMetricValue`.
+#[derive(Debug, Deserialize)]
+struct ExternalValue {
+    value: Quantity,
+}
+
+#[derive(Debug, Deserialize)]
+struct Named {
+    name: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Items<T> {
+    #[serde(default = "Vec::new")]
+    items: Vec<T>,
+}
+
+impl ApiMetrics {
+    /// Asks by this client.
+    #[must_use]
+    pub fn new(client: Client) -> Self {
+        let mapper = DeferredRestMapper::new(CachedDiscovery::in_memory(client.clone()));
+        Self { client, mapper }
+    }
+
+    fn get(&self, group: &'static str, version: &'static str) -> RestRequest {
+        self.client.rest(GroupVersion::new(group, version)).get()
+    }
+
+    /// The resources that pods use.
+    async fn usage(
+        &self,
+        namespace: &str,
+        pods: &LabelSelector,
+        resource: &str,
+        container: Option<&str>,
+    ) -> Result<Samples, MetricError> {
+        let request = self.get("metrics.k8s.io", "v1beta1").namespace(namespace).resource("pods");
+        let metrics: Vec<PodMetrics> = items(MetricApi::Resource, selected(request, "labelSelector", pods)).await?;
+        Ok(metrics.into_iter().filter_map(|metrics| metrics.sample(resource, container)).collect())
+    }
+
+    async fn custom(
+        &self,
+        namespace: &str,
+        resource: &str,
+        name: &str,
+        pods: Option<&LabelSelector>,
+        metric: &MetricIdentifier,
+    ) -> Result<Vec<MetricValue>, MetricError> {
+        let mut request = self.get("custom.metrics.k8s.io", "v1beta2");
+        request = match resource {
+            // What is measured of a namespace is not in one.
+            "namespaces" => request.resource("namespaces").name(namespace).sub_resource("metrics"),
+            _ => request.namespace(namespace).resource(resource.to_owned()).name(name.to_owned()),
+        };
+        request = request.suffix(&metric.name);
+        if let Some(pods) = pods {
+            request = selected(request, "labelSelector", pods);
+        }
+        items(MetricApi::Custom, selected(request, "metricLabelSelector", &selector_of(metric)?)).await
+    }
+
+    /// The resource of a described object, as the API of custom metrics names it.
+    async fn resource_of(&self, object: &CrossVersionObjectReference) -> Result<String, MetricError> {
+        let group_version = object.api_version.as_deref().unwrap_or_default();
+        let (group, version) = group_version.split_once('/').unwrap_or(("", group_version));
+        let kind = GroupKind::new(group.to_owned(), object.kind.clone());
+        let versions: Vec<_> = Some(version).filter(|version| !version.is_empty()).into_iter().collect();
+        let found = self.mapper.mapping(&kind, &versions).await;
+        let found = found.map_err(|error| MetricError::Fetch { api: MetricApi::Custom, why: error.to_string() })?;
+        Ok(found.resource.group_resource().to_string())
+    }
+}
+
+impl MetricSource for ApiMetrics {
+    fn of_pods<'a>(
+        &'a self,
+        namespace: &'a str,
+        pods: &'a LabelSelector,
+        metric: PodMetric<'a>,
+    ) -> BoxFuture<'a, Result<Samples, MetricError>> {
+        async move {
+            match metric {
+                PodMetric::Resource { name, container } => self.usage(namespace, pods, name, container).await,
+                PodMetric::Custom(metric) => {
+                    let values = self.custom(namespace, "pods", "*", Some(pods), metric).await?;
+                    Ok(values.into_iter().map(MetricValue::sample).collect())
+                }
+            }
+        }
+        .boxed()
+    }
+
+    fn of_object<'a>(
+        &'a self,
+        namespace: &'a str,
+        object: &'a CrossVersionObjectReference,
+        metric: &'a MetricIdentifier,
+    ) -> BoxFuture<'a, Result<Quantity, MetricError>> {
+        async move {
+            let resource = self.resource_of(object).await?;
+            let values = self.custom(namespace, &resource, &object.name, None, metric).await?;
+            match <[MetricValue; 1]>::try_from(values) {
+                Ok([one]) => Ok(one.value),
+                Err(values) => {
+                    let why = format!(
+                        "the custom metrics API server returned {} results when we asked for exactly one",
+                        values.len()
+                    );
+                    Err(MetricError::Fetch { api: MetricApi::Custom, why })
+                }
+            }
+        }
+        .boxed()
+    }
+
+    fn external<'a>(
+        &'a self,
+        namespace: &'a str,
+        metric: &'a MetricIdentifier,
+    ) -> BoxFuture<'a, Result<Vec<Quantity>, MetricError>> {
+        async move {
+            let request = self.get("external.metrics.k8s.io", "v1beta1").namespace(namespace);
+            let request = request.resource(metric.name.clone());
+            let request = selected(request, "labelSelector", &selector_of(metric)?);
+            let values: Vec<ExternalValue> = items(MetricApi::External, request).await?;
+            Ok(values.into_iter().map(|value| value.value).collect())
+        }
+        .boxed()
+    }
+}
+
+impl PodMetrics {
+    /// What the pod uses of a resource; nothing is known unless all of its containers, or the one that is meant, tell it.
+    fn sample(self, resource: &str, container: Option<&str>) -> Option<(String, Sample)> {
+        let mut meant = self.containers.into_iter().filter(|known| container.is_none_or(|name| known.name == name));
+        let first = meant.next()?.usage.remove(resource)?;
+        let value = meant.try_fold(first, |sum, mut other| Some(sum + other.usage.remove(resource)?))?;
+        let window = go_duration(&self.window).unwrap_or(WINDOW);
+        Some((self.metadata.name, Sample { value, at: self.timestamp, window }))
+    }
+}
+
+impl MetricValue {
+    fn sample(self) -> (String, Sample) {
+        let window = self.window_seconds.map_or(WINDOW, Duration::from_secs);
+        (self.described_object.name, Sample { value: self.value, at: self.timestamp, window })
+    }
+}
+
+/// A list that has something in it.
+async fn items<T: DeserializeOwned>(api: MetricApi, request: RestRequest) -> Result<Vec<T>, MetricError> {
+    let answer = request.send().await.and_then(Answer::into::<Items<T>>);
+    let list = answer.map_err(|error| MetricError::Fetch { api, why: words(&error) })?;
+    if list.items.is_empty() { Err(MetricError::Nothing(api)) } else { Ok(list.items) }
+}
+
+fn selected(request: RestRequest, parameter: &'static str, selector: &LabelSelector) -> RestRequest {
+    if selector.is_empty() {
+        return request;
+    }
+    request.param(Cow::Borrowed(parameter), selector.to_string())
+}
+
+/// A duration as Go writes it: `30s`, `1m0.5s`.
+fn go_duration(text: &str) -> Option<Duration> {
+    let mut rest = text;
+    let mut sum = Duration::ZERO;
+    while !rest.is_empty() {
+        let number = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let (amount, unit) = rest.split_at(number);
+        let end = unit.find(|c: char| c.is_ascii_digit()).unwrap_or(unit.len());
+        let seconds = match &unit[..end] {
+            "h" => 3600.0,
+            "m" => 60.0,
+            "s" => 1.0,
+            "ms" => 1e-3,
+            "us" | "µs" => 1e-6,
+            "ns" => 1e-9,
+            _ => return None,
+        };
+        sum = sum.checked_add(Duration::try_from_secs_f64(amount.parse::<f64>().ok()? * seconds).ok()?)?;
+        rest = &unit[end..];
+    }
+    (!text.is_empty()).then_some(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_as_go_writes_them() {
+        let seconds = |text: &str| go_duration(text).map(|duration| duration.as_secs_f64());
+        assert_eq!([seconds("30s"), seconds("1m0.5s"), seconds("2h")], [Some(30.0), Some(60.5), Some(7200.0)]);
+        assert_eq!([seconds(""), seconds("30"), seconds("s"), seconds("3x")], [None; 4]);
+    }
+
+    #[test]
+    fn a_pod_is_known_when_all_that_is_meant_tells_it() {
+        let metrics = || -> PodMetrics {
+            serde_json::from_str(
+                r#"{"metadata": {"name": "p"}, "timestamp": "2020-01-01T00:00:00Z", "window": "15s", "containers": [
+                    {"name": "a", "usage": {"cpu": "100m", "memory": "1Mi"}}, {"name": "b", "usage": {"cpu": "50m"}}]}"#,
+            )
+            .unwrap()
+        };
+        let of = |resource: &str, container: Option<&str>| {
+            metrics().sample(resource, container).map(|(pod, sample)| (pod, sample.value.milli_value()))
+        };
+        assert_eq!(of("cpu", None), Some(("p".to_owned(), 150)));
+        assert_eq!(of("cpu", Some("b")), Some(("p".to_owned(), 50)));
+        assert_eq!(of("memory", Some("a")), Some(("p".to_owned(), 1_048_576_000)));
+        assert_eq!([of("memory", None), of("cpu", Some("c")), of("disk", None)], [None, None, None]);
+    }
+}

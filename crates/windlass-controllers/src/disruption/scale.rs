@@ -1,0 +1,124 @@
+//! How many pods those ask for who own pods.
+
+use std::{collections::HashMap, sync::Arc};
+
+use k8s_openapi::api::{
+    apps::v1::{Deployment, ReplicaSet, StatefulSet},
+    core::v1::{Pod, ReplicationController},
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use thiserror::Error;
+use windlass_api::{DynamicObject, GroupKind, Object, ObjectExt, ObjectRef, PercentError, Resource};
+use windlass_cache::DecodeError;
+use windlass_client::{DeferredRestMapper, MappingError};
+use windlass_runtime::Context;
+
+/// Why it cannot be said how many there should be.
+#[derive(Debug, Error)]
+pub(super) enum ScaleError {
+    #[error("found no controllers for pod {0:?}")]
+    NoController(String),
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+    #[error(transparent)]
+    Client(#[from] windlass_client::Error),
+    #[error(transparent)]
+    Mapping(#[from] MappingError),
+    #[error("{0} does not implement the scale subresource")]
+    NoScale(String),
+    #[error(transparent)]
+    Percent(#[from] PercentError),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scales<'s> {
+    pub(super) cx: &'s Context,
+    pub(super) mapper: &'s DeferredRestMapper,
+}
+
+impl Scales<'_> {
+    /// The sum of the scales of all owners, each counted once; and the names of pods that have none.
+    pub(super) async fn of_all(self, pods: &[Arc<Pod>]) -> Result<(i32, Vec<String>), ScaleError> {
+        let mut scales: HashMap<String, i32> = HashMap::new();
+        let mut unmanaged = Vec::new();
+        for pod in pods {
+            let Some(owner) = pod.controller() else {
+                unmanaged.push(pod.name().to_owned());
+                continue;
+            };
+            if scales.contains_key(&owner.uid) {
+                continue;
+            }
+            let (uid, scale) = self
+                .of(owner, pod.namespace().unwrap_or_default())
+                .await?
+                .ok_or_else(|| ScaleError::NoController(pod.name().to_owned()))?;
+            scales.insert(uid, scale);
+        }
+        Ok((scales.values().sum(), unmanaged))
+    }
+
+    /// The uid and the scale of who decides how many pods an owner has: a deployment for its replica sets.
+    async fn of(self, owner: &OwnerReference, namespace: &str) -> Result<Option<(String, i32)>, ScaleError> {
+        if is_of::<ReplicationController>(owner) {
+            return self.cached(owner, namespace, |found: &ReplicationController| {
+                found.spec.as_ref().and_then(|spec| spec.replicas)
+            });
+        }
+        if is_of::<StatefulSet>(owner) {
+            return self
+                .cached(owner, namespace, |found: &StatefulSet| found.spec.as_ref().and_then(|spec| spec.replicas));
+        }
+        if is_of::<ReplicaSet>(owner) {
+            let Some(set) = self.find::<ReplicaSet>(owner, namespace)? else { return Ok(None) };
+            let above = set.controller().filter(|owner| is_of::<Deployment>(owner)).cloned();
+            if let Some(above) = above {
+                return self.cached(&above, namespace, |found: &Deployment| {
+                    found.spec.as_ref().and_then(|spec| spec.replicas)
+                });
+            }
+            let replicas = set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+            return Ok(Some((owner.uid.clone(), replicas)));
+        }
+        let kind = GroupKind::new(group_of(owner).to_owned(), owner.kind.clone());
+        let version = owner.api_version.rsplit('/').next().unwrap_or_default();
+        let found = self.mapper.mapping(&kind, &[version]).await?;
+        if !found.subresources.iter().any(|part| part.name == "scale") {
+            return Err(ScaleError::NoScale(found.resource.group_resource().to_string()));
+        }
+        let key = ObjectRef::<DynamicObject>::new(owner.name.clone()).within(namespace);
+        match self.cx.client().dynamic(&found.resource).get_scale(key).await {
+            Ok(scale) if scale.uid() == Some(&*owner.uid) => {
+                Ok(Some((owner.uid.clone(), scale.spec.and_then(|spec| spec.replicas).unwrap_or(0))))
+            }
+            Ok(_) => Ok(None),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn cached<K: Resource>(
+        self,
+        owner: &OwnerReference,
+        namespace: &str,
+        replicas: impl Fn(&K) -> Option<i32>,
+    ) -> Result<Option<(String, i32)>, ScaleError> {
+        let found = self.find::<K>(owner, namespace)?;
+        Ok(found.map(|found| (owner.uid.clone(), replicas(&found).unwrap_or(1))))
+    }
+
+    fn find<K: Object + Resource>(self, owner: &OwnerReference, namespace: &str) -> Result<Option<Arc<K>>, ScaleError> {
+        let key = ObjectRef::<K>::new(owner.name.clone()).within(namespace);
+        let found = self.cx.store::<K>().get(&key).map(|found| found.get()).transpose()?;
+        Ok(found.filter(|found| found.uid() == Some(&*owner.uid)))
+    }
+}
+
+fn group_of(owner: &OwnerReference) -> &str {
+    owner.api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
+fn is_of<K: Resource>(owner: &OwnerReference) -> bool {
+    let resource = K::api_resource();
+    group_of(owner) == resource.group && owner.kind == *resource.kind
+}

@@ -1,0 +1,53 @@
+//! Pods that were to be disrupted, and were not: after a while they say so no longer.
+
+use std::{sync::Arc, time::Duration};
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Pod;
+use windlass_api::ObjectExt;
+use windlass_runtime::{Action, Context, Controller, Manager};
+
+use crate::{
+    error::{ReconcileError, await_newer_state},
+    pods,
+};
+
+const CONDITION: &str = "DisruptionTarget";
+/// Kubelets end pods when they get to it.
+const BY_KUBELET: &str = "TerminationByKubelet";
+const TIMEOUT: SignedDuration = SignedDuration::from_mins(2);
+
+pub(super) fn add_to(manager: &mut Manager) {
+    manager.add(
+        Controller::<Pod>::new()
+            .named("disruption-stale")
+            .reconcile(async |pod: Arc<Pod>, cx: Context| await_newer_state(reconcile(&pod, &cx).await)),
+    );
+}
+
+async fn reconcile(pod: &Pod, cx: &Context) -> Result<Action, ReconcileError> {
+    let now = cx.clock().now();
+    let Some(until) = holds_until(pod) else { return Ok(Action::await_change()) };
+    if let Ok(wait) = Duration::try_from(until.duration_since(now))
+        && !wait.is_zero()
+    {
+        return Ok(Action::requeue_after(wait));
+    }
+    let mut changed = pod.clone();
+    let conditions = changed.status.iter_mut().flat_map(|status| status.conditions.iter_mut().flatten());
+    for condition in conditions.filter(|condition| condition.type_ == CONDITION) {
+        "False".clone_into(&mut condition.status);
+        condition.last_transition_time = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now));
+        (condition.reason, condition.message) = (None, None);
+    }
+    cx.client().update_status(&changed).await?;
+    Ok(Action::await_change())
+}
+
+/// Until when the pod is to be disrupted, if it is, and nobody has begun with it.
+fn holds_until(pod: &Pod) -> Option<Timestamp> {
+    let mut conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let condition = conditions.find(|condition| condition.type_ == CONDITION && condition.status == "True")?;
+    let is_over = pod.is_deleting() || pods::is_finished(pod) || condition.reason.as_deref() == Some(BY_KUBELET);
+    condition.last_transition_time.as_ref()?.0.checked_add(TIMEOUT).ok().filter(|_| !is_over)
+}
