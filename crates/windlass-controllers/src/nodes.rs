@@ -8,6 +8,8 @@
 //! Containers of pods that are meant to end do what their commands say, as far as `true`, `false`, `sleep` and `exit` go; with
 //! other commands they succeed after a while.
 //!
+//! Pods that say by annotations what they use have metrics ([`meters`]), so that autoscalers have something to go by.
+//!
 //! Not guaranteed, because not simulated: logs, exec, probes, images that cannot be pulled, init containers that fail, volumes.
 
 mod addresses;
@@ -17,6 +19,7 @@ mod fleet;
 mod kubelet;
 mod ledger;
 mod lifecycle;
+mod meters;
 mod notes;
 mod pace;
 mod quantity;
@@ -24,9 +27,9 @@ mod residents;
 mod scheduler;
 mod script;
 
-use windlass_runtime::Manager;
+use windlass_runtime::{Group, Manager, Task};
 
-use self::addresses::MOST_NODES;
+use self::{addresses::MOST_NODES, meters::Meters};
 pub use pace::Pace;
 
 /// Adds `count` nodes, their scheduler and their kubelets to a manager. There are addresses for 3,072 nodes.
@@ -37,5 +40,7 @@ pub(crate) fn add_to(manager: &mut Manager, count: usize, pace: Pace) {
     }
     fleet::add_to(manager, nodes);
     scheduler::add_to(manager);
-    kubelet::add_to(manager, nodes, pace);
+    let meters = Meters::default();
+    kubelet::add_to(manager, nodes, pace, meters.clone());
+    manager.add(Task::new("node-metrics", move |running| meters.run(running)).in_group(Group::Controllers));
 }

@@ -13,6 +13,8 @@ use windlass_cache::DecodeError;
 use windlass_client::{DeferredRestMapper, MappingError};
 use windlass_runtime::Context;
 
+use crate::pod_control::words;
+
 /// Why it cannot be said how many there should be.
 #[derive(Debug, Error)]
 pub(super) enum ScaleError {
@@ -20,8 +22,11 @@ pub(super) enum ScaleError {
     NoController(String),
     #[error(transparent)]
     Decode(#[from] DecodeError),
-    #[error(transparent)]
+    /// The server's own words, if it said any.
+    #[error("{}", words(.0))]
     Client(#[from] windlass_client::Error),
+    #[error("no matches for kind {kind:?} in version {version:?}")]
+    NoKind { kind: String, version: String },
     #[error(transparent)]
     Mapping(#[from] MappingError),
     #[error("{0} does not implement the scale subresource")]
@@ -60,6 +65,34 @@ impl Scales<'_> {
 
     /// The uid and the scale of who decides how many pods an owner has: a deployment for its replica sets.
     async fn of(self, owner: &OwnerReference, namespace: &str) -> Result<Option<(String, i32)>, ScaleError> {
+        if let Some(known) = self.of_known(owner, namespace)? {
+            return Ok(Some(known));
+        }
+        let kind = GroupKind::new(group_of(owner).to_owned(), owner.kind.clone());
+        let version = owner.api_version.rsplit('/').next().unwrap_or_default();
+        let found = self.mapper.mapping(&kind, &[version]).await.map_err(|error| match error {
+            MappingError::NoKind { .. } => {
+                ScaleError::NoKind { kind: owner.kind.clone(), version: owner.api_version.clone() }
+            }
+            MappingError::Discovery(error) => error.into(),
+            other => other.into(),
+        })?;
+        if !found.subresources.iter().any(|part| part.name == "scale") {
+            return Err(ScaleError::NoScale(found.resource.group_resource().to_string()));
+        }
+        let key = ObjectRef::<DynamicObject>::new(owner.name.clone()).within(namespace);
+        match self.cx.client().dynamic(&found.resource).get_scale(key).await {
+            Ok(scale) if scale.uid() == Some(&*owner.uid) => {
+                Ok(Some((owner.uid.clone(), scale.spec.and_then(|spec| spec.replicas).unwrap_or(0))))
+            }
+            Ok(_) => Ok(None),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Of the built-in kinds, which are read from caches.
+    fn of_known(self, owner: &OwnerReference, namespace: &str) -> Result<Option<(String, i32)>, ScaleError> {
         if is_of::<ReplicationController>(owner) {
             return self.cached(owner, namespace, |found: &ReplicationController| {
                 found.spec.as_ref().and_then(|spec| spec.replicas)
@@ -80,21 +113,7 @@ impl Scales<'_> {
             let replicas = set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
             return Ok(Some((owner.uid.clone(), replicas)));
         }
-        let kind = GroupKind::new(group_of(owner).to_owned(), owner.kind.clone());
-        let version = owner.api_version.rsplit('/').next().unwrap_or_default();
-        let found = self.mapper.mapping(&kind, &[version]).await?;
-        if !found.subresources.iter().any(|part| part.name == "scale") {
-            return Err(ScaleError::NoScale(found.resource.group_resource().to_string()));
-        }
-        let key = ObjectRef::<DynamicObject>::new(owner.name.clone()).within(namespace);
-        match self.cx.client().dynamic(&found.resource).get_scale(key).await {
-            Ok(scale) if scale.uid() == Some(&*owner.uid) => {
-                Ok(Some((owner.uid.clone(), scale.spec.and_then(|spec| spec.replicas).unwrap_or(0))))
-            }
-            Ok(_) => Ok(None),
-            Err(error) if error.is_not_found() => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        Ok(None)
     }
 
     fn cached<K: Resource>(

@@ -14,6 +14,7 @@ use super::{
     addresses::Host,
     fleet::is_simulated,
     lifecycle::{Place, Step, next_step},
+    meters::Meters,
     notes,
     pace::Pace,
     residents::Residents,
@@ -31,6 +32,7 @@ struct Kubelets {
     nodes: u16,
     pace: Pace,
     recorder: Recorder,
+    meters: Meters,
     state: Mutex<State>,
 }
 
@@ -42,9 +44,9 @@ struct State {
 }
 
 /// Adds the controller to a manager.
-pub(crate) fn add_to(manager: &mut Manager, nodes: u16, pace: Pace) {
-    let kubelets =
-        Arc::new(Kubelets { nodes, pace, recorder: manager.cluster().recorder("kubelet"), state: Mutex::default() });
+pub(crate) fn add_to(manager: &mut Manager, nodes: u16, pace: Pace, meters: Meters) {
+    let recorder = manager.cluster().recorder("kubelet");
+    let kubelets = Arc::new(Kubelets { nodes, pace, recorder, meters, state: Mutex::default() });
     let pods = manager.cluster().informer::<Pod>(&Watch::all()).store();
     manager.add(
         Controller::watching(Watch::<Pod>::all().filter(OnSimulatedNode { nodes }))
@@ -110,8 +112,10 @@ async fn reconcile(key: ObjectRef<Pod>, cx: Context, kubelets: Arc<Kubelets>) ->
     let pod = store.get(&key).map(|pod| pod.get()).transpose()?;
     let Some((pod, host)) = pod.and_then(|pod| Some((Arc::clone(&pod), kubelets.host_of(&pod)?))) else {
         kubelets.state.lock().residents.forget(key.key());
+        kubelets.meters.forget(key.key());
         return Ok(Action::await_change());
     };
+    kubelets.meters.note(key.key(), &pod);
     // A node of that name that somebody else runs is not ours; one that is missing comes back, and its pods with it.
     let node = cx.store::<Node>().get(&ObjectRef::new(host.name()));
     if !node.is_some_and(|node| is_simulated(node.meta())) {

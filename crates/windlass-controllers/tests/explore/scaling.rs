@@ -12,7 +12,10 @@ use tokio::time::{Instant, sleep};
 use windlass_api::{Clock, ObjectRef, Patch};
 use windlass_client::Client;
 use windlass_controllers::{Autoscaling, BuiltIn, Controllers, MemoryMetrics};
-use windlass_envtest::explore::{Scenario, StepResult, explore};
+use windlass_envtest::{
+    Environment,
+    explore::{Scenario, StepResult, explore},
+};
 
 use crate::{LOOK, PATIENCE, create, of, pods_become};
 
@@ -143,4 +146,42 @@ fn autoscalers() {
             status.is_some_and(|status| (status.current_replicas, status.desired_replicas) == (Some(7), 7))
         });
     explore(scenario).assert();
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_share_work_become_as_many_as_it_takes() {
+    let env = Environment::start().await;
+    let mut manager = env.manager();
+    let controllers = [BuiltIn::HorizontalPodAutoscaling, BuiltIn::Deployment, BuiltIn::ReplicaSet, BuiltIn::Nodes];
+    Controllers::of(controllers).nodes(1).add_to(&mut manager);
+    env.run(manager);
+    let client = env.client();
+    create_deployment(&client, 1).await.unwrap();
+    // Four processors' work, of which each pod is to do half of the one that it requests.
+    let load = json!({"spec": {"template": {"metadata": {"annotations": {"windlass.dev/load": "cpu=4"}}}}});
+    client.patch::<Deployment>("web", Patch::Merge(load)).await.unwrap();
+    let metric = json!({
+        "type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}},
+    });
+    create_autoscaler(&client, metric, json!({})).await.unwrap();
+    let ready = async || {
+        let status = client.get::<Deployment>("web").await.unwrap().status.unwrap_or_default();
+        status.ready_replicas
+    };
+    let begun = Instant::now();
+    while ready().await != Some(8) {
+        assert!(begun.elapsed() < PATIENCE, "{:?} of eight are ready", ready().await);
+        sleep(LOOK).await;
+    }
+    // So it stays.
+    sleep(Duration::from_mins(10)).await;
+    let autoscaler = client.get::<HorizontalPodAutoscaler>("web").await.unwrap();
+    let status = autoscaler.status.unwrap();
+    let conditions: Vec<_> =
+        status.conditions.iter().flatten().map(|condition| condition.reason.as_deref().unwrap()).collect();
+    assert_eq!((status.current_replicas, status.desired_replicas), (Some(8), 8));
+    assert_eq!(conditions, ["ReadyForNewScale", "ValidMetricFound", "DesiredWithinRange"]);
+    let current = status.current_metrics.unwrap().remove(0).resource.unwrap().current;
+    assert_eq!(current.average_utilization, Some(50));
+    env.stop().await.unwrap();
 }

@@ -15,6 +15,8 @@ use windlass_client::{
 use super::{MetricApi, MetricError, MetricSource, PodMetric, Sample, Samples, selector_of};
 use crate::pod_control::words;
 
+/// What a server says that does not know an API at all.
+const NOT_SERVED: &str = "the server could not find the requested resource";
 /// How long metrics that do not say it have been measured.
 const WINDOW: Duration = Duration::from_mins(1);
 
@@ -90,7 +92,8 @@ impl ApiMetrics {
         container: Option<&str>,
     ) -> Result<Samples, MetricError> {
         let request = self.get("metrics.k8s.io", "v1beta1").namespace(namespace).resource("pods");
-        let metrics: Vec<PodMetrics> = items(MetricApi::Resource, selected(request, "labelSelector", pods)).await?;
+        let metrics: Vec<PodMetrics> =
+            items(MetricApi::Resource, selected(request, "labelSelector", pods), "pods").await?;
         Ok(metrics.into_iter().filter_map(|metrics| metrics.sample(resource, container)).collect())
     }
 
@@ -112,7 +115,7 @@ impl ApiMetrics {
         if let Some(pods) = pods {
             request = selected(request, "labelSelector", pods);
         }
-        items(MetricApi::Custom, selected(request, "metricLabelSelector", &selector_of(metric)?)).await
+        items(MetricApi::Custom, selected(request, "metricLabelSelector", &selector_of(metric)?), resource).await
     }
 
     /// The resource of a described object, as the API of custom metrics names it.
@@ -178,7 +181,7 @@ impl MetricSource for ApiMetrics {
             let request = self.get("external.metrics.k8s.io", "v1beta1").namespace(namespace);
             let request = request.resource(metric.name.clone());
             let request = selected(request, "labelSelector", &selector_of(metric)?);
-            let values: Vec<ExternalValue> = items(MetricApi::External, request).await?;
+            let values: Vec<ExternalValue> = items(MetricApi::External, request, &metric.name).await?;
             Ok(values.into_iter().map(|value| value.value).collect())
         }
         .boxed()
@@ -204,10 +207,25 @@ impl MetricValue {
 }
 
 /// A list that has something in it.
-async fn items<T: DeserializeOwned>(api: MetricApi, request: RestRequest) -> Result<Vec<T>, MetricError> {
+async fn items<T: DeserializeOwned>(
+    api: MetricApi,
+    request: RestRequest,
+    resource: &str,
+) -> Result<Vec<T>, MetricError> {
     let answer = request.send().await.and_then(Answer::into::<Items<T>>);
-    let list = answer.map_err(|error| MetricError::Fetch { api, why: words(&error) })?;
+    let list = answer.map_err(|error| MetricError::Fetch { api, why: why(api, resource, &error) })?;
     if list.items.is_empty() { Err(MetricError::Nothing(api)) } else { Ok(list.items) }
+}
+
+/// The words of Go's clients, which say what they have asked for where the server does not.
+fn why(api: MetricApi, resource: &str, error: &windlass_client::Error) -> String {
+    let said = words(error);
+    match api {
+        _ if !error.is_not_found() || said != NOT_SERVED => said,
+        MetricApi::Resource => format!("{said} (get {resource}.metrics.k8s.io)"),
+        MetricApi::External => format!("{said} (get {resource}.external.metrics.k8s.io)"),
+        MetricApi::Custom => "no custom metrics API (custom.metrics.k8s.io) registered".to_owned(),
+    }
 }
 
 fn selected(request: RestRequest, parameter: &'static str, selector: &LabelSelector) -> RestRequest {
@@ -242,6 +260,11 @@ fn go_duration(text: &str) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+    use windlass_client::Body;
+
     use super::*;
 
     #[test]
@@ -249,6 +272,66 @@ mod tests {
         let seconds = |text: &str| go_duration(text).map(|duration| duration.as_secs_f64());
         assert_eq!([seconds("30s"), seconds("1m0.5s"), seconds("2h")], [Some(30.0), Some(60.5), Some(7200.0)]);
         assert_eq!([seconds(""), seconds("30"), seconds("s"), seconds("3x")], [None; 4]);
+    }
+
+    /// A source whose server gives one answer, and what it has been asked for.
+    fn source(code: u16, body: &'static str) -> (ApiMetrics, Arc<Mutex<Vec<String>>>) {
+        let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+        let keep = Arc::clone(&seen);
+        let server = tower::service_fn(move |request: http::Request<Body>| {
+            keep.lock().push(format!("{} {}", request.method(), request.uri()));
+            let answer = http::Response::builder().status(code).body(Body::from(body)).unwrap();
+            async move { Ok::<_, std::convert::Infallible>(answer) }
+        });
+        (ApiMetrics::new(Client::from_service(server, "home")), seen)
+    }
+
+    fn metric(name: &str, labels: serde_json::Value) -> MetricIdentifier {
+        serde_json::from_value(serde_json::json!({"name": name, "selector": {"matchLabels": labels}})).unwrap()
+    }
+
+    #[tokio::test]
+    async fn metrics_of_pods_are_asked_for_by_their_labels_and_the_metrics_own() {
+        let (source, seen) = source(
+            200,
+            r#"{"items": [{"describedObject": {"kind": "Pod", "name": "p"}, "timestamp": "2020-01-01T00:00:00Z", "windowSeconds": 20, "value": "1500m"}]}"#,
+        );
+        let (pods, metric) = ("app=web".parse().unwrap(), metric("qps", serde_json::json!({"verb": "GET"})));
+        let samples = source.of_pods("n", &pods, PodMetric::Custom(&metric)).await.unwrap();
+        assert_eq!((samples["p"].value.milli_value(), samples["p"].window), (1500, Duration::from_secs(20)));
+        assert_eq!(
+            *seen.lock(),
+            [
+                "GET /apis/custom.metrics.k8s.io/v1beta2/namespaces/n/pods/%2A/qps?labelSelector=app%3Dweb&metricLabelSelector=verb%3DGET"
+            ]
+        );
+    }
+
+    #[tokio::test]
+    async fn what_is_measured_outside_is_asked_for_by_its_name() {
+        let (source, seen) = source(200, r#"{"items": [{"value": "3"}, {"value": "500m"}]}"#);
+        let metric = metric("depth", serde_json::json!({"queue": "orders"}));
+        let values = source.external("n", &metric).await.unwrap();
+        assert_eq!(values.iter().map(Quantity::milli_value).collect::<Vec<_>>(), [3000, 500]);
+        assert_eq!(
+            *seen.lock(),
+            ["GET /apis/external.metrics.k8s.io/v1beta1/namespaces/n/depth?labelSelector=queue%3Dorders"]
+        );
+    }
+
+    #[tokio::test]
+    async fn what_is_not_known_is_told_in_the_words_of_the_real_one() {
+        let everything = LabelSelector::default();
+        let cpu = PodMetric::Resource { name: "cpu", container: None };
+        let said = async |code, body| {
+            let (source, _) = source(code, body);
+            source.of_pods("n", &everything, cpu).await.unwrap_err().to_string()
+        };
+        assert_eq!(said(200, r#"{"items": []}"#).await, "no metrics returned from resource metrics API");
+        assert_eq!(
+            said(404, "404 page not found\n").await,
+            "unable to fetch metrics from resource metrics API: the server could not find the requested resource (get pods.metrics.k8s.io)"
+        );
     }
 
     #[test]

@@ -1,0 +1,290 @@
+//! What the pods of the simulated nodes use, as they say it themselves: told as `PodMetrics`, as a metrics server would.
+//!
+//! A pod says it by annotations. [`USAGE`] is what it uses: `cpu=250m,memory=64Mi`, of its first container, or of the one that is
+//! named, `sidecar/cpu=10m`. [`LOAD`] is work that it shares with all ready pods of the same owner, in the same form: the more
+//! there are, the less each has to do.
+//!
+//! Guaranteed: as long as no pod says anything, nothing is defined and nothing is written. Not guaranteed: that what is told is
+//! newer than the period.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use hashbrown::HashSet;
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::core::v1::Pod, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::time::sleep;
+use windlass_api::{
+    ApiResource, DynamicObject, GroupVersionKind, ObjectExt, ObjectKey, ObjectRef, Quantity, format_time,
+};
+use windlass_cache::{Cached, Lister};
+use windlass_client::{Client, Error};
+use windlass_runtime::{Result, Running, Watch};
+
+use crate::pods;
+
+/// The annotation by which a pod says what it uses.
+const USAGE: &str = "windlass.dev/usage";
+/// The annotation by which a pod says what it shares with its like.
+const LOAD: &str = "windlass.dev/load";
+/// The label by which the simulator knows what it has defined.
+const SIMULATED: &str = "windlass.dev/simulated";
+/// How often it is told.
+const PERIOD: Duration = Duration::from_secs(15);
+/// Over how long it counts as measured: what is told first of a pod is not all of its start.
+const WINDOW: Duration = Duration::from_secs(10);
+/// What is known of every container.
+const ALWAYS: [&str; 2] = ["cpu", "memory"];
+
+/// The pods that say what they use.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Meters(Arc<Mutex<HashSet<ObjectKey>>>);
+
+/// What a container uses, by resource.
+type Usage = BTreeMap<String, Quantity>;
+
+impl Meters {
+    /// A pod of a simulated node, as it is now.
+    pub(super) fn note(&self, key: &ObjectKey, pod: &Pod) {
+        let says = [USAGE, LOAD].iter().any(|name| pod.annotations().contains_key(*name));
+        let mut known = self.0.lock();
+        if !says {
+            known.remove(key);
+        } else if !known.contains(key) {
+            known.insert(key.clone());
+        }
+    }
+
+    /// A pod is gone, or on another node.
+    pub(super) fn forget(&self, key: &ObjectKey) {
+        self.0.lock().remove(key);
+    }
+
+    /// Tells until the end what pods say.
+    pub(super) async fn run(self, running: Running) -> Result<()> {
+        tokio::select! {
+            biased;
+            () = running.stop().requested() => {}
+            () = self.tell(&running) => {}
+        }
+        Ok(())
+    }
+
+    async fn tell(self, running: &Running) {
+        let cluster = running.cluster();
+        let client = match cluster.client().field_owner() {
+            Some(_) => cluster.client().clone(),
+            None => cluster.client().clone().with_field_owner("nodes"),
+        };
+        let store = cluster.informer::<Pod>(&Watch::all()).store();
+        let mut told = HashSet::new();
+        let mut is_defined = false;
+        loop {
+            sleep(PERIOD).await;
+            let keys: Vec<_> = self.0.lock().iter().cloned().collect();
+            if keys.is_empty() && told.is_empty() {
+                continue;
+            }
+            if !is_defined {
+                is_defined = match define(&client).await {
+                    Ok(is_ours) if !is_ours => {
+                        tracing::warn!("somebody else tells what pods use; what they say themselves is not told");
+                        return;
+                    }
+                    Ok(_) => true,
+                    Err(error) => {
+                        tracing::warn!(error = error.chain(), "cannot define PodMetrics; trying again");
+                        continue;
+                    }
+                };
+            }
+            round(&client, &store, &keys, &mut told, cluster.clock().now()).await;
+        }
+    }
+}
+
+/// Tells it of each pod that is ready, and takes back what was told of others.
+async fn round(
+    client: &Client,
+    store: &Lister<Pod>,
+    keys: &[ObjectKey],
+    told: &mut HashSet<ObjectKey>,
+    now: Timestamp,
+) {
+    let metrics = client.dynamic(&resource());
+    let mut current = HashSet::new();
+    for key in keys {
+        let pod = store.get(&ObjectRef::from(key.clone())).and_then(|pod| pod.get().ok());
+        let Some(pod) = pod.filter(|pod| is_working(pod)) else { continue };
+        let siblings = if pod.annotations().contains_key(LOAD) { siblings(store, &pod) } else { 1 };
+        match metrics.apply(&of_pod(&pod, siblings, now)).force().await {
+            Ok(_) => _ = current.insert(key.clone()),
+            Err(error) => tracing::debug!(pod = %key, error = error.chain(), "cannot tell what a pod uses"),
+        }
+    }
+    for key in told.difference(&current) {
+        match metrics.delete(ObjectRef::from(key.clone())).await {
+            Err(error) if !error.is_not_found() => {
+                tracing::debug!(pod = %key, error = error.chain(), "cannot take back what a pod used");
+            }
+            _ => {}
+        }
+    }
+    *told = current;
+}
+
+fn is_working(pod: &Pod) -> bool {
+    pods::is_ready(pod) && pods::is_active(pod)
+}
+
+/// How many pods share the work of a pod, with itself.
+fn siblings(store: &Lister<Pod>, pod: &Pod) -> u32 {
+    let Some(owner) = pod.controller() else { return 1 };
+    let is_sibling = |other: &Cached<Pod>| {
+        other.meta().controller().is_some_and(|other| *other.uid == *owner.uid)
+            && other.get().is_ok_and(|other| is_working(&other))
+    };
+    let count =
+        store.within(pod.namespace().unwrap_or_default()).list().iter().filter(|other| is_sibling(other)).count();
+    u32::try_from(count).unwrap_or(u32::MAX).max(1)
+}
+
+/// `PodMetrics` of a pod, as a metrics server tells them.
+fn of_pod(pod: &Pod, siblings: u32, now: Timestamp) -> DynamicObject {
+    let mut metrics = DynamicObject::new(&resource(), pod.name()).within(pod.namespace().unwrap_or_default());
+    metrics.metadata.labels.clone_from(&pod.metadata.labels);
+    let owner = json!([{"apiVersion": "v1", "kind": "Pod", "name": pod.name(), "uid": pod.uid()}]);
+    metrics.metadata.owner_references = serde_json::from_value(owner).ok();
+    let containers: Vec<_> = used(pod, siblings)
+        .into_iter()
+        .map(|(name, usage)| {
+            let usage: BTreeMap<_, _> =
+                usage.into_iter().map(|(resource, amount)| (resource, amount.to_string())).collect();
+            json!({"name": name, "usage": usage})
+        })
+        .collect();
+    metrics.data.insert("timestamp".to_owned(), json!(format_time(now)));
+    metrics.data.insert("window".to_owned(), json!(format!("{}s", WINDOW.as_secs())));
+    metrics.data.insert("containers".to_owned(), json!(containers));
+    metrics
+}
+
+/// What each container uses. What cannot be read counts as nothing.
+fn used(pod: &Pod, siblings: u32) -> Vec<(String, Usage)> {
+    let names = pod.spec.iter().flat_map(|spec| &spec.containers).map(|container| container.name.clone());
+    let nothing: Usage = ALWAYS.iter().map(|resource| ((*resource).to_owned(), Quantity::default())).collect();
+    let mut containers: Vec<_> = names.map(|name| (name, nothing.clone())).collect();
+    for (annotation, among) in [(USAGE, 1), (LOAD, siblings)] {
+        let said = pod.annotations().get(annotation).map(String::as_str).unwrap_or_default();
+        for part in said.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+            let Some((what, amount)) = part.split_once('=') else { continue };
+            let Ok(amount) = amount.trim().parse::<Quantity>() else { continue };
+            let (container, resource) =
+                what.trim().split_once('/').map_or((None, what.trim()), |(name, resource)| (Some(name), resource));
+            let meant = match container {
+                None => containers.first_mut(),
+                Some(name) => containers.iter_mut().find(|(known, _)| known == name),
+            };
+            let Some((_, usage)) = meant else { continue };
+            let share = Quantity::milli(amount.milli_value() / i64::from(among), amount.format());
+            *usage.entry(resource.to_owned()).or_default() += &share;
+        }
+    }
+    containers
+}
+
+fn resource() -> ApiResource {
+    ApiResource::namespaced(GroupVersionKind::new("metrics.k8s.io", "v1beta1", "PodMetrics"), "pods")
+}
+
+/// Defines the API of what pods use; whether it is ours.
+async fn define(client: &Client) -> Result<bool, Error> {
+    let Ok(made) = serde_json::from_value::<CustomResourceDefinition>(definition()) else { return Ok(false) };
+    match client.create(&made).await {
+        Ok(_) => Ok(true),
+        Err(error) if error.is_already_exists() => {
+            let found = client.get_opt::<CustomResourceDefinition>(made.name()).await?;
+            Ok(found.is_some_and(|found| found.labels().contains_key(SIMULATED)))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn definition() -> Value {
+    let text = json!({"type": "string"});
+    let amounts = json!({
+        "type": "object",
+        "additionalProperties": {"x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "string"}]},
+    });
+    let container = json!({"type": "object", "properties": {"name": text, "usage": amounts}});
+    let schema = json!({"type": "object", "properties": {
+        "timestamp": {"type": "string", "format": "date-time"}, "window": text,
+        "containers": {"type": "array", "items": container, "x-kubernetes-list-type": "atomic"},
+    }});
+    let version = json!({"name": "v1beta1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}});
+    json!({
+        "metadata": {
+            "name": "pods.metrics.k8s.io",
+            "labels": {SIMULATED: "true"},
+            "annotations": {"api-approved.kubernetes.io": "unapproved, of simulated nodes"},
+        },
+        "spec": {
+            "group": "metrics.k8s.io", "scope": "Namespaced", "versions": [version],
+            "names": {"kind": "PodMetrics", "listKind": "PodMetricsList", "plural": "pods", "singular": "podmetrics"},
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(annotations: Value) -> Pod {
+        let containers = json!([{"name": "app"}, {"name": "side"}]);
+        let metadata = json!({"name": "p", "namespace": "n", "labels": {"app": "web"}, "annotations": annotations});
+        serde_json::from_value(json!({"metadata": metadata, "spec": {"containers": containers}})).unwrap()
+    }
+
+    fn told(annotations: Value, siblings: u32) -> Value {
+        let metrics = of_pod(&pod(annotations), siblings, Timestamp::UNIX_EPOCH);
+        serde_json::to_value(metrics).unwrap()["containers"].clone()
+    }
+
+    #[test]
+    fn a_pod_uses_what_it_says() {
+        let containers = told(json!({USAGE: "cpu=250m, memory=64Mi,side/cpu=10m"}), 3);
+        assert_eq!(
+            containers,
+            json!([
+                {"name": "app", "usage": {"cpu": "250m", "memory": "64Mi"}},
+                {"name": "side", "usage": {"cpu": "10m", "memory": "0"}},
+            ])
+        );
+    }
+
+    #[test]
+    fn work_is_shared_and_comes_on_top() {
+        let containers = told(json!({USAGE: "cpu=50m", LOAD: "cpu=1,memory=3Gi"}), 4);
+        assert_eq!(containers[0]["usage"], json!({"cpu": "300m", "memory": "768Mi"}));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_nothing() {
+        let containers = told(json!({USAGE: "cpu,memory=much,=,other/cpu=1,disk=5"}), 1);
+        assert_eq!(containers[0]["usage"], json!({"cpu": "0", "memory": "0", "disk": "5"}));
+    }
+
+    #[test]
+    fn only_pods_that_say_something_are_known() {
+        let (meters, key) = (Meters::default(), ObjectKey::new("p"));
+        meters.note(&key, &pod(json!({})));
+        assert!(meters.0.lock().is_empty());
+        meters.note(&key, &pod(json!({LOAD: "cpu=1"})));
+        assert_eq!(meters.0.lock().len(), 1);
+        meters.note(&key, &pod(json!({})));
+        assert!(meters.0.lock().is_empty());
+    }
+}
