@@ -19,12 +19,22 @@ pub enum ReconcileError {
     /// The object's selector makes no sense.
     #[error("the selector of the object cannot be used")]
     Selector(#[from] SelectorError),
+    /// The server has something that the cache does not show yet.
+    #[error("the cache is behind: it does not show {what} yet")]
+    Behind {
+        /// What is missing, such as `replica set default/web-5d`.
+        what: String,
+    },
 }
 
 impl ReconcileError {
-    /// Whether a write failed because the cache is behind the server: the object has changed meanwhile, or is gone.
+    /// Whether the cache is behind the server: seen by what it lacks, or by a write that failed since the object has changed meanwhile, or is gone.
     fn is_outdated(&self) -> bool {
-        let Self::Client(error) = self else { return false };
+        let error = match self {
+            Self::Behind { .. } => return true,
+            Self::Client(error) => error,
+            Self::Decode(_) | Self::Selector(_) => return false,
+        };
         let verb = error.operation().map(|operation| operation.verb);
         error.is_conflict() || (error.is_not_found() && verb != Some(Verb::Create))
     }

@@ -7,7 +7,7 @@ use k8s_openapi::{
     api::apps::v1::{Deployment, DeploymentStatus, ReplicaSet, ReplicaSetSpec},
     apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta},
 };
-use windlass_api::ObjectExt;
+use windlass_api::{ObjectExt, Resource as _};
 use windlass_runtime::{
     Context,
     events::{Note, Recorder},
@@ -78,10 +78,30 @@ impl<'c> Rollout<'c> {
         match (self.sets.new.take(), missing) {
             (Some(set), _) => self.update_new(set, revision).await?,
             (None, IfMissing::Leave) => return Ok(()),
-            (None, IfMissing::Create) => self.create_new(revision).await?,
+            (None, IfMissing::Create) => {
+                if annotation::revision(self.deployment.annotations()) > newest_old {
+                    self.look_for_newest().await?;
+                }
+                self.create_new(revision).await?;
+            }
         }
         self.take_over_revision();
         Ok(())
+    }
+
+    /// The deployment tells of a newer replica set than the cache shows. Whoever went on without it would count a revision
+    /// twice, and take its pods for none; so the server is asked whether it is gone.
+    async fn look_for_newest(&self) -> Result<(), ReconcileError> {
+        let resource = ReplicaSet::api_resource();
+        let namespace = self.deployment.namespace().unwrap_or_default();
+        let live = self.cx.live().metadata(&resource).list().within(namespace).await?;
+        let unseen = live.items.iter().find(|set| {
+            set.is_controlled_by(&self.deployment) && !self.sets.all().any(|known| known.uid() == set.uid())
+        });
+        match unseen {
+            Some(set) => Err(ReconcileError::Behind { what: format!("replica set {namespace}/{}", set.name()) }),
+            None => Ok(()),
+        }
     }
 
     async fn update_new(&mut self, mut set: ReplicaSet, revision: i64) -> Result<(), ReconcileError> {

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use windlass_api::{ObjectBuilder as _, Patch};
 use windlass_client::Client;
 use windlass_controllers::{BuiltIn, Controllers};
-use windlass_envtest::explore::{State, explore};
+use windlass_envtest::explore::{State, StepResult, explore};
 
 use crate::{LOOK, PATIENCE, create, of, pods_become};
 
@@ -136,8 +136,19 @@ fn daemon_sets() {
     explore(scenario).assert();
 }
 
+/// Waits for the first replica set: a template that is replaced before anybody has seen it has none, rightly.
+async fn first_template_is_seen(client: &Client) -> StepResult {
+    let begun = Instant::now();
+    while client.list::<ReplicaSet>().within("default").await?.items.is_empty() {
+        if begun.elapsed() > PATIENCE {
+            return Err("there is no replica set".into());
+        }
+        sleep(LOOK).await;
+    }
+    Ok(())
+}
+
 #[test]
-#[ignore = "of 318 runs, two minutes, two keep a revision that the others do not: one whose cache has not seen it"]
 fn deployments() {
     let scenario = of(BuiltIn::Deployment)
         .beside(|manager| Controllers::of([BuiltIn::ReplicaSet, BuiltIn::Nodes]).nodes(1).add_to(manager))
@@ -149,6 +160,7 @@ fn deployments() {
             .await
         })
         .step("another image", |client| async move {
+            first_template_is_seen(&client).await?;
             let image = Patch::Merge(json!({"spec": {"template": template("b")}}));
             client.patch::<Deployment>("web", image).await?;
             Ok(())
