@@ -1,19 +1,23 @@
 //! Namespace: empties what is being deleted, and lets it go when nothing is left.
 //!
 //! Guaranteed: a namespace is finalized only after a pass that found nothing in it and could look at everything.
-//! Resources are discovered anew in each pass, so that custom ones count. Not guaranteed: an order, but that pods go first.
+//! Resources are discovered anew in that pass, so that custom ones count; while something is left, only that is looked at.
+//! Not guaranteed: an order, but that pods go first.
 
 mod conditions;
 mod content;
 
 use std::{sync::Arc, time::Duration};
 
+use hashbrown::HashMap;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
+use parking_lot::Mutex;
 use windlass_api::ObjectExt;
 use windlass_cache::Cached;
 use windlass_runtime::{Action, Context, Controller, Manager, Predicate, Watch};
 
+use self::content::Unfinished;
 use crate::error::ReconcileError;
 
 /// Namespaces emptied at the same time.
@@ -26,8 +30,17 @@ const PAUSES: std::ops::RangeInclusive<Duration> = Duration::from_millis(200)..=
 /// Adds the controller to a manager.
 pub(crate) fn add_to(manager: &mut Manager) {
     let terminating = Watch::<Namespace>::all().filter(Terminating);
-    manager.add(Controller::watching(terminating).named("namespace").concurrency(WORKERS).reconcile(reconcile));
+    let memory = Memory::default();
+    manager.add(Controller::watching(terminating).named("namespace").concurrency(WORKERS).reconcile(
+        move |namespace, cx| {
+            let memory = Arc::clone(&memory);
+            async move { reconcile(namespace, cx, &memory).await }
+        },
+    ));
 }
+
+/// What the last pass over each namespace has left, by the namespace's uid. Forgotten, all is looked at.
+type Memory = Arc<Mutex<HashMap<String, Unfinished>>>;
 
 /// Namespaces that are being deleted.
 #[derive(Debug)]
@@ -47,14 +60,17 @@ impl Predicate<Namespace> for Terminating {
     }
 }
 
-async fn reconcile(namespace: Arc<Namespace>, cx: Context) -> Result<Action, ReconcileError> {
+async fn reconcile(namespace: Arc<Namespace>, cx: Context, memory: &Memory) -> Result<Action, ReconcileError> {
     let client = cx.live();
+    let uid = namespace.uid().unwrap_or_default();
+    // Whatever comes of it, nothing is kept of a namespace that nobody looks at again.
+    let before = memory.lock().remove(uid).unwrap_or_default();
     let live = client.get_opt::<Namespace>(namespace.object_ref()).await?;
     let Some(live) = live.filter(|live| live.uid() == namespace.uid() && is_ours(live)) else {
         return Ok(Action::await_change());
     };
 
-    let progress = content::delete(client, live.name()).await;
+    let (progress, left) = content::delete(client, live.name(), before).await;
 
     let now = cx.clock().now();
     let before = live.status.clone().unwrap_or_default();
@@ -69,6 +85,7 @@ async fn reconcile(namespace: Arc<Namespace>, cx: Context) -> Result<Action, Rec
         };
     }
     if !progress.is_complete() {
+        memory.lock().insert(uid.to_owned(), left);
         return Ok(Action::requeue_after(pause(&live, now)));
     }
     if let Some(finalizers) = live.spec.as_mut().and_then(|spec| spec.finalizers.as_mut()) {

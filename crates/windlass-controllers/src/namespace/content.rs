@@ -5,33 +5,68 @@ use windlass_client::{Client, DiscoveredResource, Discovery, Error};
 
 use super::conditions::Progress;
 
+/// What a pass has left: nothing else can come into a namespace that is being deleted, so that no more need be looked at
+/// before these are gone.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Unfinished {
+    resources: Vec<DiscoveredResource>,
+    are_pods: bool,
+}
+
 /// Deletes the content of a namespace, as far as that goes at once, and tells what is left.
 ///
-/// Pods go first, and nothing else before they are gone: what they need is to outlive them.
-pub(crate) async fn delete(client: &Client, namespace: &str) -> Progress {
-    let mut progress = Progress::default();
+/// Pods go first, and nothing else before they are gone: what they need is to outlive them. Where an earlier pass has left
+/// something, that is looked at first, and all the rest again only when it is gone.
+pub(super) async fn delete(client: &Client, namespace: &str, before: Unfinished) -> (Progress, Unfinished) {
+    if !before.resources.is_empty() {
+        let (progress, left) = stage(client, namespace, &before.resources, before.are_pods).await;
+        if !progress.is_complete() {
+            return (progress, left);
+        }
+    }
     let discovery = match client.discovery().await {
         Ok(discovery) => discovery,
         Err(error) => {
-            progress.discovery_failure = Some(error.chain());
-            return progress;
+            let progress = Progress { discovery_failure: Some(error.chain()), ..Progress::default() };
+            return (progress, Unfinished::default());
         }
     };
+    let (pods, others): (Vec<_>, Vec<_>) = deletable(&discovery).cloned().partition(|found| is_pods(&found.resource));
+    let (mut progress, mut left) = stage(client, namespace, &pods, true).await;
+    if progress.is_complete() {
+        (progress, left) = stage(client, namespace, &others, false).await;
+    }
     progress.discovery_failure = discovery_failure(&discovery);
+    if progress.discovery_failure.is_some() {
+        // What could not be discovered may hold something, too: the next pass asks anew.
+        left = Unfinished::default();
+    }
+    (progress, left)
+}
 
-    let (pods, others): (Vec<_>, Vec<_>) = deletable(&discovery).partition(|found| is_pods(&found.resource));
-    for (stage, is_of_pods) in [(pods, true), (others, false)] {
-        for found in stage {
-            if let Err(error) = delete_all(client, namespace, found, &mut progress).await {
+/// Deletes what there is of some resources.
+async fn stage(
+    client: &Client,
+    namespace: &str,
+    resources: &[DiscoveredResource],
+    are_pods: bool,
+) -> (Progress, Unfinished) {
+    let mut progress = Progress::default();
+    let mut left = Unfinished { resources: Vec::new(), are_pods };
+    for found in resources {
+        let are_gone = match delete_all(client, namespace, found, &mut progress).await {
+            Ok(are_gone) => are_gone,
+            Err(error) => {
                 progress.deletion_failures.push(error.chain());
+                false
             }
-        }
-        progress.awaits_pods = is_of_pods && !progress.remaining.is_empty();
-        if !(progress.remaining.is_empty() && progress.deletion_failures.is_empty()) {
-            break;
+        };
+        if !are_gone {
+            left.resources.push(found.clone());
         }
     }
-    progress
+    progress.awaits_pods = are_pods && !progress.remaining.is_empty();
+    (progress, left)
 }
 
 /// The namespaced resources whose objects can be deleted, each in one version.
@@ -68,12 +103,13 @@ fn discovery_failure(discovery: &Discovery) -> Option<String> {
     ))
 }
 
+/// Whether all are gone.
 async fn delete_all(
     client: &Client,
     namespace: &str,
     found: &DiscoveredResource,
     progress: &mut Progress,
-) -> Result<(), Error> {
+) -> Result<bool, Error> {
     let objects = client.metadata(&found.resource);
     let list = || async {
         match objects.list().within(namespace).await {
@@ -85,7 +121,7 @@ async fn delete_all(
     };
     let present = list().await?;
     if present.is_empty() {
-        return Ok(());
+        return Ok(true);
     }
     let at_once = if found.supports("deletecollection") {
         let deleted = objects.delete_collection().within(namespace).propagation(Propagation::Background).await;
@@ -105,7 +141,7 @@ async fn delete_all(
     }
     let left = list().await?;
     progress.count(&found.resource.group_resource(), left.iter().map(ObjectExt::finalizers));
-    Ok(())
+    Ok(left.is_empty())
 }
 
 async fn delete_one(client: &Client, resource: &ApiResource, object: &PartialObject) -> Result<(), Error> {

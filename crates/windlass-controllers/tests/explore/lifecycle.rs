@@ -12,7 +12,6 @@ use windlass_envtest::explore::{StepResult, explore};
 use crate::{create, of};
 
 #[test]
-#[ignore = "it survives, and takes a minute: each look at a namespace asks for all kinds"]
 fn namespaces() {
     let scenario = of(BuiltIn::Namespace)
         .step("a namespace with something in it", |client| async move {

@@ -44,13 +44,15 @@ pub struct Failure {
 }
 
 impl Report {
-    /// Fails where the caller stands when something was found, with the story of the first failure.
+    /// Fails where the caller stands when something was found, with the story of the first failure. Otherwise prints one line: how
+    /// many runs there were, and how many a minute (`cargo test -- --nocapture` shows it).
     ///
     /// # Panics
     /// When something was found.
     #[track_caller]
     pub fn assert(&self) {
         assert!(self.is_clean(), "{self}");
+        println!("{}", self.summary());
     }
 
     /// Whether nothing was found.

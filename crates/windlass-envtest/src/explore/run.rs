@@ -26,6 +26,11 @@ use crate::Environment;
 
 /// The lease of programs of which several run.
 const LEASE: &str = "exploration";
+/// How long it holds, and how often leaders and those who wait for it ask: rarely, for each of these is a request in a run that may take
+/// many minutes of its own time.
+const HOLDS: Duration = Duration::from_secs(30);
+const RENEWED_WITHIN: Duration = Duration::from_secs(20);
+const ASKED_EVERY: Duration = Duration::from_secs(10);
 /// After so much a program that has ended is started again.
 const RESTART: Duration = Duration::from_secs(1);
 /// A program that ends more often than this by itself is broken.
@@ -279,7 +284,8 @@ impl Supervisor {
         let client = Client::from_service(tap, crate::environment::NAMESPACE);
         let mut builder = Manager::builder(client.clone()).clock(self.clock.clone()).entropy(self.entropy.clone());
         if world.plan.needs_election() {
-            builder = builder.leader_election(LeaderElection::new(LEASE).identity(format!("program-{number}")));
+            let election = LeaderElection::new(LEASE).identity(format!("program-{number}")).lease_duration(HOLDS);
+            builder = builder.leader_election(election.renew_deadline(RENEWED_WITHIN).retry_period(ASKED_EVERY));
         }
         if let Some(adjust) = &world.scenario.builder {
             builder = adjust(builder);
