@@ -38,7 +38,7 @@ pub(crate) fn normal(scenario: &Scenario, state: &State) -> Normal {
     names.generated.sort_by(|a, b| b.0.len().cmp(&a.0.len()).then_with(|| a.cmp(b)));
     let mut normal = Normal::new();
     for (resource, key, object) in objects() {
-        let mut object = object.clone();
+        let mut object = Value::clone(object);
         for (of, pointer) in &scenario.hidden {
             if of == resource {
                 hide(&mut object, pointer);
@@ -146,6 +146,8 @@ fn is_uid(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use serde_json::json;
 
     use super::*;
@@ -161,8 +163,8 @@ mod tests {
             });
             let config = json!({"metadata": {"name": "a", "ownerReferences": [{"uid": uid, "name": name}]}});
             let mut state = State::default();
-            state.0.insert("pods".to_owned(), [(format!("default/{name}"), pod)].into());
-            state.0.insert("configmaps".to_owned(), [("default/a".to_owned(), config)].into());
+            state.0.insert("pods".to_owned(), [(format!("default/{name}"), Arc::new(pod))].into());
+            state.0.insert("configmaps".to_owned(), [("default/a".to_owned(), Arc::new(config))].into());
             state
         };
         let scenario = Scenario::new("pods");

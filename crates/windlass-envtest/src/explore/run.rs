@@ -17,8 +17,8 @@ use super::{
     plan::Plan,
     scenario::{Act, Scenario},
     seam::Seam,
-    state::{How, State},
-    tap::{Tap, Who, list},
+    state::{How, Reader, State},
+    tap::{Tap, Who, get},
     timeline::{Entry, Sort},
     world::{Command, EventSeen, Gate, Life, World, WriteSeen},
 };
@@ -213,7 +213,8 @@ impl Stage<'_> {
 
     /// How far the cluster is.
     async fn version(&self) -> Option<String> {
-        list(&self.transport, "/api/v1/namespaces").await.map(|(_, version)| version)
+        let list = get(&self.transport, "/api/v1/namespaces").await?;
+        Reader::default().read(&list).map(|(_, version)| version)
     }
 
     fn tap(&self, who: Who) -> Tap {

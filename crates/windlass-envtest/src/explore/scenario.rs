@@ -117,7 +117,8 @@ impl Scenario {
         self
     }
 
-    /// Adds a controller of another program, to which nothing happens: what the one under test needs around it.
+    /// Adds a controller of another program, to which nothing happens: what the one under test needs around it. The Events that
+    /// it writes are thrown away.
     pub fn beside(mut self, add: impl Fn(&mut Manager) + Send + Sync + 'static) -> Self {
         self.beside.push(Box::new(add));
         self

@@ -1,9 +1,9 @@
 //! What is in the cluster, as the exploration sees it.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
-use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::{Value, value::RawValue};
 use windlass_api::{ApiResource, Resource};
 
 /// The objects of the kinds that somebody has written to, at one moment.
@@ -11,7 +11,36 @@ use windlass_api::{ApiResource, Resource};
 pub struct State(pub(crate) BTreeMap<String, Objects>);
 
 /// By key: `namespace/name`, or the name alone.
-pub(crate) type Objects = BTreeMap<String, Value>;
+pub(crate) type Objects = BTreeMap<String, Arc<Value>>;
+
+/// Reads one list of a resource after the other, and of each only what the last one did not hold: most objects stay as they are.
+#[derive(Debug, Default)]
+pub(crate) struct Reader {
+    items: Vec<Item>,
+}
+
+#[derive(Debug)]
+struct Item {
+    text: Box<str>,
+    key: String,
+    object: Arc<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct List<'l> {
+    kind: String,
+    api_version: String,
+    metadata: ListMeta,
+    #[serde(borrow)]
+    items: Vec<&'l RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ListMeta {
+    resource_version: String,
+}
 
 /// What became of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +62,7 @@ impl State {
     #[must_use]
     pub fn all<K: Resource + DeserializeOwned>(&self) -> Vec<K> {
         let objects = self.0.get(&resource_name(&K::api_resource())).into_iter().flat_map(BTreeMap::values);
-        objects.filter_map(|object| serde_json::from_value(object.clone()).ok()).collect()
+        objects.filter_map(|object| K::deserialize(&**object).ok()).collect()
     }
 
     /// The object of that name; of a namespaced kind, in `default`, unless the name is `namespace/name`.
@@ -41,7 +70,7 @@ impl State {
     pub fn get<K: Resource + DeserializeOwned>(&self, name: &str) -> Option<K> {
         let objects = self.0.get(&resource_name(&K::api_resource()))?;
         let object = objects.get(name).or_else(|| objects.get(&format!("default/{name}")))?;
-        serde_json::from_value(object.clone()).ok()
+        K::deserialize(&**object).ok()
     }
 
     /// Takes what a list has shown, and says what is new in it.
@@ -52,6 +81,7 @@ impl State {
         let mut add = |key: &String, how| changes.push(Change { resource: resource.to_owned(), key: key.clone(), how });
         for (key, old) in &before {
             match now.get(key) {
+                Some(new) if Arc::ptr_eq(new, old) => {}
                 None => add(key, How::Removed),
                 Some(new) if new["metadata"]["uid"] != old["metadata"]["uid"] => {
                     add(key, How::Removed);
@@ -70,6 +100,43 @@ impl State {
     }
 }
 
+impl Reader {
+    /// What a list holds, by key, each object with its kind and without the fields' owners; and the list's version. `None`: it is
+    /// no list.
+    pub(crate) fn read(&mut self, list: &[u8]) -> Option<(Objects, String)> {
+        let list: List<'_> = serde_json::from_slice(list).ok()?;
+        let kind = list.kind.strip_suffix("List")?;
+        let mut before = std::mem::take(&mut self.items).into_iter().peekable();
+        for text in list.items {
+            if let Some(known) = before.next_if(|known| *known.text == *text.get()) {
+                self.items.push(known);
+            } else if let Some(item) = Item::read(text.get(), kind, &list.api_version) {
+                // Lists are in the order of their keys; were one not, more would be read than need be.
+                while before.next_if(|known| known.key <= item.key).is_some() {}
+                self.items.push(item);
+            }
+        }
+        let objects = self.items.iter().map(|item| (item.key.clone(), Arc::clone(&item.object))).collect();
+        Some((objects, list.metadata.resource_version))
+    }
+}
+
+impl Item {
+    fn read(text: &str, kind: &str, api_version: &str) -> Option<Self> {
+        let mut object: Value = serde_json::from_str(text).ok()?;
+        let metadata = object.get_mut("metadata")?.as_object_mut()?;
+        metadata.remove("managedFields");
+        let name = metadata.get("name").and_then(Value::as_str).unwrap_or_default();
+        let key = match metadata.get("namespace").and_then(Value::as_str) {
+            Some(namespace) => format!("{namespace}/{name}"),
+            None => name.to_owned(),
+        };
+        object["kind"] = kind.into();
+        object["apiVersion"] = api_version.into();
+        Some(Self { text: text.into(), key, object: Arc::new(object) })
+    }
+}
+
 /// `pods`, `deployments.apps`.
 pub(crate) fn name_of(group: &str, plural: &str) -> String {
     if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") }
@@ -79,25 +146,31 @@ pub(crate) fn resource_name(resource: &ApiResource) -> String {
     name_of(&resource.group, &resource.plural)
 }
 
-/// What a list holds, by key, each object with its kind and without the fields' owners. `None`: it is no list.
-pub(crate) fn objects_of(list: Value) -> Option<(Objects, String)> {
-    let Value::Object(mut list) = list else { return None };
-    let kind = list.get("kind")?.as_str()?.strip_suffix("List")?.to_owned();
-    let api_version = list.get("apiVersion")?.clone();
-    let revision = list.get("metadata")?.get("resourceVersion")?.as_str()?.to_owned();
-    let Value::Array(items) = list.remove("items")? else { return None };
-    let mut objects = Objects::new();
-    for mut item in items {
-        let Some(metadata) = item.get_mut("metadata").and_then(Value::as_object_mut) else { continue };
-        metadata.remove("managedFields");
-        let name = metadata.get("name").and_then(Value::as_str).unwrap_or_default();
-        let key = match metadata.get("namespace").and_then(Value::as_str) {
-            Some(namespace) => format!("{namespace}/{name}"),
-            None => name.to_owned(),
-        };
-        item["kind"] = kind.clone().into();
-        item["apiVersion"] = api_version.clone();
-        objects.insert(key, item);
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn list(version: u64, pods: &[(&str, u64)]) -> Vec<u8> {
+        let pod = |&(name, version): &(&str, u64)| json!({"metadata": {"name": name, "namespace": "default", "resourceVersion": version.to_string(), "managedFields": []}});
+        let items: Vec<_> = pods.iter().map(pod).collect();
+        let metadata = json!({"resourceVersion": version.to_string()});
+        json!({"kind": "PodList", "apiVersion": "v1", "metadata": metadata, "items": items}).to_string().into_bytes()
     }
-    Some((objects, revision))
+
+    #[test]
+    fn only_what_is_new_in_a_list_is_read() {
+        let mut reader = Reader::default();
+        let (before, _) = reader.read(&list(5, &[("a", 1), ("b", 2), ("c", 3), ("e", 5)])).unwrap();
+        assert_eq!(before["default/a"]["kind"], "Pod");
+        assert!(before["default/a"]["metadata"]["managedFields"].is_null());
+        // One goes, one changes, one comes.
+        let (now, version) = reader.read(&list(8, &[("b", 2), ("c", 7), ("d", 8), ("e", 5)])).unwrap();
+        assert_eq!(version, "8");
+        assert_eq!(now.keys().collect::<Vec<_>>(), ["default/b", "default/c", "default/d", "default/e"]);
+        assert_eq!(now["default/c"]["metadata"]["resourceVersion"], "7");
+        assert!(Arc::ptr_eq(&now["default/e"], &before["default/e"]), "it is the same text");
+        assert!(reader.read(br#"{"kind": "Status"}"#).is_none());
+    }
 }

@@ -6,18 +6,18 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tower::{Service, ServiceExt as _};
-use windlass_api::{BoxError, Status};
+use windlass_api::{BoxError, GroupResource, Status};
 use windlass_client::{Body, Transport, Verb};
 
 use super::{
     plan::WriteFault,
-    state::objects_of,
     timeline::Sort,
     world::{Command, Gate, Life, World, collection_of, resource_of},
 };
@@ -25,6 +25,9 @@ use crate::{requests::Sent, wire};
 
 /// What somebody else leaves on an object that is to be in conflict.
 pub(crate) const TOUCH: &str = "windlass.dev/touched-by-somebody-else";
+
+/// What is told of objects, for people.
+const EVENTS: [&str; 2] = ["events", "events.events.k8s.io"];
 
 /// Whose requests they are.
 #[derive(Clone)]
@@ -79,6 +82,9 @@ impl Tap {
         let resource = resource_of(&sent);
         if !sent.is_write() {
             return self.read(&sent, request).await;
+        }
+        if matches!(self.who, Who::Beside) && EVENTS.contains(&resource.as_str()) {
+            return Ok(thrown_away(&sent));
         }
         if self.world.is_ignored(&resource) {
             return self.transport.oneshot(request).await;
@@ -169,8 +175,8 @@ impl Tap {
 
     /// Looks at all objects of a resource.
     pub(crate) async fn look(&self, resource: &str, path: &str) {
-        if let Some((objects, version)) = list(&self.transport, path).await {
-            self.world.learn(resource, path, objects, &version);
+        if let Some(list) = get(&self.transport, path).await {
+            self.world.learn(resource, path, &list);
         }
     }
 
@@ -190,6 +196,7 @@ impl Tap {
     /// An update without a version overwrites what others have written.
     async fn look_whether_the_touch_is_gone(&self, sent: &Sent) {
         let Some(object) = get(&self.transport, &object_path(sent)).await else { return };
+        let object: Value = serde_json::from_slice(&object).unwrap_or_default();
         if object["metadata"]["annotations"][TOUCH].is_null() && sent.subresource.is_none() {
             self.world.find(format!("{} has undone what somebody else had written just before", described(sent)));
         }
@@ -210,19 +217,27 @@ impl Service<Request<Body>> for Tap {
     }
 }
 
-/// All objects of a resource, and the version of the list.
-pub(crate) async fn list(transport: &Transport, path: &str) -> Option<(super::state::Objects, String)> {
-    objects_of(get(transport, path).await?)
+/// The answer to an event that nobody is to read: as if it were taken.
+fn thrown_away(sent: &Sent) -> Response<Body> {
+    if sent.verb == Verb::Create {
+        let mut answer = Response::new(Body::from(sent.body.clone()));
+        *answer.status_mut() = StatusCode::CREATED;
+        answer.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
+        return answer;
+    }
+    let resource = GroupResource::new(sent.group.clone(), sent.resource.clone());
+    wire::answer(&Status::not_found(&resource, sent.name.as_deref().unwrap_or_default()))
 }
 
-async fn get(transport: &Transport, path: &str) -> Option<Value> {
+/// What is at a path.
+pub(crate) async fn get(transport: &Transport, path: &str) -> Option<Bytes> {
     let request = Request::builder().uri(path).body(Body::empty()).ok()?;
     let ask = transport.clone().oneshot(request);
     let answer = tokio::time::timeout(Duration::from_secs(10), ask).await.ok()?.ok()?;
     if answer.status() != StatusCode::OK {
         return None;
     }
-    serde_json::from_slice(&answer.into_body().collect().await.ok()?.to_bytes()).ok()
+    Some(answer.into_body().collect().await.ok()?.to_bytes())
 }
 
 fn object_path(sent: &Sent) -> String {

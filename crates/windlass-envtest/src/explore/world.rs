@@ -17,7 +17,7 @@ use windlass_runtime::{Outcome, ReconcileEvent};
 use super::{
     plan::{EventFault, Plan, WriteFault},
     scenario::Scenario,
-    state::{Change, How, Objects, State},
+    state::{Change, How, Reader, State},
     timeline::{Entry, Sort},
 };
 use crate::requests::Sent;
@@ -69,6 +69,7 @@ pub(crate) struct Notes {
     /// Where the resources are that somebody has written to.
     pub(crate) paths: BTreeMap<String, String>,
     versions: BTreeMap<String, u64>,
+    readers: BTreeMap<String, Reader>,
     pub(crate) state: State,
     /// The objects that were there when a resource was first looked at.
     pub(crate) baseline: State,
@@ -214,10 +215,12 @@ impl World {
     }
 
     /// Takes what a list of a resource has shown, unless something later is known.
-    pub(crate) fn learn(&self, resource: &str, path: &str, objects: Objects, version: &str) {
-        let version: u64 = version.parse().unwrap_or(u64::MAX);
+    pub(crate) fn learn(&self, resource: &str, path: &str, list: &[u8]) {
         let mut guard = self.notes.lock();
         let notes = &mut *guard;
+        let reader = notes.readers.entry(resource.to_owned()).or_default();
+        let Some((objects, version)) = reader.read(list) else { return };
+        let version: u64 = version.parse().unwrap_or(u64::MAX);
         if !notes.paths.contains_key(resource) {
             notes.paths.insert(resource.to_owned(), path.to_owned());
             notes.versions.insert(resource.to_owned(), version);
