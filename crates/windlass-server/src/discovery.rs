@@ -1,7 +1,7 @@
 //! Discovery: which groups, versions and resources there are, in the legacy documents and in the aggregated one.
 //!
-//! All documents are made from the resource table when asked for, so they change with it at once: a custom resource is
-//! discoverable from the moment its table is published. Order is part of the interface (clients resolve ambiguous names
+//! All documents are made from the resource table when asked for, those in the aggregated form once for each table, so they
+//! change with it at once: a custom resource is discoverable from the moment its table is published. Order is part of the interface (clients resolve ambiguous names
 //! by it): built-in groups as the real server ranks them, then groups of custom resources.
 
 pub(crate) mod catalog;
@@ -15,7 +15,7 @@ use windlass_api::{Scope, Status};
 
 use crate::{
     codec::to_yaml,
-    registry::{ResourceInfo, ResourceTable, Shape, SubresourceInfo},
+    registry::{ResourceInfo, ResourceTable, Shape, SubresourceInfo, TaggedBody},
 };
 
 /// A generated document and the headers that belong to it, beside those that every answer has.
@@ -305,6 +305,12 @@ fn storage_hash(resource: &ResourceInfo) -> Option<String> {
 // === the aggregated document ===
 
 fn aggregated(table: &ResourceTable, core: bool, if_none_match: Option<&str>) -> Document {
+    let TaggedBody { body, etag } = table.aggregated(core, || aggregated_body(table, core));
+    let document = Document::new(AGGREGATED, body.clone()).with("cache-control", "public").with("vary", "Accept");
+    document.tagged(etag.clone(), if_none_match)
+}
+
+fn aggregated_body(table: &ResourceTable, core: bool) -> TaggedBody {
     let items = groups(table)
         .iter()
         .filter(|group| group.name.is_empty() == core)
@@ -319,8 +325,7 @@ fn aggregated(table: &ResourceTable, core: bool, if_none_match: Option<&str>) ->
     let mut body = list.to_string().into_bytes();
     body.push(b'\n');
     let etag = format!("\"{}\"", document_hash(&[&body]));
-    let document = Document::new(AGGREGATED, body).with("cache-control", "public").with("vary", "Accept");
-    document.tagged(etag, if_none_match)
+    TaggedBody { body, etag }
 }
 
 fn aggregated_version(version: &Version<'_>) -> Value {

@@ -69,7 +69,7 @@ pub(crate) use self::{
         port_name, qualified_name, range_problem, wildcard_subdomain,
     },
     resets::Resets,
-    resource::{CustomShape, ResourceInfo, ResourceTable, Shape, SubresourceInfo},
+    resource::{CustomShape, ResourceInfo, ResourceTable, Shape, SubresourceInfo, TaggedBody},
     scale::requirement,
     select::Derived,
     strategy::{

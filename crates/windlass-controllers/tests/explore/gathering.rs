@@ -2,7 +2,10 @@
 
 use k8s_openapi::{
     api::{
-        core::v1::{ConfigMap, Endpoints, Namespace, Node, PersistentVolumeClaim, Pod, Service, ServiceAccount},
+        core::v1::{
+            ConfigMap, Endpoints, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, Service,
+            ServiceAccount,
+        },
         discovery::v1::EndpointSlice,
         rbac::v1::ClusterRole,
     },
@@ -149,6 +152,31 @@ fn claims_in_use() {
             state.get::<Pod>("db").is_none() || state.get::<PersistentVolumeClaim>("data").is_some()
         })
         .settled("the claim is gone", |state| state.get::<PersistentVolumeClaim>("data").is_none());
+    explore(scenario).assert();
+}
+
+#[test]
+fn volumes_in_use() {
+    async fn become_phase(client: &Client, phase: &str) -> StepResult {
+        let status = Patch::Merge(json!({"status": {"phase": phase}}));
+        client.patch::<PersistentVolume>("disk", status).subresource("status").await?;
+        Ok(())
+    }
+    let scenario = of(BuiltIn::StorageProtection)
+        .step("a volume that is bound", |client| async move {
+            let spec = json!({
+                "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/data"},
+            });
+            create::<PersistentVolume>(&client, json!({"metadata": {"name": "disk"}, "spec": spec})).await?;
+            become_phase(&client, "Bound").await
+        })
+        .step("it is deleted", |client| async move {
+            client.delete::<PersistentVolume>("disk").await?;
+            Ok(())
+        })
+        // Were it gone by then, this would fail.
+        .step("its claim is gone", |client| async move { become_phase(&client, "Released").await })
+        .settled("it is gone", |state| state.get::<PersistentVolume>("disk").is_none());
     explore(scenario).assert();
 }
 

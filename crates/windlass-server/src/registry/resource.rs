@@ -1,6 +1,9 @@
 //! What is served: resources, their subresources, and the table that finds them.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -102,6 +105,16 @@ pub(crate) trait CustomShape: fmt::Debug + Send + Sync + 'static {
 #[derive(Debug, Default)]
 pub(crate) struct ResourceTable {
     resources: Vec<Arc<ResourceInfo>>,
+    /// What aggregated discovery says of the core group, and of the others.
+    documents: [OnceLock<TaggedBody>; 2],
+}
+
+/// A document, and the tag by which clients know that they have it.
+#[derive(Debug)]
+pub(crate) struct TaggedBody {
+    pub(crate) body: Vec<u8>,
+    /// Quoted.
+    pub(crate) etag: String,
 }
 
 // === impl ResourceInfo ===
@@ -190,7 +203,12 @@ impl Shape {
 impl ResourceTable {
     /// A table of these resources, in this order.
     pub(crate) fn new(resources: Vec<Arc<ResourceInfo>>) -> Self {
-        Self { resources }
+        Self { resources, documents: Default::default() }
+    }
+
+    /// What aggregated discovery says of this table: made by the first who asks.
+    pub(crate) fn aggregated(&self, core: bool, make: impl FnOnce() -> TaggedBody) -> &TaggedBody {
+        self.documents[usize::from(core)].get_or_init(make)
     }
 
     /// The resource at a path.
