@@ -28,9 +28,9 @@ use crate::Environment;
 const LEASE: &str = "exploration";
 /// How long it holds, and how often leaders and those who wait for it ask: rarely, for each of these is a request in a run that may take
 /// many minutes of its own time.
-const HOLDS: Duration = Duration::from_secs(30);
-const RENEWED_WITHIN: Duration = Duration::from_secs(20);
-const ASKED_EVERY: Duration = Duration::from_secs(10);
+const HOLDS: Duration = Duration::from_secs(18);
+const RENEWED_WITHIN: Duration = Duration::from_secs(12);
+const ASKED_EVERY: Duration = Duration::from_secs(6);
 /// After so much a program that has ended is started again.
 const RESTART: Duration = Duration::from_secs(1);
 /// A program that ends more often than this by itself is broken.
