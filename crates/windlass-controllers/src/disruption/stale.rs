@@ -51,3 +51,28 @@ fn holds_until(pod: &Pod) -> Option<Timestamp> {
     let is_over = pod.is_deleting() || pods::is_finished(pod) || condition.reason.as_deref() == Some(BY_KUBELET);
     condition.last_transition_time.as_ref()?.0.checked_add(TIMEOUT).ok().filter(|_| !is_over)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn pod(phase: &str, condition: Value) -> Pod {
+        serde_json::from_value(json!({"status": {"phase": phase, "conditions": [condition]}})).unwrap()
+    }
+
+    #[test]
+    fn who_is_to_be_disrupted_is_so_for_two_minutes_unless_it_has_begun() {
+        let by = |status: &str, reason: &str| json!({"type": CONDITION, "status": status, "reason": reason, "lastTransitionTime": "1970-01-01T00:01:00Z"});
+        let evicted = by("True", "EvictionByEvictionAPI");
+        assert_eq!(holds_until(&pod("Running", evicted.clone())), Timestamp::from_second(180).ok());
+        assert_eq!(holds_until(&pod("Failed", evicted.clone())), None);
+        assert_eq!(holds_until(&pod("Running", by("True", BY_KUBELET))), None);
+        assert_eq!(holds_until(&pod("Running", by("False", ""))), None);
+        let mut leaving = pod("Running", evicted);
+        leaving.metadata.deletion_timestamp =
+            Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(Timestamp::UNIX_EPOCH));
+        assert_eq!(holds_until(&leaving), None);
+    }
+}

@@ -4,7 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::{
     api::{
-        apps::v1::Deployment, autoscaling::v2::HorizontalPodAutoscaler, core::v1::Pod, policy::v1::PodDisruptionBudget,
+        apps::v1::Deployment,
+        autoscaling::v2::{HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus},
+        core::v1::Pod,
+        policy::v1::PodDisruptionBudget,
     },
     serde_json::{Value, json},
 };
@@ -64,6 +67,32 @@ fn disruption_budgets() {
                 })
         });
     explore(scenario).assert();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_was_to_be_disrupted_and_was_not_says_so_no_longer() {
+    let env = Environment::start().await;
+    let mut manager = env.manager();
+    Controllers::of([BuiltIn::Disruption]).add_to(&mut manager);
+    env.run(manager);
+    let client = env.client();
+    let spec = json!({"containers": [{"name": "web", "image": "web"}]});
+    create::<Pod>(&client, json!({"metadata": {"name": "a", "namespace": "default"}, "spec": spec})).await.unwrap();
+    let condition = json!({
+        "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "m",
+        "lastTransitionTime": "2020-01-01T00:00:00Z",
+    });
+    let status = Patch::Merge(json!({"status": {"phase": "Running", "conditions": [condition]}}));
+    client.patch::<Pod>("a", status).subresource("status").await.unwrap();
+    let pod = env
+        .eventually::<Pod>("a", |pod| {
+            let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+            conditions.into_iter().any(|condition| condition.type_ == "DisruptionTarget" && condition.status == "False")
+        })
+        .await;
+    let conditions = pod.status.as_ref().unwrap().conditions.as_ref().unwrap();
+    assert_eq!((conditions.len(), conditions[0].reason.as_deref()), (1, None));
+    env.stop().await.unwrap();
 }
 
 /// What is measured in a scenario: every run of it begins with this, and nothing changes it.
@@ -146,6 +175,69 @@ fn autoscalers() {
             status.is_some_and(|status| (status.current_replicas, status.desired_replicas) == (Some(7), 7))
         });
     explore(scenario).assert();
+}
+
+/// Looks until it holds of the status.
+async fn until(client: &Client, what: &str, holds: impl Fn(&HorizontalPodAutoscalerStatus) -> bool) {
+    let begun = Instant::now();
+    loop {
+        let status = client.get::<HorizontalPodAutoscaler>("web").await.unwrap().status.unwrap_or_default();
+        if holds(&status) {
+            return;
+        }
+        assert!(begun.elapsed() < PATIENCE * 4, "{what}: {status:?}");
+        sleep(LOOK).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_of_objects_and_pods_move_the_target_and_two_autoscalers_hold_each_other() {
+    let env = Environment::start().await;
+    let mut manager = env.manager();
+    let metrics = MemoryMetrics::new(Clock::from_fn(|| jiff::Timestamp::UNIX_EPOCH));
+    let controllers = [BuiltIn::HorizontalPodAutoscaling, BuiltIn::Deployment, BuiltIn::ReplicaSet, BuiltIn::Nodes];
+    let autoscaling = Autoscaling::default().metrics(Arc::new(metrics.clone()));
+    Controllers::of(controllers).nodes(1).autoscaling(autoscaling).add_to(&mut manager);
+    env.run(manager);
+    let client = env.client();
+
+    // Seventy where there should be twenty, with two pods.
+    metrics.set_of_object("default", "Service", "web", "requests", "70".parse().unwrap());
+    create_deployment(&client, 2).await.unwrap();
+    let object = json!({"type": "Object", "object": {
+        "describedObject": {"apiVersion": "v1", "kind": "Service", "name": "web"},
+        "metric": {"name": "requests"}, "target": {"type": "Value", "value": "20"},
+    }});
+    sleep(LOOK * 5).await;
+    create_autoscaler(&client, object, json!({})).await.unwrap();
+    // Four at once, and then as many times more as it takes.
+    until(&client, "it grows", |status| status.desired_replicas == 10).await;
+
+    // Nobody is busy: it shrinks to the least, once nothing else was wanted for five minutes.
+    for pod in client.list::<Pod>().within("default").await.unwrap().items {
+        metrics.set_of_pod("default", pod.metadata.name.as_deref().unwrap(), "busy", "1".parse().unwrap());
+    }
+    let busy = json!({"type": "Pods", "pods": {"metric": {"name": "busy"}, "target": {"type": "AverageValue", "averageValue": "10"}}});
+    let patch = Patch::Merge(json!({"spec": {"metrics": [busy]}}));
+    let begun = Instant::now();
+    client.patch::<HorizontalPodAutoscaler>("web", patch).await.unwrap();
+    until(&client, "it shrinks", |status| status.desired_replicas == 1).await;
+    assert!(begun.elapsed() >= Duration::from_mins(4), "{:?}", begun.elapsed());
+
+    let second = json!({
+        "metadata": {"name": "other", "namespace": "default"},
+        "spec": client.get::<HorizontalPodAutoscaler>("web").await.unwrap().spec,
+    });
+    create::<HorizontalPodAutoscaler>(&client, second).await.unwrap();
+    until(&client, "it is told of the other", |status| {
+        status.conditions.iter().flatten().any(|condition| {
+            condition.reason.as_deref() == Some("AmbiguousSelector")
+                && condition.message.as_deref()
+                    == Some("pods by selector app=web are controlled by multiple HPAs: [{other default} {web default}]")
+        })
+    })
+    .await;
+    env.stop().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
