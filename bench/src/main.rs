@@ -1,9 +1,11 @@
 //! Measurements: each command prints one line of JSON per figure. What is measured, and how to repeat it, is in
 //! `bench/README.md`; no test asserts a time.
 
+mod deployments;
 mod environments;
 mod informer;
 mod load;
+mod nodes;
 mod objects;
 mod populate;
 mod queue;
@@ -44,6 +46,10 @@ enum Bench {
     Watchers(watchers::Options),
     /// Creates, updates and applies in this process, one at a time
     Writes(writes::Options),
+    /// Apply many Deployments at once, and wait until all of their pods are ready
+    Deployments(deployments::Options),
+    /// Simulated nodes for a control plane that has none, until SIGTERM
+    Nodes(nodes::Options),
     /// Test environments: how long they take to start, and the memory of many
     Environments(environments::Options),
 }
@@ -63,6 +69,9 @@ fn main() -> ExitCode {
         Bench::Ready(options) => on_threads(Some(1), ready::run(options)),
         Bench::Watchers(options) => on_threads(None, watchers::run(options)),
         Bench::Writes(options) => on_threads(None, async { writes::run(&options).await }),
+        // As little of the machine as can be: it is the control plane's.
+        Bench::Deployments(options) => on_threads(Some(1), deployments::run(options)),
+        Bench::Nodes(options) => on_threads(Some(1), nodes::run(options)),
         Bench::Environments(options) => on_threads(None, environments::run(options)),
     };
     match outcome {

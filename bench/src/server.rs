@@ -222,7 +222,7 @@ fn target(text: &str) -> Result<(String, PathBuf), String> {
     }
 }
 
-fn process(text: &str) -> Result<(String, u32), String> {
+pub(crate) fn process(text: &str) -> Result<(String, u32), String> {
     let (name, process) = target(text)?;
     let process = process.to_str().and_then(|process| process.parse().ok());
     Ok((name, process.ok_or_else(|| "expected NAME=PID".to_owned())?))

@@ -4,7 +4,10 @@ use std::{path::PathBuf, process::Command};
 
 use clap::Subcommand;
 
-use crate::{Result, cargo::cargo, conformance, fuzz, import, informers, queues, reconciles, servers, upstream::root};
+use crate::{
+    Result, cargo::cargo, conformance, deployments, fuzz, import, informers, queues, reconciles, servers,
+    upstream::root,
+};
 
 /// A part that can be run alone.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
@@ -17,6 +20,8 @@ pub(crate) enum Part {
     BenchInformer(informers::Options),
     /// A controller of 10,000 custom resources beside those of controller-runtime and kube-rs (needs Go)
     BenchReconcile(reconciles::Options),
+    /// 1,000 Deployments from apply to ready, beside kube-controller-manager, kube-apiserver and etcd (needs Go)
+    BenchDeployments(deployments::Options),
     /// Random requests to the embedded server and to kube-apiserver, whose answers are compared (needs Go)
     Differential {
         /// What the requests are made from
@@ -100,6 +105,10 @@ pub(crate) fn run(part: &Part) -> Result {
                 "--bin=windlass-bench-controller",
             ]))?;
             reconciles::run(&bench_program(), options)
+        }
+        Part::BenchDeployments(options) => {
+            release_build(&["windlass-cli", "windlass-bench"])?;
+            deployments::run(&root().join("target/release/windlass"), &bench_program(), options)
         }
         Part::Differential { seed, seconds } => conformance::differential(*seed, *seconds),
         Part::Operators { crds, seed, objects, only } => conformance::operators(crds, *seed, *objects, only),

@@ -23,6 +23,7 @@ mod browser;
 mod clients;
 mod conformance;
 mod console;
+mod deployments;
 mod embedded;
 mod envtest;
 mod fuzz;

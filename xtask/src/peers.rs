@@ -44,8 +44,13 @@ pub(crate) fn kube_rs(name: &str) -> Result<PathBuf> {
 
 /// Runs a program to its end, and reads its figures.
 pub(crate) fn run(command: &mut Command) -> Result<Figures> {
+    run_within(LONGEST, command)
+}
+
+/// The same, with a limit of its own.
+pub(crate) fn run_within(limit: Duration, command: &mut Command) -> Result<Figures> {
     let started = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
-    let output = finish(started.map_err(|error| format!("starting {command:?}: {error}"))?)?;
+    let output = finish(started.map_err(|error| format!("starting {command:?}: {error}"))?, limit)?;
     if !output.status.success() {
         return Err(format!("{command:?} failed ({})", output.status).into());
     }
@@ -66,13 +71,13 @@ pub(crate) fn read(line: &str, figures: &mut Figures) -> Result {
 }
 
 /// Waits for the end, but not for ever. What is written is little, and fits into the pipe.
-fn finish(mut process: Child) -> Result<Output> {
+fn finish(mut process: Child, limit: Duration) -> Result<Output> {
     let started = Instant::now();
     while process.try_wait()?.is_none() {
-        if started.elapsed() > LONGEST {
+        if started.elapsed() > limit {
             process.kill()?;
             process.wait()?;
-            return Err(format!("did not end within {} s", LONGEST.as_secs()).into());
+            return Err(format!("did not end within {} s", limit.as_secs()).into());
         }
         std::thread::sleep(Duration::from_millis(50));
     }

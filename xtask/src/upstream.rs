@@ -61,6 +61,14 @@ struct Process {
 const ETCD: &str = "etcd";
 const SERVER: &str = "kube-apiserver";
 
+/// Many scenarios are played side by side, and none is to wait for another; nor is anybody to wait long for what is measured.
+const SIDE_BY_SIDE: &[&str] = &[
+    "--kube-api-qps=1000",
+    "--kube-api-burst=1000",
+    "--horizontal-pod-autoscaler-sync-period=1s",
+    "--horizontal-pod-autoscaler-downscale-stabilization=5s",
+];
+
 /// What a control plane that is being served is told, a line each; `done` is the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Order {
@@ -100,7 +108,18 @@ impl Upstream {
         let mut upstream = Self::prepare(profile)?;
         upstream.launch()?;
         upstream.wait_until_ready()?;
-        upstream.start_controllers()?;
+        if profile == Profile::Identity {
+            upstream.start_controllers(SIDE_BY_SIDE)?;
+        }
+        Ok(upstream)
+    }
+
+    /// The profile with controllers, which are told these flags and otherwise are as by default.
+    pub(crate) fn with_controllers(flags: &[&str]) -> Result<Self> {
+        let mut upstream = Self::prepare(Profile::Identity)?;
+        upstream.launch()?;
+        upstream.wait_until_ready()?;
+        upstream.start_controllers(flags)?;
         Ok(upstream)
     }
 
@@ -131,6 +150,11 @@ impl Upstream {
         self.processes.iter().map(|process| process.child.id()).collect()
     }
 
+    /// The same, with their names.
+    pub(crate) fn named_processes(&self) -> Vec<(&'static str, u32)> {
+        self.processes.iter().map(|process| (process.program, process.child.id())).collect()
+    }
+
     /// The administrator's kubeconfig.
     pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.directory.join("kubeconfig")
@@ -141,25 +165,17 @@ impl Upstream {
         self.binaries.join("kubectl")
     }
 
-    fn start_controllers(&mut self) -> Result {
-        if self.profile == Profile::Identity {
-            let flags = [
-                format!("--kubeconfig={}", self.kubeconfig().display()),
-                "--leader-elect=false".to_owned(),
-                "--controllers=*".to_owned(),
-                // Many scenarios are played side by side, and none is to wait for another.
-                "--kube-api-qps=1000".to_owned(),
-                "--kube-api-burst=1000".to_owned(),
-                // Nor is anybody to wait long for what is measured.
-                "--horizontal-pod-autoscaler-sync-period=1s".to_owned(),
-                "--horizontal-pod-autoscaler-downscale-stabilization=5s".to_owned(),
-                format!("--service-account-private-key-file={}", self.file("sa.key")),
-                "--bind-address=127.0.0.1".to_owned(),
-                "--secure-port=0".to_owned(),
-            ];
-            self.spawn("kube-controller-manager", &flags)?;
-        }
-        Ok(())
+    fn start_controllers(&mut self, flags: &[&str]) -> Result {
+        let mut flags: Vec<_> = flags.iter().map(|flag| (*flag).to_owned()).collect();
+        flags.extend([
+            format!("--kubeconfig={}", self.kubeconfig().display()),
+            "--leader-elect=false".to_owned(),
+            "--controllers=*".to_owned(),
+            format!("--service-account-private-key-file={}", self.file("sa.key")),
+            "--bind-address=127.0.0.1".to_owned(),
+            "--secure-port=0".to_owned(),
+        ]);
+        self.spawn("kube-controller-manager", &flags)
     }
 
     fn start_etcd(&mut self) -> Result {

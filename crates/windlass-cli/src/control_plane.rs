@@ -8,11 +8,13 @@ use std::{
     fs, io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 use windlass_api::Entropy;
+use windlass_cache::InformerOptions;
 use windlass_client::{
     Client, Config, Kubeconfig,
     config::{
@@ -23,10 +25,20 @@ use windlass_client::{
 };
 use windlass_controllers::{BuiltIn, Controllers};
 use windlass_runtime::Manager;
-use windlass_server::{PodAccounts, Server, TlsIdentity};
+use windlass_server::{
+    PodAccounts, Server, TlsIdentity,
+    storage::{MemoryStorage, Retention, Storage},
+};
 
 /// The name of cluster, user and context in the kubeconfig.
 const NAME: &str = "windlass";
+
+/// What each cache of the controllers may hold uncompressed, and a quarter of it decoded. The server in the same process has all objects
+/// anyway, and decoding one again costs less than a laptop's memory.
+const CACHE_BUDGET: usize = 32 << 20;
+
+/// How much the server remembers of what was: as much as there is, and that at least. Watchers on this machine are not far behind.
+const HISTORY: Retention = Retention { events: 100_000, bytes: 16 << 20 };
 
 /// What runs, and where.
 #[derive(Debug)]
@@ -99,7 +111,8 @@ impl Bound {
         // A pod's account must be there, so somebody must be there who makes it.
         let furnished = settings.controllers.contains(BuiltIn::ServiceAccount);
         let accounts = if furnished { PodAccounts::Required } else { PodAccounts::Optional };
-        let server = Server::builder().token(token).address(address).pod_accounts(accounts).build();
+        let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::with_retention(HISTORY));
+        let server = Server::builder().storage(storage).token(token).address(address).pod_accounts(accounts).build();
         let (stop, stopped) = watch::channel(false);
         let ca = tls.ca_pem().to_owned();
         let serving = {
@@ -160,9 +173,10 @@ async fn manage(
     console: Option<TcpListener>,
     stopped: impl Future<Output = ()> + Send + 'static,
 ) -> windlass_runtime::Result<()> {
+    let builder = Manager::builder(client).caches(InformerOptions::default().budget(CACHE_BUDGET));
     let mut manager = match console {
-        Some(listener) => Manager::builder(client).console(listener).build(),
-        None => Manager::new(client),
+        Some(listener) => builder.console(listener).build(),
+        None => builder.build(),
     };
     controllers.add_to(&mut manager);
     manager.run(stopped).await

@@ -229,25 +229,33 @@ impl Controllers {
 impl FromStr for Controllers {
     type Err = ControllersError;
 
-    /// Names separated by commas, `*` for all, or `none`.
+    /// Names separated by commas, `*` for all, or `none`; one behind a `-` is left out, whatever else is said of it.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if text == "none" {
             return Ok(Self::of([]));
         }
-        let mut chosen = BTreeSet::new();
+        let (mut chosen, mut left_out) = (BTreeSet::new(), BTreeSet::new());
         for name in text.split(',').map(str::trim) {
             match name {
                 "*" => chosen.extend(BuiltIn::ALL),
                 "" => return Err(ControllersError::Empty),
                 "none" => return Err(ControllersError::NoneOfSome),
                 name => {
-                    let known = BuiltIn::ALL.iter().find(|controller| controller.name() == name);
-                    chosen.insert(*known.ok_or_else(|| ControllersError::Unknown { name: name.to_owned() })?);
+                    let (set, name) = match name.strip_prefix('-') {
+                        Some(name) => (&mut left_out, name),
+                        None => (&mut chosen, name),
+                    };
+                    set.insert(named(name)?);
                 }
             }
         }
-        Ok(Self::of(chosen))
+        Ok(Self::of(chosen.difference(&left_out).copied()))
     }
+}
+
+fn named(name: &str) -> Result<BuiltIn, ControllersError> {
+    let known = BuiltIn::ALL.iter().find(|controller| controller.name() == name);
+    known.copied().ok_or_else(|| ControllersError::Unknown { name: name.to_owned() })
 }
 
 fn names() -> String {
@@ -264,6 +272,10 @@ mod tests {
         assert_eq!(chosen.chosen.into_iter().collect::<Vec<_>>(), [BuiltIn::Deployment, BuiltIn::ReplicaSet]);
         assert!("none".parse::<Controllers>().unwrap().is_empty());
         assert_eq!("*".parse::<Controllers>().unwrap().chosen.len(), BuiltIn::ALL.len());
+        let all_but_nodes = "*,-nodes".parse::<Controllers>().unwrap();
+        assert!(!all_but_nodes.contains(BuiltIn::Nodes) && all_but_nodes.contains(BuiltIn::Deployment));
+        assert_eq!(all_but_nodes.chosen.len(), BuiltIn::ALL.len() - 1);
+        assert!("*,-node".parse::<Controllers>().unwrap_err().to_string().contains("\"node\""));
         let error = "deployment,cronjobs".parse::<Controllers>().unwrap_err().to_string();
         assert!(error.contains("\"cronjobs\"") && error.contains("replicaset"), "{error}");
         assert_eq!("none,deployment".parse::<Controllers>().unwrap_err(), ControllersError::NoneOfSome);

@@ -51,8 +51,8 @@ pub(crate) fn add_to(manager: &mut Manager) {
     manager.add(
         Controller::<DaemonSet>::new()
             .named("daemonset")
-            .owns::<Pod>()
-            .owns::<ControllerRevision>()
+            .owns_with(ownership::managed_by::<DaemonSet, Pod>())
+            .owns_with(ownership::managed_by::<DaemonSet, ControllerRevision>())
             .watches_with(Watch::<Pod>::all(), move |pod| {
                 ownership::who_wants(&known, pod, |set| selector(set).ok().flatten())
             })
@@ -93,7 +93,7 @@ async fn reconcile(key: ObjectRef<DaemonSet>, cx: Context, sets: Arc<Sets>) -> R
     if set.is_deleting() {
         return Ok(Action::await_change());
     }
-    let candidates = cx.store::<Pod>().within(key.namespace().unwrap_or_default()).list();
+    let candidates = ownership::candidates::<DaemonSet, Pod>(&cx, &*set)?;
     if !sets.control.caught_up(key.key(), &candidates) || !sets.versions.caught_up(key.key(), &*set) {
         return Ok(Action::requeue_after(Expectations::timeout()));
     }

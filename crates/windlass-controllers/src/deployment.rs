@@ -29,7 +29,9 @@ use self::{
 };
 use crate::{
     error::{ReconcileError, await_newer_state},
+    expectations::{Expectations, Seen},
     ownership, pods,
+    versions::Versions,
 };
 
 /// Deployments reconciled at the same time.
@@ -38,20 +40,34 @@ const WORKERS: usize = 5;
 /// Adds the controller to a manager.
 pub(crate) fn add_to(manager: &mut Manager) {
     let sets = manager.cluster().informer::<ReplicaSet>(&Watch::all()).store();
-    let recorder = manager.cluster().recorder("deployment-controller");
+    let memory = Arc::new(Memory {
+        recorder: manager.cluster().recorder("deployment-controller"),
+        expectations: Expectations::default(),
+        versions: Versions::default(),
+    });
     manager.add(
         Controller::<Deployment>::new()
             .named("deployment")
-            .owns::<ReplicaSet>()
+            .owns_with(ownership::managed_by::<Deployment, ReplicaSet>())
             // Recreate waits for the last old pod to go.
             .watches_with(Watch::<Pod>::all(), move |pod| deployment_of_ending_pod(&sets, pod))
             .concurrency(WORKERS)
             // Boxed: a rollout's future is large, and workers hold one each.
-            .reconcile(move |deployment: Arc<Deployment>, cx: Context| {
-                let recorder = recorder.clone();
-                async move { await_newer_state(Box::pin(reconcile(deployment, cx, recorder)).await) }
+            .reconcile_keys(move |key, cx| {
+                let memory = Arc::clone(&memory);
+                async move { await_newer_state(Box::pin(reconcile(key, cx, memory)).await) }
             }),
     );
+}
+
+/// What the workers share.
+#[derive(Debug)]
+struct Memory {
+    recorder: Recorder,
+    /// Replica sets that were created.
+    expectations: Expectations,
+    /// Of the deployments, as their status was written.
+    versions: Versions,
 }
 
 /// The deployment of a pod that is on its way out, by way of its replica set.
@@ -64,21 +80,29 @@ fn deployment_of_ending_pod(sets: &Lister<ReplicaSet>, pod: &Cached<Pod>) -> Opt
     Some(ObjectRef::new(deployment.name.clone()).within(namespace))
 }
 
-async fn reconcile(deployment: Arc<Deployment>, cx: Context, recorder: Recorder) -> Result<Action, ReconcileError> {
+async fn reconcile(key: ObjectRef<Deployment>, cx: Context, memory: Arc<Memory>) -> Result<Action, ReconcileError> {
+    let Some(deployment) = cx.store::<Deployment>().get(&key).map(|found| found.get()).transpose()? else {
+        memory.expectations.forget(key.key());
+        memory.versions.forget(key.key());
+        return Ok(Action::await_change());
+    };
     let Some(selector) = selector(&deployment)? else {
         // The API server allows no empty selector; it would claim every replica set.
         let message = "This deployment is selecting all pods. A non-empty selector is required.";
-        recorder.record(&*deployment, Note::warning("SelectingAll", message));
+        memory.recorder.record(&*deployment, Note::warning("SelectingAll", message));
         return Ok(Action::await_change());
     };
-    let candidates = cx.store::<ReplicaSet>().within(deployment.namespace().unwrap_or_default()).list();
+    let candidates = ownership::candidates::<Deployment, ReplicaSet>(&cx, &*deployment)?;
+    if !memory.caught_up(&key, &deployment, &candidates) {
+        return Ok(Action::requeue_after(Expectations::timeout()));
+    }
     let claimed = ownership::claim_all(cx.client(), &*deployment, &selector, candidates).await?;
     let mut sets = Vec::with_capacity(claimed.len());
     for set in &claimed {
         sets.push((*set.get()?).clone());
     }
 
-    let mut rollout = Rollout::new(&cx, &recorder, (*deployment).clone(), sets);
+    let mut rollout = Rollout::new(&cx, &memory, (*deployment).clone(), sets);
     if deployment.is_deleting() {
         rollout.write_status().await?;
         return Ok(Action::await_change());
@@ -99,6 +123,18 @@ async fn reconcile(deployment: Arc<Deployment>, cx: Context, recorder: Recorder)
     let wait = deadline.and_then(|at| Duration::try_from(at.duration_since(cx.clock().now())).ok());
     // A second late rather than a moment early, when the deadline would not have passed yet.
     Ok(wait.map_or_else(Action::await_change, |wait| Action::requeue_after(wait + Duration::from_secs(1))))
+}
+
+impl Memory {
+    /// Whether the cache shows what was written: on an older state all would be done once more, and refused.
+    fn caught_up(&self, key: &ObjectRef<Deployment>, deployment: &Deployment, sets: &[Cached<ReplicaSet>]) -> bool {
+        let seen = |uid: &str| match sets.iter().find(|set| *set.meta().uid() == *uid) {
+            None => Seen::Absent,
+            Some(set) if set.meta().is_deleting() => Seen::Deleting,
+            Some(_) => Seen::Alive,
+        };
+        self.versions.caught_up(key.key(), deployment) && self.expectations.satisfied(key.key(), seen)
+    }
 }
 
 /// One step of a rolling update: up, or else down.

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 use windlass_api::SelectorError;
-use windlass_cache::DecodeError;
+use windlass_cache::{DecodeError, UnknownIndex};
 use windlass_client::Verb;
 use windlass_runtime::Action;
 
@@ -16,6 +16,9 @@ pub enum ReconcileError {
     /// An object in the cache cannot be decoded.
     #[error(transparent)]
     Decode(#[from] DecodeError),
+    /// A cache has not the index by which it was asked.
+    #[error(transparent)]
+    Index(#[from] UnknownIndex),
     /// The object's selector makes no sense.
     #[error("the selector of the object cannot be used")]
     Selector(#[from] SelectorError),

@@ -51,7 +51,7 @@ pub(crate) fn add_to(manager: &mut Manager) {
     manager.add(
         Controller::<Job>::new()
             .named("job")
-            .owns::<Pod>()
+            .owns_with(ownership::managed_by::<Job, Pod>())
             .watches_with(Watch::<Pod>::all(), move |pod| {
                 ownership::who_wants(&known, pod, |job| selector(job).ok().flatten())
             })
@@ -90,7 +90,7 @@ async fn reconcile(key: ObjectRef<Job>, cx: Context, jobs: Arc<Jobs>) -> Result<
         return Ok(Action::await_change());
     }
     let Some(selector) = selector(&job)? else { return Ok(Action::await_change()) };
-    let candidates = cx.store::<Pod>().within(key.namespace().unwrap_or_default()).list();
+    let candidates = ownership::candidates::<Job, Pod>(&cx, &*job)?;
     let caught_up = jobs.control.caught_up(key.key(), &candidates);
     let pods = pods_of(&cx, &job, &selector, candidates).await?;
     if !caught_up || !jobs.memory.caught_up(key.key(), &job, &pods) {

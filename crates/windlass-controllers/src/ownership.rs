@@ -5,8 +5,9 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1;
 use serde_json::{Value, json};
 use windlass_api::{LabelSelector, Meta, Object, ObjectExt, ObjectRef, OwnerRef, Patch, Resource};
-use windlass_cache::{Cached, Lister};
+use windlass_cache::{Cached, Index, Lister, UnknownIndex};
 use windlass_client::{Client, Error};
+use windlass_runtime::{Context, Watch};
 
 use crate::error::ReconcileError;
 
@@ -40,6 +41,32 @@ pub(crate) fn claim<O: Object>(owner: &O, selector: &LabelSelector, object: &Met
         None if matches && !owner.is_deleting() && !object.is_deleting() => Claim::Adopt,
         None => Claim::Ignore,
     }
+}
+
+/// A watch of what owners of kind `O` manage, with the index by which [`candidates`] finds that, and what nobody manages.
+pub(crate) fn managed_by<O: Resource, T: Resource>() -> Watch<T> {
+    Watch::all().index(Index::on_meta(index_name::<O>(), |meta| match meta.controller() {
+        Some(owner) => Some(Arc::clone(&owner.uid)).filter(|_| is_kind::<O>(owner)),
+        None => meta.namespace().map(|namespace| orphans(namespace).into()),
+    }))
+}
+
+/// What an owner may have to claim: what it manages, and what nobody in its namespace does. Takes time in proportion to what
+/// it finds, whatever else there is.
+pub(crate) fn candidates<O: Resource, T: Resource>(cx: &Context, owner: &O) -> Result<Vec<Cached<T>>, UnknownIndex> {
+    let (store, index) = (cx.store::<T>(), index_name::<O>());
+    let mut found = store.by_index(&index, owner.uid().unwrap_or_default())?;
+    found.extend(store.by_index(&index, &orphans(owner.namespace().unwrap_or_default()))?);
+    Ok(found)
+}
+
+fn index_name<O: Resource>() -> String {
+    format!("managed by {}", O::api_resource().gvr().group_resource())
+}
+
+/// No uid begins so.
+fn orphans(namespace: &str) -> String {
+    format!("/{namespace}")
 }
 
 /// The owners that would adopt an object which nobody manages.

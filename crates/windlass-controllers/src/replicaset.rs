@@ -25,6 +25,7 @@ use crate::{
     ownership,
     pod_control::{self, PodControl},
     pods,
+    versions::Versions,
 };
 
 /// The most pods that one reconcile creates or deletes.
@@ -61,11 +62,12 @@ pub(crate) fn add_older_to(manager: &mut Manager) {
 
 fn add<K: Replicated>(manager: &mut Manager) {
     let sets = manager.cluster().informer::<K>(&Watch::all()).store();
-    let replicas = Arc::new(PodControl::new(manager.cluster().recorder(K::COMPONENT)));
+    let control = PodControl::new(manager.cluster().recorder(K::COMPONENT));
+    let replicas = Arc::new(Replicas { control, versions: Versions::default() });
     manager.add(
         Controller::<K>::new()
             .named(K::CONTROLLER)
-            .owns::<Pod>()
+            .owns_with(ownership::managed_by::<K, Pod>())
             .watches_with(Watch::<Pod>::all(), move |pod| {
                 ownership::who_wants(&sets, pod, |set: &K| set.selector().ok().flatten())
             })
@@ -77,13 +79,22 @@ fn add<K: Replicated>(manager: &mut Manager) {
     );
 }
 
+/// What the workers share.
+#[derive(Debug)]
+struct Replicas {
+    control: PodControl,
+    /// Of the sets, as their status was written.
+    versions: Versions,
+}
+
 async fn reconcile<K: Replicated>(
     key: ObjectRef<K>,
     cx: Context,
-    replicas: Arc<PodControl>,
+    replicas: Arc<Replicas>,
 ) -> Result<Action, ReconcileError> {
     let Some(set) = cx.store::<K>().get(&key) else {
-        replicas.forget(key.key());
+        replicas.control.forget(key.key());
+        replicas.versions.forget(key.key());
         return Ok(Action::await_change());
     };
     let set = set.get()?;
@@ -92,8 +103,11 @@ async fn reconcile<K: Replicated>(
         return Ok(Action::await_change());
     };
 
-    let candidates = cx.store::<Pod>().within(key.namespace().unwrap_or_default()).list();
-    let caught_up = replicas.caught_up(key.key(), &candidates);
+    let candidates = ownership::candidates::<K, Pod>(&cx, &*set)?;
+    // What was done shows up by itself, and is told then: once, and not each time that a part of it has shown up.
+    if !replicas.control.caught_up(key.key(), &candidates) || !replicas.versions.caught_up(key.key(), &*set) {
+        return Ok(Action::requeue_after(Expectations::timeout()));
+    }
     let claimed = ownership::claim_all(cx.client(), &*set, &selector, candidates).await?;
     let mut owned = Vec::with_capacity(claimed.len());
     for pod in &claimed {
@@ -102,27 +116,37 @@ async fn reconcile<K: Replicated>(
 
     let (mut active, ending): (Vec<_>, Vec<_>) = owned.into_iter().partition(|pod| pods::is_active(pod));
     let scaling =
-        if caught_up && !set.is_deleting() { scale(&cx, &replicas, &*set, &mut active).await } else { Ok(()) };
+        if set.is_deleting() { Ok(Scaled::Not) } else { scale(&cx, &replicas.control, &*set, &mut active).await };
+    if matches!(scaling, Ok(Scaled::Up)) {
+        return Ok(Action::requeue_after(Expectations::timeout()));
+    }
     let now = cx.clock().now();
     let failure = scaling.as_ref().err().map(|failure| (failure.reason(), failure.message()));
     let status = status::compute(&*set, &active, &ending, failure, now);
     let mut changed = (*set).clone();
     changed.set_status(status);
     if changed.status() != set.status() {
-        cx.client().update_status(&changed).await?;
+        let written = cx.client().update_status(&changed).await?;
+        replicas.versions.wrote(key.key(), &written);
     }
     scaling.map_err(|failure| ReconcileError::from(failure.error))?;
-    Ok(next_look(&*set, &active, caught_up, now))
+    Ok(next_look(&*set, &active, now))
 }
 
-/// When something will have changed that no event tells of: a pod becomes available by the passing of time, or what was
-/// expected did not come.
-fn next_look<K: Replicated>(set: &K, active: &[Arc<Pod>], caught_up: bool, now: Timestamp) -> Action {
-    if !caught_up {
-        return Action::requeue_after(Expectations::timeout());
-    }
+/// When something will have changed that no event tells of: a pod becomes available by the passing of time.
+fn next_look<K: Replicated>(set: &K, active: &[Arc<Pod>], now: Timestamp) -> Action {
     let next = pods::next_available(active, set.min_ready_seconds(), now);
     next.map_or_else(Action::await_change, Action::requeue_after)
+}
+
+/// What was done to have as many pods as are wanted.
+#[derive(Clone, Copy)]
+enum Scaled {
+    Not,
+    /// Pods were created.
+    Up,
+    /// Pods were deleted.
+    Down,
 }
 
 /// Why not all pods could be created or deleted.
@@ -155,7 +179,7 @@ async fn scale<K: Replicated>(
     replicas: &PodControl,
     set: &K,
     active: &mut [Arc<Pod>],
-) -> Result<(), ScaleFailure> {
+) -> Result<Scaled, ScaleFailure> {
     let desired = usize::try_from(set.replicas()).unwrap_or(0);
     let (verb, written) = if active.len() < desired {
         let missing = (desired - active.len()).min(BURST);
@@ -171,7 +195,12 @@ async fn scale<K: Replicated>(
         pods::sort_for_deletion(active, |pod| crowd.get(pods::node_name(pod)).copied().unwrap_or(0));
         (ScaleVerb::Delete, replicas.delete(cx, set, &active[..surplus]).await)
     };
-    written.failure.map_or(Ok(()), |error| Err(ScaleFailure { verb, error }))
+    match (written.failure, verb) {
+        (Some(error), _) => Err(ScaleFailure { verb, error }),
+        (None, _) if written.pods.is_empty() => Ok(Scaled::Not),
+        (None, ScaleVerb::Create) => Ok(Scaled::Up),
+        (None, ScaleVerb::Delete) => Ok(Scaled::Down),
+    }
 }
 
 /// How many of the pods are on each node.

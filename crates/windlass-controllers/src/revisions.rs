@@ -29,7 +29,7 @@ pub(crate) async fn of<O: Resource>(
     owner: &O,
     selector: &LabelSelector,
 ) -> Result<Vec<ControllerRevision>, ReconcileError> {
-    let candidates = cx.store::<ControllerRevision>().within(owner.namespace().unwrap_or_default()).list();
+    let candidates = ownership::candidates::<O, ControllerRevision>(cx, owner)?;
     let claimed = ownership::claim_all(cx.client(), owner, selector, candidates).await?;
     let mut revisions = Vec::with_capacity(claimed.len());
     for revision in &claimed {

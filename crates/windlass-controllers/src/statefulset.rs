@@ -42,8 +42,8 @@ pub(crate) fn add_to(manager: &mut Manager) {
     manager.add(
         Controller::<StatefulSet>::new()
             .named("statefulset")
-            .owns::<Pod>()
-            .owns::<ControllerRevision>()
+            .owns_with(ownership::managed_by::<StatefulSet, Pod>())
+            .owns_with(ownership::managed_by::<StatefulSet, ControllerRevision>())
             .watches_with(Watch::<Pod>::all(), move |pod| {
                 ownership::who_wants(&known, pod, |set| selector(set).ok().flatten())
             })
@@ -84,7 +84,7 @@ async fn reconcile(key: ObjectRef<StatefulSet>, cx: Context, sets: Arc<Sets>) ->
     };
     let Some(selector) = selector(&set)? else { return Ok(Action::await_change()) };
     let namespace = key.namespace().unwrap_or_default();
-    let mut candidates = cx.store::<Pod>().within(namespace).list();
+    let mut candidates = ownership::candidates::<StatefulSet, Pod>(&cx, &*set)?;
     let claims = cx.store::<PersistentVolumeClaim>().within(namespace).list();
     let seen = |uid: &str| {
         let pod = candidates.iter().map(Cached::meta).find(|meta| *meta.uid() == *uid);

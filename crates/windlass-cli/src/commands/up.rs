@@ -62,7 +62,10 @@ fn nodes(text: &str) -> Result<usize, String> {
 
 fn controllers() -> String {
     let names: Vec<_> = BuiltIn::ALL.iter().map(|controller| controller.name()).collect();
-    format!("Which controllers to run, separated by commas; * for all, or none: {}", names.join(", "))
+    format!(
+        "Which controllers to run, separated by commas; * for all, behind a - those that are left out, or none: {}",
+        names.join(", ")
+    )
 }
 
 pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {

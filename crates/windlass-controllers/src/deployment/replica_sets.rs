@@ -8,13 +8,10 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta},
 };
 use windlass_api::{ObjectExt, Resource as _};
-use windlass_runtime::{
-    Context,
-    events::{Note, Recorder},
-};
+use windlass_runtime::{Context, events::Note};
 
 use super::{
-    annotation, pause_progress,
+    Memory, annotation, pause_progress,
     scale::{self, ReplicaSets, Scaling, Slack, desired_replicas, spec_replicas},
     status::{self, Progress},
     template,
@@ -31,7 +28,7 @@ pub(super) enum IfMissing {
 /// A deployment and its replica sets as far as this reconcile has brought them.
 pub(super) struct Rollout<'c> {
     cx: &'c Context,
-    recorder: &'c Recorder,
+    memory: &'c Memory,
     deployment: Deployment,
     sets: ReplicaSets,
     /// What the conditions are to remember.
@@ -41,12 +38,7 @@ pub(super) struct Rollout<'c> {
 }
 
 impl<'c> Rollout<'c> {
-    pub(super) fn new(
-        cx: &'c Context,
-        recorder: &'c Recorder,
-        deployment: Deployment,
-        mut all: Vec<ReplicaSet>,
-    ) -> Self {
+    pub(super) fn new(cx: &'c Context, memory: &'c Memory, deployment: Deployment, mut all: Vec<ReplicaSet>) -> Self {
         all.sort_by(|a, b| {
             let age = a.metadata.creation_timestamp.cmp(&b.metadata.creation_timestamp);
             age.then_with(|| a.name().cmp(b.name()))
@@ -54,7 +46,7 @@ impl<'c> Rollout<'c> {
         let new = template::find_new(&deployment, &all).map(|set| set.name().to_owned());
         let (new, old): (Vec<_>, Vec<_>) = all.into_iter().partition(|set| Some(set.name()) == new.as_deref());
         let sets = ReplicaSets { new: new.into_iter().next(), old };
-        Self { cx, recorder, deployment, sets, progress: None, revised: false }
+        Self { cx, memory, deployment, sets, progress: None, revised: false }
     }
 
     pub(super) fn deployment(&self) -> &Deployment {
@@ -133,6 +125,8 @@ impl<'c> Rollout<'c> {
         set.spec.get_or_insert_default().replicas = Some(scale::new_replicas(&self.deployment, &self.sets));
         match self.cx.client().create(&set).await {
             Ok(created) => {
+                let key = self.deployment.object_ref();
+                self.memory.expectations.created(key.key(), created.uid().unwrap_or_default());
                 if spec_replicas(&created) > 0 {
                     self.note_scaling(created.name(), 0, spec_replicas(&created));
                 }
@@ -148,7 +142,7 @@ impl<'c> Rollout<'c> {
             Err(error) => {
                 let why = error.status().map_or_else(|| error.to_string(), ToString::to_string);
                 let message = format!("Failed to create new replica set {:?}: {why}", set.name());
-                self.recorder.record(&self.deployment, Note::warning("ReplicaSetCreateError", message.as_str()));
+                self.memory.recorder.record(&self.deployment, Note::warning("ReplicaSetCreateError", message.as_str()));
                 self.progress = Some(Progress::CreateFailed(message));
                 self.write_status().await?;
                 Err(error.into())
@@ -166,7 +160,7 @@ impl<'c> Rollout<'c> {
         }
         let status = self.deployment.status.get_or_insert_default();
         status.collision_count = Some(status.collision_count.unwrap_or(0) + 1);
-        self.deployment = self.cx.client().update_status(&self.deployment).await?;
+        self.put_status().await?;
         Ok(())
     }
 
@@ -181,7 +175,7 @@ impl<'c> Rollout<'c> {
     fn note_scaling(&self, set: &str, from: i32, to: i32) {
         let direction = if from < to { "up" } else { "down" };
         let message = format!("Scaled {direction} replica set {set} from {from} to {to}");
-        self.recorder.record(&self.deployment, Note::normal("ScalingReplicaSet", message));
+        self.memory.recorder.record(&self.deployment, Note::normal("ScalingReplicaSet", message));
     }
 
     /// The replica set of the deployment's template, without a number of replicas.
@@ -314,10 +308,17 @@ impl<'c> Rollout<'c> {
         let deadline = status::deadline(&self.deployment, &status);
         if self.revised || Some(&status) != self.deployment.status.as_ref() {
             self.deployment.status = Some(status);
-            self.deployment = self.cx.client().update_status(&self.deployment).await?;
+            self.put_status().await?;
             self.revised = false;
         }
         Ok(deadline)
+    }
+
+    /// Writes the status as it is here.
+    async fn put_status(&mut self) -> Result<(), ReconcileError> {
+        self.deployment = self.cx.client().update_status(&self.deployment).await?;
+        self.memory.versions.wrote(self.deployment.object_ref().key(), &self.deployment);
+        Ok(())
     }
 }
 

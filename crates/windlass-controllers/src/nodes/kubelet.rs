@@ -21,8 +21,8 @@ use super::{
 };
 use crate::{error::ReconcileError, pods};
 
-/// Pods walked at the same time.
-const WORKERS: usize = 8;
+/// Pods walked at the same time, on all nodes together.
+const WORKERS: usize = 32;
 /// How long a pod waits for an address when its node has none left.
 const ADDRESS_RETRY: Duration = Duration::from_secs(5);
 

@@ -66,7 +66,7 @@ impl Ledger {
         }
         match self.places.get(key) {
             // The cache does not show our binding yet.
-            Some(place) if place.uid.as_deref() == pod.uid() => Look::Settled,
+            Some(_) if self.has_place(key, pod) => Look::Settled,
             Some(_) => {
                 self.clear(key);
                 if wants_node(pod) { Look::Unscheduled } else { Look::Left }
@@ -74,6 +74,19 @@ impl Ledger {
             None if wants_node(pod) => Look::Unscheduled,
             None => Look::Settled,
         }
+    }
+
+    /// Whether a place was found for this pod, and not another of its name; it waits no more then.
+    pub(crate) fn is_placed(&mut self, key: &ObjectKey, pod: &Pod) -> bool {
+        let placed = self.has_place(key, pod);
+        if placed {
+            self.waiting.remove(key);
+        }
+        placed
+    }
+
+    fn has_place(&self, key: &ObjectKey, pod: &Pod) -> bool {
+        self.places.get(key).is_some_and(|place| place.uid.as_deref() == pod.uid())
     }
 
     /// A pod is on a node, or will be once its binding is through.

@@ -1,6 +1,6 @@
 //! Scheduler: finds a node for each pod that waits for one.
 //!
-//! One worker, which remembers in a [`Ledger`] what it has bound. A pod that fits nowhere is told why in its condition, and
+//! Nodes are chosen one after the other, with a [`Ledger`] that remembers each choice at once; bindings are sent side by side. A pod that fits nowhere is told why in its condition, and
 //! tried again when a node changes or another pod leaves. There is no preemption and no scoring but by number of pods.
 
 use std::sync::Arc;
@@ -21,6 +21,9 @@ use crate::{error::ReconcileError, pods};
 
 /// The name in logs and of its writes.
 const NAME: &str = "scheduler";
+
+/// Bindings under way at once.
+const WORKERS: usize = 16;
 
 /// The name in events, which is that of the scheduler whose place it takes.
 const COMPONENT: &str = "default-scheduler";
@@ -52,6 +55,7 @@ pub(crate) fn add_to(manager: &mut Manager) {
             .watches_with(Watch::<Node>::all(), move |_| {
                 waiting.state.lock().ledger.waiting().into_iter().map(ObjectRef::from).collect::<Vec<_>>()
             })
+            .concurrency(WORKERS)
             .reconcile_keys(move |key, cx| reconcile(key, cx, Arc::clone(&scheduler))),
     );
 }
@@ -87,20 +91,24 @@ async fn reconcile(key: ObjectRef<Pod>, cx: Context, scheduler: Arc<Scheduler>) 
     {
         scheduler.schedule(&cx, key.key(), pod).await?;
     }
-    if scheduler.state.lock().wake {
-        let waiting = scheduler.state.lock().ledger.waiting();
-        for key in waiting {
-            if let Some(pod) = store.get(&key.clone().into()) {
-                scheduler.schedule(&cx, &key, &*pod.get()?).await?;
-            }
-        }
-        // After the last of them: a failure leaves it set, and its retry goes on here.
-        scheduler.state.lock().wake = false;
-    }
-    Ok(Action::await_change())
+    let woken = scheduler.state.lock().woken();
+    let outcome = scheduler.schedule_all(&cx, &store, woken).await;
+    // The retry goes on here.
+    scheduler.state.lock().wake |= outcome.is_err();
+    outcome.map(|()| Action::await_change())
 }
 
 impl Scheduler {
+    /// Tries those of them that are still there.
+    async fn schedule_all(&self, cx: &Context, pods: &Lister<Pod>, keys: Vec<ObjectKey>) -> Result<(), ReconcileError> {
+        for key in keys {
+            if let Some(pod) = pods.get(&key.clone().into()) {
+                self.schedule(cx, &key, &*pod.get()?).await?;
+            }
+        }
+        Ok(())
+    }
+
     async fn schedule(&self, cx: &Context, key: &ObjectKey, pod: &Pod) -> Result<(), ReconcileError> {
         // Before the nodes are looked at: a node that changes from here on wakes the pod.
         self.state.lock().ledger.wait(key);
@@ -110,6 +118,10 @@ impl Scheduler {
         }
         let chosen = {
             let mut state = self.state.lock();
+            // Another worker has woken it meanwhile.
+            if state.ledger.is_placed(key, pod) {
+                return Ok(());
+            }
             let chosen = state.ledger.choose(pod, nodes.iter().map(|node| &**node)).map(|node| node.name().to_owned());
             if let Ok(node) = &chosen {
                 state.ledger.place(key, pod, node);
@@ -186,6 +198,11 @@ async fn bind(client: &Client, pod: &Pod, node: &str) -> Result<(), Error> {
 }
 
 impl State {
+    /// The pods that are to be tried again; they are given once.
+    fn woken(&mut self) -> Vec<ObjectKey> {
+        if std::mem::take(&mut self.wake) { self.ledger.waiting() } else { Vec::new() }
+    }
+
     /// Before the first decision: takes in all pods that have a node already.
     fn seed(&mut self, store: &Lister<Pod>) {
         if std::mem::replace(&mut self.seeded, true) {

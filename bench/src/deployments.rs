@@ -1,0 +1,257 @@
+//! Many Deployments at once: how long a control plane takes from the first apply until every pod of theirs is ready, with how
+//! many requests, and what that costs its processes.
+//!
+//! Who applies has a connection and so many requests under way on it, whatever the control plane. That a Deployment is ready
+//! is seen by a watch. The counts are those of the API server itself.
+
+mod asked;
+mod readiness;
+
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+
+use bytes::Bytes;
+use clap::Args;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use http::{Method, Request};
+use http_body_util::BodyExt as _;
+use k8s_openapi::api::core::v1::{Node, ServiceAccount};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep, timeout};
+use windlass_api::{BoxError, Entropy};
+use windlass_bench::process;
+use windlass_client::{Client, Config};
+
+use self::{asked::Asked, readiness::Readiness};
+use crate::objects::{APPLY, JSON};
+
+/// The flags of `windlass-bench deployments`.
+#[derive(Args, Debug)]
+pub(crate) struct Options {
+    /// The control plane's
+    #[arg(long, value_name = "PATH")]
+    kubeconfig: PathBuf,
+    /// How many Deployments
+    #[arg(long, default_value_t = 1_000)]
+    deployments: usize,
+    /// Of how many replicas each
+    #[arg(long, default_value_t = 3)]
+    replicas: i32,
+    /// How many requests are under way at once
+    #[arg(long, default_value_t = 32)]
+    requests: usize,
+    /// Wait for so many nodes first
+    #[arg(long, default_value_t = 50)]
+    nodes: usize,
+    /// A process of the control plane
+    #[arg(long = "process", value_name = "NAME=PID", value_parser = crate::server::process)]
+    processes: Vec<(String, u32)>,
+    /// A process beside it, which is measured and not counted
+    #[arg(long = "beside", value_name = "NAME=PID", value_parser = crate::server::process)]
+    beside: Vec<(String, u32)>,
+    /// How long all of it may take, in seconds
+    #[arg(long, default_value_t = 1_800)]
+    within: u64,
+}
+
+/// Between two looks at what changes slowly.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Nothing was written for so long: nothing is left to do.
+const QUIET: Duration = Duration::from_secs(3);
+
+/// Between two looks at the counts, which cost the real server a hundredth of a second each.
+const COUNTED_EVERY: Duration = Duration::from_secs(1);
+
+pub(crate) async fn run(options: Options) -> Result<(), BoxError> {
+    let client = Client::new(Config::from_file(&options.kubeconfig)?)?.without_rate_limit();
+    let bench = Bench { client, namespace: format!("bench-{}", Entropy::os().name_suffix(6)), options };
+    let limit = Duration::from_secs(bench.options.within);
+    timeout(limit, bench.run()).await.map_err(|_| format!("not done within {} s", limit.as_secs()))?
+}
+
+/// One for each process, by its name.
+type Figures = BTreeMap<String, f64>;
+
+struct Bench {
+    client: Client,
+    namespace: String,
+    options: Options,
+}
+
+impl Bench {
+    async fn run(&self) -> Result<(), BoxError> {
+        self.prepare().await?;
+        let (cpu, counts, load) = (self.cpu()?, self.counts().await?, process::load_average()?);
+        let mut readiness = Readiness::watch(&self.client, &self.namespace, self.options.replicas).await?;
+
+        let started = Instant::now();
+        let (applied, ready) = tokio::try_join!(self.apply(started), readiness.all(self.options.deployments))?;
+        let (ready, at_ready) = (ready - started, self.cpu()?);
+        let (quiet, after) = self.settle(started).await?;
+
+        let counts = after.since(&counts);
+        println!(
+            "{}",
+            json!({
+                "bench": "deployments", "deployments": self.options.deployments, "replicas": self.options.replicas,
+                "applied_seconds": applied.as_secs_f64(), "ready_seconds": ready.as_secs_f64(),
+                "settled_seconds": quiet.as_secs_f64(), "load_before": load, "load_after": process::load_average()?,
+            })
+        );
+        println!("{}", counts.figures());
+        println!("{}", counts.busiest());
+        let spent = |now: Figures| {
+            now.into_iter()
+                .map(|(name, now)| {
+                    let before = cpu[&name];
+                    (name, now - before)
+                })
+                .collect()
+        };
+        print("cpu_until_ready", &spent(at_ready));
+        print("cpu_seconds", &spent(self.cpu()?));
+        print("peak_rss_bytes", &self.of_each(peak)?);
+        Ok(())
+    }
+
+    /// The namespace, in which pods can be made, and the nodes.
+    async fn prepare(&self) -> Result<(), BoxError> {
+        let namespace = json!({"metadata": {"name": self.namespace}});
+        self.send(Method::POST, "/api/v1/namespaces", JSON, &namespace).await?;
+        while self.client.get_opt::<ServiceAccount>("default").within(&*self.namespace).await?.is_none() {
+            sleep(PAUSE).await;
+        }
+        let is_usable = |node: &Node| {
+            let spec = node.spec.as_ref();
+            let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+            spec.is_none_or(|spec| spec.taints.as_ref().is_none_or(Vec::is_empty))
+                && conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+        };
+        while self.client.list::<Node>().await?.iter().filter(|node| is_usable(node)).count() < self.options.nodes {
+            sleep(PAUSE).await;
+        }
+        self.counts_at_rest().await?;
+        Ok(())
+    }
+
+    /// As fast as the server takes them.
+    async fn apply(&self, started: Instant) -> Result<Duration, BoxError> {
+        let applies = stream::iter(0..self.options.deployments).map(|at| async move {
+            let name = format!("deployment-{at}");
+            let path =
+                format!("/apis/apps/v1/namespaces/{}/deployments/{name}?fieldManager=bench&force=true", self.namespace);
+            self.send(Method::PATCH, &path, APPLY, &deployment(&name, self.options.replicas)).await.map(drop)
+        });
+        applies.buffer_unordered(self.options.requests).try_for_each(async |()| Ok(())).await?;
+        Ok(started.elapsed())
+    }
+
+    /// Waits until nothing is written any more; tells since when, and the counts by then.
+    async fn settle(&self, started: Instant) -> Result<(Duration, Asked), BoxError> {
+        let (since, counts) = self.counts_at_rest().await?;
+        Ok((since.saturating_duration_since(started), counts))
+    }
+
+    async fn counts_at_rest(&self) -> Result<(Instant, Asked), BoxError> {
+        let (mut since, mut known) = (Instant::now(), self.counts().await?);
+        while since.elapsed() < QUIET {
+            sleep(COUNTED_EVERY).await;
+            let (at, counts) = (Instant::now(), self.counts().await?);
+            if counts.writes() != known.writes() {
+                (since, known) = (at, counts);
+            }
+        }
+        Ok((since, known))
+    }
+
+    async fn counts(&self) -> Result<Asked, BoxError> {
+        let text = self.send(Method::GET, "/metrics", JSON, &Value::Null).await?;
+        Asked::read(std::str::from_utf8(&text)?)
+    }
+
+    fn cpu(&self) -> Result<Figures, BoxError> {
+        self.of_each(process::cpu_seconds_of)
+    }
+
+    /// Of each process, and the sum of those that are the control plane.
+    fn of_each(&self, figure: fn(u32) -> Result<f64, BoxError>) -> Result<Figures, BoxError> {
+        let Options { processes, beside, .. } = &self.options;
+        let mut figures = Figures::from([("sum".to_owned(), 0.0)]);
+        for (name, process) in processes {
+            let value = figure(*process).map_err(|error| format!("{name}, process {process}: {error}"))?;
+            *figures.entry(name.clone()).or_default() += value;
+            *figures.entry("sum".to_owned()).or_default() += value;
+        }
+        for (name, process) in beside {
+            *figures.entry(name.clone()).or_default() += figure(*process)?;
+        }
+        Ok(figures)
+    }
+
+    async fn send(&self, method: Method, path: &str, kind: &str, body: &Value) -> Result<Bytes, BoxError> {
+        let bytes = if body.is_null() { Bytes::new() } else { serde_json::to_vec(body)?.into() };
+        let request = Request::builder().method(method.clone()).uri(path).header("Content-Type", kind).body(bytes)?;
+        let response = self.client.request(request).await?;
+        let status = response.status();
+        let answer = response.into_body().collect().await?.to_bytes();
+        if status.is_success() {
+            return Ok(answer);
+        }
+        Err(format!("{method} {path}: {status}: {}", String::from_utf8_lossy(&answer)).into())
+    }
+}
+
+fn print(bench: &str, figures: &Figures) {
+    let mut line = json!(figures);
+    line["bench"] = json!(bench);
+    println!("{line}");
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+fn peak(process: u32) -> Result<f64, BoxError> {
+    Ok(process::peak_rss_of(process)? as f64)
+}
+
+/// A Deployment of a web server as charts write them.
+fn deployment(name: &str, replicas: i32) -> Value {
+    let labels = json!({"app.kubernetes.io/name": "web", "app.kubernetes.io/instance": name});
+    let probe = json!({"httpGet": {"path": "/healthz", "port": "http"}, "periodSeconds": 10});
+    let environment: Vec<_> =
+        (0..6).map(|at| json!({"name": format!("SETTING_{at}"), "value": format!("value {at} of {name}")})).collect();
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"containers": [{
+                    "name": "web", "image": "registry.example/web:1.2.3", "env": environment,
+                    "ports": [{"containerPort": 8080, "name": "http"}],
+                    "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "256Mi"}},
+                    "livenessProbe": probe, "readinessProbe": probe,
+                }]},
+            },
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::apps::v1::Deployment;
+    use windlass_api::ObjectExt as _;
+
+    use super::*;
+
+    #[test]
+    fn no_deployment_selects_the_pods_of_another() {
+        let of = |name: &str| serde_json::from_value::<Deployment>(deployment(name, 3)).unwrap();
+        let (one, other) = (of("one"), of("other"));
+        let (selects, spec) =
+            (|of: &Deployment| of.spec.clone().unwrap().selector.match_labels, one.spec.clone().unwrap());
+        assert_eq!((one.name(), spec.replicas), ("one", Some(3)));
+        assert_eq!(selects(&one), spec.template.metadata.unwrap().labels);
+        assert_ne!(selects(&one), selects(&other));
+    }
+}
