@@ -36,7 +36,7 @@ impl ReconcileError {
         let error = match self {
             Self::Behind { .. } => return true,
             Self::Client(error) => error,
-            Self::Decode(_) | Self::Selector(_) => return false,
+            Self::Decode(_) | Self::Index(_) | Self::Selector(_) => return false,
         };
         let verb = error.operation().map(|operation| operation.verb);
         error.is_conflict() || (error.is_not_found() && verb != Some(Verb::Create))
