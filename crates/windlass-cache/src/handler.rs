@@ -100,6 +100,16 @@ impl<K, F: FnMut(Notification<K>) + Send + 'static> Handler<K> for F {
 pub struct HandlerOptions {
     pub(crate) resync: Resync,
     pub(crate) buffer: Buffer,
+    pub(crate) pace: Pace,
+}
+
+/// How long a handler takes for a notification, as far as is known.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Pace {
+    #[default]
+    Unknown,
+    Quick,
+    Slow,
 }
 
 /// What becomes of notifications that a handler has no time for.
@@ -223,6 +233,13 @@ impl HandlerOptions {
     /// may exceed the bound.
     pub fn bounded(self, notifications: usize) -> Self {
         Self { buffer: Buffer::Bounded(notifications.max(1)), ..self }
+    }
+
+    /// The handler is known to be quick, as one is that makes keys and puts them into a work queue: its first notification is dealt
+    /// with where the runtime's other tasks run. That of others gets a thread to itself, and with many handlers these
+    /// are many threads. One that turns out to be slow is treated as slow.
+    pub fn quick(self) -> Self {
+        Self { pace: Pace::Quick, ..self }
     }
 }
 

@@ -192,6 +192,7 @@ impl<K: Object> SharedInformer<K> {
                 Resync::Every(period) => Some(period),
             },
             buffer: options.buffer,
+            pace: options.pace,
             removed: Arc::clone(&removed),
             synced,
             ended: ended_sender,

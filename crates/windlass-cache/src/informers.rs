@@ -6,7 +6,7 @@ use windlass_api::{ApiResource, Object};
 
 use crate::{
     error::AddIndexError,
-    handler::{Handler, Registration},
+    handler::{Handler, HandlerOptions, Registration},
     indexer::Index,
     informer::SharedInformer,
     lister::Lister,
@@ -54,8 +54,17 @@ impl<K: Object> Informers<K> {
     }
 
     /// Adds what `handler` makes to each of them. Handlers of different informers are called at the same time.
-    pub fn add_handler<H: Handler<K>>(&self, mut handler: impl FnMut() -> H) -> Registrations {
-        Registrations(self.each().map(|informer| informer.add_handler(handler())).collect())
+    pub fn add_handler<H: Handler<K>>(&self, handler: impl FnMut() -> H) -> Registrations {
+        self.add_handler_with(handler, HandlerOptions::default())
+    }
+
+    /// As [`Self::add_handler`], with options.
+    pub fn add_handler_with<H: Handler<K>>(
+        &self,
+        mut handler: impl FnMut() -> H,
+        options: HandlerOptions,
+    ) -> Registrations {
+        Registrations(self.each().map(|informer| informer.add_handler_with(handler(), options)).collect())
     }
 
     /// Adds an index to each of them. If one fails, those before it have the index.

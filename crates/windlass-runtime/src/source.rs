@@ -4,7 +4,7 @@ use std::{collections::HashSet, sync::Arc};
 
 use futures::{FutureExt, future::BoxFuture};
 use windlass_api::{ApiResource, Object, ObjectKey, ObjectRef};
-use windlass_cache::{AddIndexError, Cached, InitialList, Notification, Registrations, Stopped};
+use windlass_cache::{AddIndexError, Cached, HandlerOptions, InitialList, Notification, Registrations, Stopped};
 use windlass_queue::{AddOptions, DEFAULT_PRIORITY, LOW_PRIORITY, WorkQueue};
 
 use crate::{
@@ -88,10 +88,11 @@ impl<T: Object, K: Object> Source<K> for Informed<T, K> {
             queue: target.queue.clone(),
             reporter: target.reporter.clone(),
         });
-        let registrations = Arc::new(informers.add_handler(|| {
+        let handler = || {
             let enqueue = Arc::clone(&enqueue);
             move |notification: Notification<T>| enqueue.handle(&notification)
-        }));
+        };
+        let registrations = Arc::new(informers.add_handler_with(handler, HandlerOptions::default().quick()));
         let dealt_with = Arc::clone(&registrations);
         let synced = async move { dealt_with.has_synced().await }.boxed();
         Started { resource, indexed, synced, registrations: Some(registrations) }

@@ -4,9 +4,9 @@
 //! Rendering is two copies around a number. Built-in kinds also remember where `kind` and `apiVersion` end, because the
 //! items of their lists leave them out.
 
-use std::{fmt, io};
+use std::{cell::Cell, fmt, io};
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use serde::Serialize;
 use serde_json::{Map, Value, ser::Formatter};
 use windlass_api::{Meta, MetaError};
@@ -44,21 +44,32 @@ const VERSION_KEY: &[u8] = b"\"resourceVersion\":\"";
 /// What stands before `resourceVersion` in Go's ObjectMeta.
 const BEFORE_VERSION: [&str; 5] = ["name", "generateName", "namespace", "selfLink", "uid"];
 
+/// What a thread keeps to write the next object into: few objects are larger.
+const SCRATCH_BYTES: usize = 64 << 10;
+
+thread_local! {
+    static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
 // === impl Encoded ===
 
 impl Encoded {
     /// Encodes an object; a resourceVersion in its metadata is left out.
     pub(crate) fn new(object: &Value, style: Style) -> Self {
-        let mut out = BytesMut::with_capacity(1024);
-        out.put_bytes(0, HEADER);
+        // Written where there is room, and copied: what is stored has no room to grow, and leaves none behind.
+        let mut out = SCRATCH.take();
+        out.clear();
+        out.resize(HEADER, 0);
         let mut places = Places::default();
         write_object(object, style, &mut out, &mut places);
-        let mut header = [0; HEADER];
-        header[0] = FORMAT;
-        header[1..5].copy_from_slice(&as_u32(places.item).to_le_bytes());
-        header[5..9].copy_from_slice(&as_u32(places.slot).to_le_bytes());
-        out[..HEADER].copy_from_slice(&header);
-        Self { bytes: out.freeze(), item: places.item, slot: places.slot }
+        out[0] = FORMAT;
+        out[1..5].copy_from_slice(&as_u32(places.item).to_le_bytes());
+        out[5..9].copy_from_slice(&as_u32(places.slot).to_le_bytes());
+        let encoded = Self { bytes: Bytes::copy_from_slice(&out), item: places.item, slot: places.slot };
+        if out.capacity() <= SCRATCH_BYTES {
+            SCRATCH.set(out);
+        }
+        encoded
     }
 
     /// Reads what [`Self::storage_bytes`] gave.
@@ -169,35 +180,35 @@ struct Places {
     slot: usize,
 }
 
-fn write_object(object: &Value, style: Style, out: &mut BytesMut, places: &mut Places) {
+fn write_object(object: &Value, style: Style, out: &mut Vec<u8>, places: &mut Places) {
     let nothing = Map::new();
     let fields = object.as_object().unwrap_or(&nothing);
     let empty = Value::Object(Map::new());
-    out.put_u8(b'{');
+    out.push(b'{');
     let mut first = true;
     let mut has_metadata = false;
     for (index, (key, value)) in fields.iter().enumerate() {
         if !first {
-            out.put_u8(b',');
+            out.push(b',');
         }
         first = false;
         if style == Style::BuiltIn && index == 2 && leaves_out_types(fields) {
             places.item = out.len() - HEADER;
         }
-        write_json(key, out);
-        out.put_u8(b':');
+        push_json(key, out);
+        out.push(b':');
         if key == "metadata" {
             has_metadata = true;
             write_metadata(value, style, out, places);
         } else {
-            write_json(value, out);
+            push_json(value, out);
         }
     }
     if !has_metadata {
-        out.put_slice(if first { b"\"metadata\":" } else { b",\"metadata\":" });
+        out.extend_from_slice(if first { b"\"metadata\":" } else { b",\"metadata\":" });
         write_metadata(&empty, style, out, places);
     }
-    out.put_u8(b'}');
+    out.push(b'}');
 }
 
 fn leaves_out_types(fields: &Map<String, Value>) -> bool {
@@ -205,7 +216,7 @@ fn leaves_out_types(fields: &Map<String, Value>) -> bool {
     keys.next().is_some_and(|key| key == "kind") && keys.next().is_some_and(|key| key == "apiVersion")
 }
 
-fn write_metadata(metadata: &Value, style: Style, out: &mut BytesMut, places: &mut Places) {
+fn write_metadata(metadata: &Value, style: Style, out: &mut Vec<u8>, places: &mut Places) {
     let nothing = Map::new();
     let fields = metadata.as_object().unwrap_or(&nothing);
     let is_before = |key: &str| match style {
@@ -213,27 +224,22 @@ fn write_metadata(metadata: &Value, style: Style, out: &mut BytesMut, places: &m
         Style::Custom => key < "resourceVersion",
     };
     let others = || fields.iter().filter(|(key, _)| *key != "resourceVersion");
-    let write = |(key, value): (&String, &Value), out: &mut BytesMut| {
-        write_json(key, out);
-        out.put_u8(b':');
-        write_json(value, out);
+    let write = |(key, value): (&String, &Value), out: &mut Vec<u8>| {
+        push_json(key, out);
+        out.push(b':');
+        push_json(value, out);
     };
-    out.put_u8(b'{');
+    out.push(b'{');
     for field in others().filter(|(key, _)| is_before(key)) {
         write(field, out);
-        out.put_u8(b',');
+        out.push(b',');
     }
     places.slot = out.len() - HEADER;
     for field in others().filter(|(key, _)| !is_before(key)) {
-        out.put_u8(b',');
+        out.push(b',');
         write(field, out);
     }
-    out.put_u8(b'}');
-}
-
-fn write_json<T: Serialize + ?Sized>(value: &T, out: &mut BytesMut) {
-    let mut serializer = serde_json::Serializer::with_formatter(out.writer(), GoFormatter);
-    value.serialize(&mut serializer).expect("trees have string keys and finite numbers, memory does not fail");
+    out.push(b'}');
 }
 
 /// Appends a value as Go's encoder writes it.

@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use crate::{
-    handler::{Buffer, Handler, Notification},
+    handler::{Buffer, Handler, Notification, Pace},
     options::Reporter,
     synced::SyncSignal,
 };
@@ -30,6 +30,7 @@ pub(super) struct NewListener<K> {
     pub(super) handler: Box<dyn Handler<K>>,
     pub(super) resync: Option<Duration>,
     pub(super) buffer: Buffer,
+    pub(super) pace: Pace,
     pub(super) removed: Arc<AtomicBool>,
     pub(super) synced: SyncSignal,
     /// Dropped when the handler's task has ended, or will never be started.
@@ -62,14 +63,6 @@ struct Resync {
     is_due: bool,
 }
 
-/// How long a handler took last. One that is not known to be quick runs where it holds up nobody: otherwise a thread
-/// that it blocks would keep whatever tokio has queued there, other handlers among it.
-enum Pace {
-    Unknown,
-    Quick,
-    Slow,
-}
-
 /// Giving other tasks another thread costs a few µs; it is worth it for what takes much longer.
 const SLOW: Duration = Duration::from_millis(1);
 
@@ -81,6 +74,8 @@ const TAKEN: usize = 64;
 /// The task's side of a handler.
 struct Handling<K> {
     handler: Box<dyn Handler<K>>,
+    /// What the last notification took. A handler that is not known to be quick runs where it holds up nobody: otherwise a thread
+    /// that it blocks would keep whatever tokio has queued there, other handlers among it.
     pace: Pace,
     synced: SyncSignal,
     backlog: Option<Arc<Backlog>>,
@@ -97,7 +92,7 @@ impl<K: Send + Sync + 'static> NewListener<K> {
     /// The queue, and the task that empties it. The task ends when the queue is dropped or the handler is removed.
     pub(super) fn start(self, reporter: Reporter) -> (Listener<K>, impl Future<Output = ()> + Send + 'static) {
         let (queue, mut messages) = mpsc::unbounded_channel();
-        let Self { id, handler, resync, buffer, removed, synced, ended } = self;
+        let Self { id, handler, resync, buffer, pace, removed, synced, ended } = self;
         let resync = resync.map(|period| {
             let period = period.max(MIN_RESYNC);
             Resync { period, next: Instant::now() + period, is_due: false }
@@ -109,7 +104,7 @@ impl<K: Send + Sync + 'static> NewListener<K> {
             }
         };
         let listener = Listener { id, queue, backlog: backlog.clone(), removed: Arc::clone(&removed), resync };
-        let mut handling = Handling { handler, pace: Pace::Unknown, synced, backlog, reporter };
+        let mut handling = Handling { handler, pace, synced, backlog, reporter };
         let task = async move {
             let _ended = ended;
             let mut taken = Vec::with_capacity(TAKEN);
@@ -256,6 +251,7 @@ mod tests {
             handler: Box::new(move |news: Notification<()>| log.lock().push(news.key().to_string())),
             resync: None,
             buffer: Buffer::Unbounded,
+            pace: Pace::Unknown,
             removed: Arc::default(),
             synced,
             ended: watch::channel(()).0,
@@ -283,6 +279,17 @@ mod tests {
             };
             soon(task).await;
             assert_eq!((soon(has_synced).await, told.lock().len()), expected);
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn who_is_known_to_be_quick_gets_no_thread_to_itself() {
+        let quick = crate::HandlerOptions::default().quick().pace;
+        for (mut pace, is_alone) in [(Pace::Unknown, true), (Pace::Slow, true), (quick, false)] {
+            // One may wait on a thread that nobody else needs.
+            let wait = || crate::contained(|| Handle::current().block_on(async {})).is_ok();
+            let could_wait = tokio::spawn(async move { pace.run(Instant::now(), wait).0 }).await.unwrap();
+            assert_eq!(could_wait, is_alone, "{pace:?}");
         }
     }
 }

@@ -9,9 +9,12 @@ use tokio::{
     time::timeout,
 };
 use windlass_api::{ApiResource, Entropy, PartialObject};
-use windlass_cache::{HasSynced, InformerOptions, Notification, Registration, SharedInformer};
+use windlass_cache::{HandlerOptions, HasSynced, InformerOptions, Notification, Registration, SharedInformer};
 
 use super::{collector::Collector, kinds::Kinds};
+
+/// What the metadata of a kind may take uncompressed: it is read when it comes, and hardly again.
+const BUDGET: usize = 1 << 20;
 
 /// How long the collector waits for all informers before it works with those that it has.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(30);
@@ -97,19 +100,20 @@ impl Monitors {
 
     fn start(&mut self, resource: ApiResource) -> HasSynced {
         let list_watch = Arc::new(self.collector.client().list_watch(&resource, None).metadata_only());
-        let options = InformerOptions::default().entropy(self.entropy.clone());
+        let options = InformerOptions::default().budget(BUDGET).entropy(self.entropy.clone());
         let informer = SharedInformer::<PartialObject>::for_resource(resource.clone(), list_watch, options);
 
         let collector = Arc::clone(&self.collector);
         let (api_version, kind): (Arc<str>, Arc<str>) = (resource.api_version().into(), (&*resource.kind).into());
         let defines = resource.group == "apiextensions.k8s.io" && resource.kind == "CustomResourceDefinition";
         let definitions = defines.then(|| Arc::clone(&self.definitions));
-        let registration = informer.add_handler(move |change: Notification<PartialObject>| {
+        let notified = move |change: Notification<PartialObject>| {
             collector.notified(&api_version, &kind, &change);
             if let Some(definitions) = &definitions {
                 definitions.notify_one();
             }
-        });
+        };
+        let registration = informer.add_handler_with(notified, HandlerOptions::default().quick());
 
         let synced = registration.has_synced();
         let (stop, stopped) = oneshot::channel();

@@ -36,14 +36,22 @@ mod tests;
 pub struct Retention {
     /// The number of events. Default: 100,000.
     pub events: usize,
-    /// Bytes of bodies that only history holds, plus a fixed cost per event. History may always be as
-    /// large as the live bodies together, so that busy large stores do not forget too soon. Default: 64 MiB.
+    /// Bytes of bodies that only history holds, plus a fixed cost per event. Default: 64 MiB.
     pub bytes: usize,
+    /// How large history may be whatever `bytes` says, in percent of the live bodies together, so that busy large stores do not
+    /// forget too soon. Default: 100.
+    pub percent_of_live: usize,
 }
 
 impl Default for Retention {
     fn default() -> Self {
-        Self { events: 100_000, bytes: 64 << 20 }
+        Self { events: 100_000, bytes: 64 << 20, percent_of_live: 100 }
+    }
+}
+
+impl Retention {
+    fn most_bytes(self, live_bytes: usize) -> usize {
+        self.bytes.max(live_bytes / 100 * self.percent_of_live)
     }
 }
 

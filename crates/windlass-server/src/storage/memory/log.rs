@@ -86,15 +86,16 @@ impl Log {
     }
 
     pub(super) fn is_over_budget(&self, live_bytes: usize) -> bool {
-        self.events.len() > self.retention.events || self.bytes > self.retention.bytes.max(live_bytes)
+        self.events.len() > self.retention.events || self.bytes > self.retention.most_bytes(live_bytes)
     }
 
     /// The oldest revision that the retention policy allows to keep.
     pub(super) fn oldest_within_budget(&self, live_bytes: usize) -> Revision {
+        let most = self.retention.most_bytes(live_bytes);
         let (mut count, mut bytes) = (self.events.len(), self.bytes);
         let mut oldest = self.oldest;
         for event in &self.events {
-            if count <= self.retention.events && bytes <= self.retention.bytes.max(live_bytes) {
+            if count <= self.retention.events && bytes <= most {
                 break;
             }
             count -= 1;

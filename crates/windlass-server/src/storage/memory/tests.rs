@@ -31,7 +31,7 @@ fn retained(storage: &MemoryStorage) -> usize {
 
 #[tokio::test]
 async fn retention_bounds_the_number_of_events_and_of_versions() {
-    let storage = MemoryStorage::with_retention(Retention { events: 10, bytes: usize::MAX });
+    let storage = MemoryStorage::with_retention(Retention { events: 10, bytes: usize::MAX, ..Retention::default() });
     let last = write(&storage, "/a", b"1", 100).await;
     assert_eq!(retained(&storage), 10);
     assert_eq!(versions(&storage), 11);
@@ -45,18 +45,22 @@ async fn retention_bounds_the_number_of_events_and_of_versions() {
 
 #[tokio::test]
 async fn retention_bounds_the_bytes_that_only_history_holds() {
-    let storage = MemoryStorage::with_retention(Retention { events: usize::MAX, bytes: 100_000 });
+    let storage =
+        MemoryStorage::with_retention(Retention { events: usize::MAX, bytes: 100_000, ..Retention::default() });
     write(&storage, "/a", &[0; 10_000], 100).await;
     assert_eq!(retained(&storage), 100_000 / 10_320);
 }
 
 #[tokio::test]
 async fn history_may_be_as_large_as_what_is_live() {
-    let storage = MemoryStorage::with_retention(Retention { events: usize::MAX, bytes: 0 });
-    write(&storage, "/large", &vec![0; 1_000_000], 1).await;
-    let first = write(&storage, "/a", b"1", 1).await;
-    write(&storage, "/b", b"1", 1000).await;
-    assert!(storage.watch("", first).await.is_ok());
+    for (percent_of_live, remembers) in [(100, true), (10, false)] {
+        let retention = Retention { events: usize::MAX, bytes: 0, percent_of_live };
+        let storage = MemoryStorage::with_retention(retention);
+        write(&storage, "/large", &vec![0; 1_000_000], 1).await;
+        let first = write(&storage, "/a", b"1", 1).await;
+        write(&storage, "/b", b"1", 1000).await;
+        assert_eq!(storage.watch("", first).await.is_ok(), remembers, "{percent_of_live} %");
+    }
 }
 
 #[tokio::test]
@@ -90,7 +94,7 @@ async fn ranges_longer_than_a_piece_are_whole() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_range_of_the_present_survives_compactions_between_its_pieces() {
-    let storage = MemoryStorage::with_retention(Retention { events: 1, bytes: 0 });
+    let storage = MemoryStorage::with_retention(Retention { events: 1, bytes: 0, ..Retention::default() });
     for n in 0..KEYS_PER_LOCK * 3 {
         write(&storage, &format!("/a/{n:06}"), b"1", 1).await;
     }
