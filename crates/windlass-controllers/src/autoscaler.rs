@@ -111,11 +111,13 @@ async fn reconcile(
     let now = Instant::now();
     {
         let mut known = autoscalers.known.lock();
-        let known = known.entry(key.key().clone()).or_default();
+        // The first look, too, comes after a period: metrics of what has just begun mean little.
+        let due = Some(now + autoscalers.settings.period);
+        let known = known.entry(key.key().clone()).or_insert_with(|| Known { due, ..Known::default() });
         if let Some(rest) = known.due.map(|due| due.saturating_duration_since(now)).filter(|rest| !rest.is_zero()) {
             return Ok(Action::requeue_after(rest));
         }
-        known.due = Some(now + autoscalers.settings.period);
+        known.due = due;
     }
     let object = found.get()?;
     let mut sync = Sync {
