@@ -38,7 +38,7 @@ const NAME: &str = "windlass";
 const CACHE_BUDGET: usize = 1 << 20;
 
 /// How much the server remembers of what was. Watchers on this machine are not far behind, and what waits for one is not among it.
-const HISTORY: Retention = Retention { events: 100_000, bytes: 2 << 20, percent_of_live: 10 };
+const HISTORY: Retention = Retention { events: 100_000, bytes: 4 << 20, percent_of_live: 10 };
 
 /// What runs, and where.
 #[derive(Debug)]

@@ -183,8 +183,22 @@ fn ignore_gone(outcome: Result<(), Error>) -> Result<(), Error> {
 
 /// Whether an owner reference names an object of kind `K`, in whatever version.
 pub(crate) fn is_kind<K: Resource>(owner: &OwnerRef) -> bool {
+    names_kind::<K>(owner.group(), &owner.kind)
+}
+
+/// As [`is_kind`], of a reference as decoded objects have it.
+pub(crate) fn refers_to<K: Resource>(owner: &v1::OwnerReference) -> bool {
+    names_kind::<K>(group_of(owner), &owner.kind)
+}
+
+/// The group of the owner's kind; empty for the core group.
+pub(crate) fn group_of(owner: &v1::OwnerReference) -> &str {
+    owner.api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
+fn names_kind<K: Resource>(group: &str, kind: &str) -> bool {
     let resource = K::api_resource();
-    owner.group() == resource.group && *owner.kind == *resource.kind
+    group == resource.group && kind == &*resource.kind
 }
 
 #[cfg(test)]

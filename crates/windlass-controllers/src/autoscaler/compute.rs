@@ -17,6 +17,7 @@ use windlass_api::{LabelSelector, Quantity, QuantityFormat};
 
 use super::{
     metrics::{MetricSource, PodMetric, Samples},
+    numbers::milli,
     replicas::{Measured, Readiness, Tolerances, Unknown, Usage, by_share},
 };
 use crate::selector::as_go_shows;
@@ -279,11 +280,6 @@ fn check(metric: &MetricIdentifier) -> Result<(), Unknown> {
 
 fn external_name(metric: &MetricIdentifier) -> String {
     format!("external metric {}({})", metric.name, as_go_shows(metric.selector.as_ref()))
-}
-
-/// The server has validated it.
-fn milli(amount: &Amount) -> i64 {
-    amount.0.parse::<Quantity>().map_or(0, |quantity| quantity.milli_value())
 }
 
 fn written(milli: i64, format: QuantityFormat) -> Amount {

@@ -1,5 +1,13 @@
 //! Rounding as Go does it, where it is defined, and without overflow where it is not.
 
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Amount;
+use windlass_api::Quantity;
+
+/// An amount in thousandths. The server has validated it.
+pub(super) fn milli(amount: &Amount) -> i64 {
+    amount.0.parse::<Quantity>().map_or(0, |quantity| quantity.milli_value())
+}
+
 #[expect(clippy::cast_precision_loss, reason = "ratios are compared with a tolerance")]
 pub(super) const fn float(value: i64) -> f64 {
     value as f64

@@ -4,7 +4,9 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::api::core::v1::{Container, Pod};
 use thiserror::Error;
-use windlass_api::{ObjectExt, Quantity};
+use windlass_api::ObjectExt;
+
+use super::numbers::milli;
 
 /// Why it cannot be said. The words are those of kube-controller-manager.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -60,9 +62,4 @@ fn of_pod(pod: &Pod, container: Option<&str>, resource: &str) -> Result<i64, Req
 
 fn request(container: &Container, resource: &str) -> Option<i64> {
     container.resources.as_ref()?.requests.as_ref()?.get(resource).map(milli)
-}
-
-/// The server has validated it.
-fn milli(quantity: &k8s_openapi::apimachinery::pkg::api::resource::Quantity) -> i64 {
-    quantity.0.parse::<Quantity>().map_or(0, |quantity| quantity.milli_value())
 }

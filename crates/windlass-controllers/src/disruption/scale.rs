@@ -13,6 +13,8 @@ use windlass_cache::DecodeError;
 use windlass_client::{DeferredRestMapper, MappingError};
 use windlass_runtime::Context;
 
+use crate::ownership::{group_of, refers_to};
+
 use crate::pod_control::words;
 
 /// Why it cannot be said how many there should be.
@@ -93,18 +95,18 @@ impl Scales<'_> {
 
     /// Of the built-in kinds, which are read from caches.
     fn of_known(self, owner: &OwnerReference, namespace: &str) -> Result<Option<(String, i32)>, ScaleError> {
-        if is_of::<ReplicationController>(owner) {
+        if refers_to::<ReplicationController>(owner) {
             return self.cached(owner, namespace, |found: &ReplicationController| {
                 found.spec.as_ref().and_then(|spec| spec.replicas)
             });
         }
-        if is_of::<StatefulSet>(owner) {
+        if refers_to::<StatefulSet>(owner) {
             return self
                 .cached(owner, namespace, |found: &StatefulSet| found.spec.as_ref().and_then(|spec| spec.replicas));
         }
-        if is_of::<ReplicaSet>(owner) {
+        if refers_to::<ReplicaSet>(owner) {
             let Some(set) = self.find::<ReplicaSet>(owner, namespace)? else { return Ok(None) };
-            let above = set.controller().filter(|owner| is_of::<Deployment>(owner)).cloned();
+            let above = set.controller().filter(|owner| refers_to::<Deployment>(owner)).cloned();
             if let Some(above) = above {
                 return self.cached(&above, namespace, |found: &Deployment| {
                     found.spec.as_ref().and_then(|spec| spec.replicas)
@@ -131,13 +133,4 @@ impl Scales<'_> {
         let found = self.cx.store::<K>().get(&key).map(|found| found.get()).transpose()?;
         Ok(found.filter(|found| found.uid() == Some(&*owner.uid)))
     }
-}
-
-fn group_of(owner: &OwnerReference) -> &str {
-    owner.api_version.split_once('/').map_or("", |(group, _)| group)
-}
-
-fn is_of<K: Resource>(owner: &OwnerReference) -> bool {
-    let resource = K::api_resource();
-    group_of(owner) == resource.group && owner.kind == *resource.kind
 }

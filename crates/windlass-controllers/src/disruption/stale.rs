@@ -5,7 +5,8 @@ use std::{sync::Arc, time::Duration};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use windlass_api::ObjectExt;
-use windlass_runtime::{Action, Context, Controller, Manager};
+use windlass_cache::Cached;
+use windlass_runtime::{Action, Context, Controller, Manager, Predicate, Watch};
 
 use crate::{
     error::{ReconcileError, await_newer_state},
@@ -17,9 +18,33 @@ const CONDITION: &str = "DisruptionTarget";
 const BY_KUBELET: &str = "TerminationByKubelet";
 const TIMEOUT: SignedDuration = SignedDuration::from_mins(2);
 
+/// Pods that speak of the condition. Few do, and most events are of others: those are not even decoded.
+#[derive(Debug)]
+struct Spoken;
+
+impl Spoken {
+    fn is_in(pod: &Cached<Pod>) -> bool {
+        std::str::from_utf8(&pod.bytes()).is_ok_and(|text| text.contains(CONDITION))
+    }
+}
+
+impl Predicate<Pod> for Spoken {
+    fn added(&self, pod: &Cached<Pod>) -> bool {
+        Self::is_in(pod)
+    }
+
+    fn updated(&self, _: &Cached<Pod>, pod: &Cached<Pod>) -> bool {
+        Self::is_in(pod)
+    }
+
+    fn deleted(&self, _: &Cached<Pod>) -> bool {
+        false
+    }
+}
+
 pub(super) fn add_to(manager: &mut Manager) {
     manager.add(
-        Controller::<Pod>::new()
+        Controller::watching(Watch::<Pod>::all().filter(Spoken))
             .named("disruption-stale")
             .reconcile(async |pod: Arc<Pod>, cx: Context| await_newer_state(reconcile(&pod, &cx).await)),
     );

@@ -6,7 +6,7 @@ use futures::future::{BoxFuture, FutureExt as _};
 use jiff::Timestamp;
 use k8s_openapi::api::autoscaling::v2::{CrossVersionObjectReference, MetricIdentifier};
 use serde::{Deserialize, de::DeserializeOwned};
-use windlass_api::{GroupKind, GroupVersion, LabelSelector, Quantity};
+use windlass_api::{GroupKind, GroupVersion, LabelSelector, Quantity, parse_duration};
 use windlass_client::{
     CachedDiscovery, Client, DeferredRestMapper,
     rest::{Answer, RestRequest},
@@ -194,7 +194,8 @@ impl PodMetrics {
         let mut meant = self.containers.into_iter().filter(|known| container.is_none_or(|name| known.name == name));
         let first = meant.next()?.usage.remove(resource)?;
         let value = meant.try_fold(first, |sum, mut other| Some(sum + other.usage.remove(resource)?))?;
-        let window = go_duration(&self.window).unwrap_or(WINDOW);
+        let window =
+            parse_duration(&self.window).ok().and_then(|window| Duration::try_from(window).ok()).unwrap_or(WINDOW);
         Some((self.metadata.name, Sample { value, at: self.timestamp, window }))
     }
 }
@@ -235,29 +236,6 @@ fn selected(request: RestRequest, parameter: &'static str, selector: &LabelSelec
     request.param(Cow::Borrowed(parameter), selector.to_string())
 }
 
-/// A duration as Go writes it: `30s`, `1m0.5s`.
-fn go_duration(text: &str) -> Option<Duration> {
-    let mut rest = text;
-    let mut sum = Duration::ZERO;
-    while !rest.is_empty() {
-        let number = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let (amount, unit) = rest.split_at(number);
-        let end = unit.find(|c: char| c.is_ascii_digit()).unwrap_or(unit.len());
-        let seconds = match &unit[..end] {
-            "h" => 3600.0,
-            "m" => 60.0,
-            "s" => 1.0,
-            "ms" => 1e-3,
-            "us" | "µs" => 1e-6,
-            "ns" => 1e-9,
-            _ => return None,
-        };
-        sum = sum.checked_add(Duration::try_from_secs_f64(amount.parse::<f64>().ok()? * seconds).ok()?)?;
-        rest = &unit[end..];
-    }
-    (!text.is_empty()).then_some(sum)
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -266,13 +244,6 @@ mod tests {
     use windlass_client::Body;
 
     use super::*;
-
-    #[test]
-    fn durations_are_read_as_go_writes_them() {
-        let seconds = |text: &str| go_duration(text).map(|duration| duration.as_secs_f64());
-        assert_eq!([seconds("30s"), seconds("1m0.5s"), seconds("2h")], [Some(30.0), Some(60.5), Some(7200.0)]);
-        assert_eq!([seconds(""), seconds("30"), seconds("s"), seconds("3x")], [None; 4]);
-    }
 
     /// A source whose server gives one answer, and what it has been asked for.
     fn source(code: u16, body: &'static str) -> (ApiMetrics, Arc<Mutex<Vec<String>>>) {
@@ -346,6 +317,7 @@ mod tests {
         let of = |resource: &str, container: Option<&str>| {
             metrics().sample(resource, container).map(|(pod, sample)| (pod, sample.value.milli_value()))
         };
+        assert_eq!(metrics().sample("cpu", None).unwrap().1.window, Duration::from_secs(15));
         assert_eq!(of("cpu", None), Some(("p".to_owned(), 150)));
         assert_eq!(of("cpu", Some("b")), Some(("p".to_owned(), 50)));
         assert_eq!(of("memory", Some("a")), Some(("p".to_owned(), 1_048_576_000)));
