@@ -9,7 +9,6 @@ mod cargo;
 mod contracts;
 mod features;
 mod graph;
-mod lines;
 mod rows;
 
 mod clientset;
@@ -58,8 +57,6 @@ enum Task {
     Graph,
     /// Check the comparison in docs/comparison.md, its counts in README, and the tables of contracts: every row is there, every yes leads to a test
     Rows,
-    /// Count the lines of the server and of the controllers, and fail when they are more than a fifth of the Go that they replace
-    Lines,
     /// Build each feature of each crate alone
     Features,
     /// Derive the server's tables from the Go types (needs Go)
@@ -172,7 +169,6 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Graph => graph::check(),
         Task::Rows => rows::check().and_then(|()| contracts::check()),
-        Task::Lines => lines::check(),
         Task::Features => features::check(),
         Task::Types { check } => derived::from_go(derived::Mode::of(check)),
         Task::Record { check } => record::run(derived::Mode::of(check)),
