@@ -36,6 +36,7 @@ mod reconciles;
 mod scaffold;
 mod scripts;
 mod servers;
+mod suites;
 mod table;
 
 use conformance::Against;

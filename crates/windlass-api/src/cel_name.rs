@@ -83,3 +83,21 @@ pub fn unescape(name: &str) -> Option<Cow<'_, str>> {
     }
     Some(Cow::Owned(plain))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_return_from_their_escaped_form() {
+        for name in ["a", "a-b.c/d", "a__b", "namespace", "in", "_a_", "a___b"] {
+            let escaped = escape(name).unwrap();
+            assert_eq!(unescape(&escaped).as_deref(), Some(name), "{escaped}");
+        }
+        assert_eq!(unescape("namespace").as_deref(), Some("namespace"));
+        assert_eq!(unescape("___dot__").as_deref(), Some("_."));
+        for unknown in ["__a__", "x__namespace__", "a__dash_b__x__"] {
+            assert_eq!(unescape(unknown), None, "{unknown}");
+        }
+    }
+}
