@@ -407,7 +407,7 @@ fn the_oldest_of_many_updaters_become_one() {
 fn fields_that_a_write_resets_have_no_new_owner() {
     let kind = config_map(&["data.status"]);
     let mut new = object(json!({"status": "x", "spec": "y"}));
-    update(&kind, None, &mut new, "m", NOW, false, Style::BuiltIn);
+    update(&kind, None, &mut new, "m", NOW, Style::BuiltIn);
     assert_eq!(owners(&new), [r#"m Update now {"f:data":{".":{},"f:spec":{}}}"#]);
 }
 
