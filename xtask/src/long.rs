@@ -5,7 +5,7 @@ use std::{path::PathBuf, process::Command};
 use clap::Subcommand;
 
 use crate::{
-    Result, cargo::cargo, conformance, deployments, e2e, fuzz, import, informers, queues, reconciles, servers,
+    Result, cargo::cargo, conformance, deployments, e2e, fuzz, import, informers, queues, reconciles, servers, suites,
     upstream::root,
 };
 
@@ -84,6 +84,8 @@ pub(crate) enum Part {
         /// Only this one
         target: Option<String>,
     },
+    /// The integration tests of JobSet, LeaderWorkerSet and Cluster API on the stand-ins of envtest (needs Go)
+    Suites(suites::Options),
 }
 
 pub(crate) fn run(part: &Part) -> Result {
@@ -121,6 +123,7 @@ pub(crate) fn run(part: &Part) -> Result {
         Part::Workloads { record, only } => conformance::workloads(*record, only),
         Part::E2e(options) => e2e::run(options),
         Part::Fuzz { seconds, target } => fuzz::run(target.as_deref(), *seconds),
+        Part::Suites(options) => suites::run(options),
     }
 }
 

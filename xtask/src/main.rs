@@ -37,6 +37,7 @@ mod reconciles;
 mod scaffold;
 mod scripts;
 mod servers;
+mod suites;
 mod table;
 
 use conformance::Against;

@@ -158,7 +158,8 @@ fn directory(version: &str) -> Result<PathBuf> {
     Ok(directory)
 }
 
-fn cache() -> Result<PathBuf> {
+/// The folder for what is built once, outside the clone.
+pub(crate) fn cache() -> Result<PathBuf> {
     if let Some(own) = env::var_os("WINDLASS_CACHE") {
         return Ok(own.into());
     }
