@@ -35,6 +35,7 @@ cases! {
     flow_control
     formats
     found
+    identity
     impersonation
     jobs
     lists

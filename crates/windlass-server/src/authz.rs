@@ -198,6 +198,19 @@ impl Authorizer {
         self.ask(storage, |grants| grants.decide(user, attempt, attempt.namespace())).await
     }
 
+    /// Fails, in the words of the real server, unless the user may do it.
+    pub(crate) async fn require(
+        &self,
+        storage: &dyn Storage,
+        user: &User,
+        attempt: &Attempt<'_>,
+    ) -> Result<(), Status> {
+        match self.decide(storage, user, attempt).await? {
+            Decision::Refused(why) => Err(attempt.forbidden(user, &why)),
+            Decision::Unrestricted | Decision::Allowed(_) => Ok(()),
+        }
+    }
+
     /// All that a user may do in a namespace; and the roles that are not there.
     pub(crate) async fn rules_of(
         &self,

@@ -91,6 +91,8 @@ pub(crate) struct Inner {
     metrics: Metrics,
     /// Where clients are told that the server is.
     address: Mutex<SocketAddr>,
+    /// The authority of clients, in PEM, once the server serves with one.
+    client_ca: Mutex<Option<Arc<str>>>,
 }
 
 // === impl ServerBuilder ===
@@ -174,6 +176,7 @@ impl ServerBuilder {
             stopping,
             metrics: Metrics::default(),
             address: Mutex::new(self.address),
+            client_ca: Mutex::default(),
         }))
     }
 }
@@ -223,6 +226,9 @@ impl Server {
         tls: TlsIdentity,
         shutdown: impl Future<Output = ()>,
     ) -> io::Result<()> {
+        if let Some(pem) = tls.client_ca() {
+            self.0.publish_client_ca(pem).await;
+        }
         listener::serve(self, listener, Some(&tls), shutdown).await
     }
 
@@ -257,10 +263,16 @@ impl fmt::Debug for Server {
 impl Inner {
     /// The registry, started if this is the first request that needs it. A start that failed is tried again.
     pub(crate) async fn registry(&self) -> Result<&Registry, Status> {
-        let start = || {
+        let start = || async {
             let (clock, entropy) = (self.clock.clone(), self.entropy.clone());
-            let authorizer = Arc::clone(&self.authorizer);
-            bootstrap::start(self.storage.clone(), clock, entropy, self.choices, authorizer, self.address())
+            let (storage, authorizer) = (self.storage.clone(), Arc::clone(&self.authorizer));
+            let registry =
+                bootstrap::start(storage, clock, entropy, self.choices, authorizer, self.address()).await?;
+            let client_ca = self.client_ca.lock().clone();
+            if let Some(pem) = client_ca {
+                bootstrap::publish_client_ca(&registry, &pem).await?;
+            }
+            Ok(registry)
         };
         self.registry.get_or_try_init(start).await
     }
@@ -281,10 +293,10 @@ impl Inner {
 
     /// Refuses what a user may not do.
     pub(crate) async fn authorize(&self, user: &User, attempt: &Attempt<'_>) -> Result<(), Status> {
-        match self.decide(user, attempt).await? {
-            Decision::Refused(why) => Err(attempt.forbidden(user, &why)),
-            Decision::Unrestricted | Decision::Allowed(_) => Ok(()),
+        if !self.authorizer.trusts(user) {
+            self.furnish().await?;
         }
+        self.authorizer.require(&*self.storage, user, attempt).await
     }
 
     /// All that a user may do in a namespace; and the roles that are not there.
@@ -319,6 +331,16 @@ impl Inner {
 
     pub(crate) fn set_address(&self, address: SocketAddr) {
         *self.address.lock() = address;
+    }
+
+    /// Publishes the authority of clients: now, if the server has started, or else when it starts.
+    async fn publish_client_ca(&self, pem: &Arc<str>) {
+        *self.client_ca.lock() = Some(Arc::clone(pem));
+        if let Some(registry) = self.registry.get()
+            && let Err(error) = bootstrap::publish_client_ca(registry, pem).await
+        {
+            tracing::warn!(%error, "cannot publish the authority of clients in kube-system");
+        }
     }
 
     pub(crate) fn is_stopping(&self) -> bool {

@@ -1,6 +1,11 @@
 //! Who may see metrics: whoever the cluster knows by a token and allows it.
 
-use std::{borrow::Borrow, collections::HashMap, hash::Hash, time::Duration};
+use std::{
+    borrow::Borrow,
+    collections::{BTreeMap, HashMap},
+    hash::Hash,
+    time::Duration,
+};
 
 use http::{Request, StatusCode, header};
 use parking_lot::Mutex;
@@ -25,8 +30,18 @@ const REMEMBERED: usize = 1024;
 pub(super) struct Gate {
     client: Client,
     users: Memory<String, Option<UserInfo>>,
-    /// By user, verb and path.
-    decisions: Memory<(String, String, String), Decision>,
+    decisions: Memory<Question, Decision>,
+}
+
+/// Whether a user may do something with a path. Users of one name may differ in everything else, and in what they may do.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Question {
+    user: Option<String>,
+    uid: Option<String>,
+    groups: Option<Vec<String>>,
+    extra: Option<BTreeMap<String, Vec<String>>>,
+    verb: String,
+    path: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,24 +95,25 @@ impl Gate {
     }
 
     async fn decision(&self, user: UserInfo, method: &str, path: &str) -> Result<Decision, windlass_client::Error> {
-        let verb = method.to_lowercase();
-        let key = (user.username.clone().unwrap_or_default(), verb.clone(), path.to_owned());
-        if let Some(decision) = self.decisions.get(&key) {
+        let UserInfo { username: user, uid, groups, extra } = user;
+        let (verb, path) = (method.to_lowercase(), path.to_owned());
+        let question = Question { user, uid, groups, extra, verb, path };
+        if let Some(decision) = self.decisions.get(&question) {
             return Ok(decision);
         }
-        let spec = SubjectAccessReviewSpec {
-            user: user.username,
-            uid: user.uid,
-            groups: user.groups,
-            extra: user.extra,
-            non_resource_attributes: Some(NonResourceAttributes { path: Some(path.to_owned()), verb: Some(verb) }),
-            ..SubjectAccessReviewSpec::default()
-        };
+        let spec = SubjectAccessReviewSpec::from(question.clone());
         let review = self.client.create(&SubjectAccessReview { spec, ..SubjectAccessReview::default() }).await?;
         let allowed = review.status.is_some_and(|status| status.allowed && status.denied != Some(true));
         let (decision, lifetime) = if allowed { (Decision::Allow, ALLOWED) } else { (Decision::Deny, DENIED) };
-        self.decisions.put(key, decision, lifetime);
+        self.decisions.put(question, decision, lifetime);
         Ok(decision)
+    }
+}
+
+impl From<Question> for SubjectAccessReviewSpec {
+    fn from(Question { user, uid, groups, extra, verb, path }: Question) -> Self {
+        let non_resource_attributes = Some(NonResourceAttributes { path: Some(path), verb: Some(verb) });
+        Self { user, uid, groups, extra, non_resource_attributes, ..Self::default() }
     }
 }
 

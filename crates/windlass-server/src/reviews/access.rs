@@ -13,32 +13,34 @@ use crate::{
 const SPEC: Path<'static> = Path::new("spec");
 
 /// A `SelfSubjectAccessReview`.
-pub(super) async fn may_i(question: Question<'_>) -> Result<Value, Status> {
+pub(super) async fn may_i(mut question: Question<'_>) -> Result<Value, Status> {
     let mut errors = Errors::default();
     validate_attributes(&question.object, &mut errors);
     validate_metadata(&question.object, &["managedFields"], "must be empty", &mut errors);
     check(errors)?;
+    question.admit().await?;
     decided(question.asker, question.object, question.asker.user).await
 }
 
 /// A `SubjectAccessReview`.
-pub(super) async fn may_they(question: Question<'_>) -> Result<Value, Status> {
+pub(super) async fn may_they(mut question: Question<'_>) -> Result<Value, Status> {
     let mut errors = Errors::default();
     validate_attributes(&question.object, &mut errors);
     validate_subject(&question.object, &mut errors);
     validate_metadata(&question.object, &["managedFields"], "must be empty", &mut errors);
     check(errors)?;
+    question.admit().await?;
     let user = subject(&question.object);
     decided(question.asker, question.object, &user).await
 }
 
 /// A `LocalSubjectAccessReview`.
-pub(super) async fn may_they_here(question: Question<'_>) -> Result<Value, Status> {
-    let Question { asker, object, .. } = question;
+pub(super) async fn may_they_here(mut question: Question<'_>) -> Result<Value, Status> {
+    let object = &question.object;
     let mut errors = Errors::default();
-    validate_attributes(&object, &mut errors);
-    validate_subject(&object, &mut errors);
-    validate_metadata(&object, &["managedFields", "namespace"], "must be empty except for namespace", &mut errors);
+    validate_attributes(object, &mut errors);
+    validate_subject(object, &mut errors);
+    validate_metadata(object, &["managedFields", "namespace"], "must be empty except for namespace", &mut errors);
     if let Some(attributes) = object.at(&["spec", "resourceAttributes"]) {
         let namespace = attributes.text(&["namespace"]);
         if namespace != object.text(&["metadata", "namespace"]) {
@@ -51,17 +53,19 @@ pub(super) async fn may_they_here(question: Question<'_>) -> Result<Value, Statu
         errors.invalid(&path, &path_attributes(attributes), "disallowed on this kind of request");
     }
     check(errors)?;
-    let user = subject(&object);
-    decided(asker, object, &user).await
+    question.admit().await?;
+    let user = subject(&question.object);
+    decided(question.asker, question.object, &user).await
 }
 
 /// A `SelfSubjectRulesReview`.
-pub(super) async fn what_may_i(question: Question<'_>) -> Result<Value, Status> {
-    let Question { asker, mut object, .. } = question;
-    let namespace = object.text(&["spec", "namespace"]).to_owned();
+pub(super) async fn what_may_i(mut question: Question<'_>) -> Result<Value, Status> {
+    let namespace = question.object.text(&["spec", "namespace"]).to_owned();
     if namespace.is_empty() {
         return Err(Status::bad_request("no namespace on request"));
     }
+    question.admit().await?;
+    let Question { asker, mut object, .. } = question;
     let (rules, lost) = asker.server.rules_of(asker.user, &namespace).await?;
     let with = |with: fn(&Rule) -> bool, show: fn(&Rule) -> Value| -> Vec<Value> {
         rules.iter().filter(|rule| with(rule)).map(show).collect()
