@@ -78,7 +78,7 @@ fn answerer(target: &Target) -> Option<(Answerer, &'static str)> {
         ("authorization.k8s.io", "selfsubjectrulesreviews", "") => {
             (|question| Box::pin(access::what_may_i(question)), "")
         }
-        ("", "serviceaccounts", "token") => (|question| Box::pin(tokens::request(question)), "TokenRequest"),
+        ("", "serviceaccounts", "token") => (|question| Box::pin(tokens::request(question)), tokens::KIND),
         _ => return None,
     })
 }
@@ -117,6 +117,9 @@ pub(crate) async fn answer(
     // Of subresources the fields are those of another kind.
     if target.subresource.is_none() {
         asker.registry.track(target, None, &mut object, params);
+    }
+    if kind == tokens::KIND {
+        tokens::default(&mut object);
     }
     let name = object.text(&["metadata", "name"]).to_owned();
     let mut write = Attributes::of(Operation::Create, target, object, params.asked(target));

@@ -24,7 +24,7 @@ use windlass_api::{BoxError, Clock, Entropy, Status};
 use crate::{
     admission::PodAccounts,
     authn::{Authenticator, TokenIssuer, Tokens, User},
-    authz::{Attempt, Authorization, Authorizer, Decision, RoleName, Rule},
+    authz::{Attempt, Authorization, Authorizer, AuthorizerChain, Decision, RoleName, Rule},
     bootstrap::{self, Choices},
     http::{Body, Origin, RequestBody, Stopping, Trust, handle},
     kinds::service::ServiceCidr,
@@ -62,6 +62,7 @@ pub struct ServerBuilder {
     storage: Option<Arc<dyn Storage>>,
     choices: Choices,
     authorization: Authorization,
+    authorizers: Option<AuthorizerChain>,
     address: SocketAddr,
 }
 
@@ -160,6 +161,13 @@ impl ServerBuilder {
         self
     }
 
+    /// Who decides in turn who may do what, instead of [`Self::authorization`]. Members of `system:masters` may do
+    /// everything all the same.
+    pub fn authorizers(mut self, chain: AuthorizerChain) -> Self {
+        self.authorizers = Some(chain);
+        self
+    }
+
     /// The server.
     #[must_use]
     pub fn build(self) -> Server {
@@ -168,7 +176,7 @@ impl ServerBuilder {
             clock: self.clock,
             entropy: self.entropy.unwrap_or_default(),
             authenticator: Authenticator::new(self.token, self.tokens, self.issuer),
-            authorizer: Arc::new(Authorizer::new(self.authorization)),
+            authorizer: Arc::new(Authorizer::new(self.authorization, self.authorizers)),
             storage: self.storage.unwrap_or_else(|| Arc::new(MemoryStorage::default())),
             choices: self.choices,
             registry: OnceCell::new(),
@@ -195,6 +203,7 @@ impl Server {
             storage: None,
             choices: Choices::default(),
             authorization: Authorization::default(),
+            authorizers: None,
             address: SocketAddr::from(([127, 0, 0, 1], 443)),
         }
     }
@@ -297,6 +306,11 @@ impl Inner {
             self.furnish().await?;
         }
         self.authorizer.require(&*self.storage, user, attempt).await
+    }
+
+    /// Whether not all that users may do is in rules.
+    pub(crate) fn asks_webhooks(&self) -> bool {
+        self.authorizer.asks_webhooks()
     }
 
     /// All that a user may do in a namespace; and the roles that are not there.

@@ -153,3 +153,54 @@ impl<K, V> Default for Memory<K, V> {
         Self(Mutex::default())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use bytes::Bytes;
+    use http::Response;
+    use http_body_util::{BodyExt as _, Full};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// A cluster in which tokens are users as JSON, and members of `viewers` without a uid or extras see metrics.
+    fn cluster() -> Client {
+        let answer = |mut review: Value| {
+            let spec = review["spec"].clone();
+            review["status"] = match spec["token"].as_str() {
+                Some(token) => {
+                    let user: Value = serde_json::from_str(token).unwrap();
+                    json!({"authenticated": true, "user": user})
+                }
+                None => {
+                    let is_viewer = spec["groups"] == json!(["viewers"]);
+                    json!({"allowed": is_viewer && spec["uid"].is_null() && spec["extra"].is_null()})
+                }
+            };
+            review
+        };
+        let service = tower::service_fn(move |request: Request<_>| async move {
+            let body = request.into_body().collect().await.unwrap_or_default().to_bytes();
+            let answer = answer(serde_json::from_slice(&body).unwrap()).to_string();
+            Ok::<_, Infallible>(Response::builder().status(201).body(Full::new(Bytes::from(answer))).unwrap())
+        });
+        Client::from_service(service, "default")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn decisions_of_one_user_do_not_count_for_a_namesake() {
+        let gate = Gate::new(cluster());
+        let code = async |user: Value| {
+            let request = Request::get("/metrics").header(header::AUTHORIZATION, format!("Bearer {user}"));
+            let refusal = gate.refusal(&request.body(()).unwrap()).await;
+            refusal.map_or(200, |answer| answer.status().as_u16())
+        };
+        assert_eq!(code(json!({"username": "ann", "groups": ["viewers"]})).await, 200);
+        assert_eq!(code(json!({"username": "ann", "groups": ["others"]})).await, 403);
+        assert_eq!(code(json!({"username": "ann", "groups": ["viewers"], "uid": "2"})).await, 403);
+        assert_eq!(code(json!({"username": "ann", "groups": ["viewers"], "extra": {"scope": ["none"]}})).await, 403);
+        assert_eq!(code(json!({"username": "ann", "groups": ["viewers"]})).await, 200);
+    }
+}

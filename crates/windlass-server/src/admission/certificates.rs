@@ -66,7 +66,14 @@ impl CertificateDecisions {
     async fn is_allowed(&self, registry: &Registry, user: &User, verb: &str, signer: &str) -> Result<bool, Status> {
         let domain = signer.split('/').next().unwrap_or_default();
         for name in [signer, &format!("{domain}/*")] {
-            let object = Object::Resource { group: GROUP, resource: "signers", subresource: "", namespace: "", name };
+            let object = Object::Resource {
+                group: GROUP,
+                version: "*",
+                resource: "signers",
+                subresource: "",
+                namespace: "",
+                name,
+            };
             if self.0.decide(&**registry.storage(), user, &Attempt { verb, object }).await?.is_allowed() {
                 return Ok(true);
             }

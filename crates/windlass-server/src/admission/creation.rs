@@ -32,6 +32,7 @@ impl Admission for CreateOnUpdate {
         Box::pin(async move {
             let object = Object::Resource {
                 group: &write.resource.group,
+                version: &write.resource.version,
                 resource: &write.resource.plural,
                 subresource: "",
                 namespace: &write.namespace,

@@ -189,7 +189,14 @@ impl Passage<'_> {
         let refused = |name: &str, why: &str| {
             let verb = self.verb();
             let object =
-                Object::Resource { group: self.group(), resource: "groups", subresource: "", namespace: "", name };
+                Object::Resource {
+                    group: self.group(),
+                    version: self.version(),
+                    resource: "groups",
+                    subresource: "",
+                    namespace: "",
+                    name,
+                };
             Err(Attempt { verb: &verb, object }.forbidden(self.asker, why))
         };
         if self.is_narrow() {
@@ -215,6 +222,7 @@ impl Passage<'_> {
             if let Some(why) = extra.iter().find_map(|(key, values)| improper(key, values)) {
                 let object = Object::Resource {
                     group: AUTHENTICATION,
+                    version: "v1",
                     resource: RESOURCE,
                     subresource: "",
                     namespace: "",
@@ -244,7 +252,8 @@ impl Passage<'_> {
         namespace: &str,
         name: &str,
     ) -> Result<(), Status> {
-        let object = Object::Resource { group, resource, subresource, namespace, name };
+        let version = if group.is_empty() { "" } else { "v1" };
+        let object = Object::Resource { group, version, resource, subresource, namespace, name };
         self.ask(&Attempt { verb: &self.verb(), object }).await
     }
 
@@ -258,6 +267,10 @@ impl Passage<'_> {
 
     fn verb(&self) -> String {
         if self.is_narrow() { format!("impersonate:{}", self.way.name) } else { "impersonate".to_owned() }
+    }
+
+    fn version(&self) -> &'static str {
+        if self.is_narrow() { "v1" } else { "" }
     }
 
     /// Where users and groups are, as resources.

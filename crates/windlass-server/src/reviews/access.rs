@@ -67,6 +67,7 @@ pub(super) async fn what_may_i(mut question: Question<'_>) -> Result<Value, Stat
     question.admit().await?;
     let Question { asker, mut object, .. } = question;
     let (rules, lost) = asker.server.rules_of(asker.user, &namespace).await?;
+    let is_incomplete = asker.server.asks_webhooks();
     let with = |with: fn(&Rule) -> bool, show: fn(&Rule) -> Value| -> Vec<Value> {
         rules.iter().filter(|rule| with(rule)).map(show).collect()
     };
@@ -78,10 +79,12 @@ pub(super) async fn what_may_i(mut question: Question<'_>) -> Result<Value, Stat
         "nonResourceRules": with(|rule| !rule.paths.is_empty(), |rule| {
             json!({"verbs": rule.verbs, "nonResourceURLs": rule.paths})
         }),
-        "incomplete": false,
+        "incomplete": is_incomplete,
     });
-    if let Some(lost) = complaint(&lost, RoleName::singular) {
-        status["evaluationError"] = lost.into();
+    let unresolved = is_incomplete.then(|| "webhook authorizer does not support user rule resolution".to_owned());
+    let problems: Vec<String> = unresolved.into_iter().chain(complaint(&lost, RoleName::singular)).collect();
+    if !problems.is_empty() {
+        status["evaluationError"] = problems.join(", ").into();
     }
     let review = as_object(&mut object);
     review.insert("metadata".to_owned(), json!({}));
@@ -95,7 +98,12 @@ async fn decided(asker: &Asker<'_>, mut review: Value, user: &User) -> Result<Va
     let attempt = attempt(&review);
     let decision = asker.server.decide(user, &attempt).await?;
     let mut status = json!({"allowed": decision.is_allowed()});
-    for (field, text) in [("reason", decision.reason()), ("evaluationError", selectors::problem(&review))] {
+    if decision.is_denied() {
+        status["denied"] = true.into();
+    }
+    let problems = [decision.problem().to_owned(), selectors::problem(&review)];
+    let problems = problems.into_iter().filter(|problem| !problem.is_empty()).collect::<Vec<_>>().join(", ");
+    for (field, text) in [("reason", decision.reason()), ("evaluationError", problems)] {
         if !text.is_empty() {
             status[field] = text.into();
         }
@@ -112,6 +120,7 @@ fn attempt(review: &Value) -> Attempt<'_> {
     let text = |field| review.text(&["spec", "resourceAttributes", field]);
     let object = Object::Resource {
         group: text("group"),
+        version: text("version"),
         resource: text("resource"),
         subresource: text("subresource"),
         namespace: text("namespace"),
@@ -122,7 +131,16 @@ fn attempt(review: &Value) -> Attempt<'_> {
 
 fn subject(review: &Value) -> User {
     let groups = review.items(&["spec", "groups"]).iter().filter_map(Value::as_str).map(str::to_owned);
-    User { name: review.text(&["spec", "user"]).to_owned(), groups: groups.collect(), ..User::default() }
+    let texts = |values: &Value| -> Vec<String> {
+        values.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    let extra = review.entries(&["spec", "extra"]).map(|(key, values)| (key.clone(), texts(values)));
+    User {
+        name: review.text(&["spec", "user"]).to_owned(),
+        uid: review.text(&["spec", "uid"]).to_owned(),
+        groups: groups.collect(),
+        extra: extra.collect(),
+    }
 }
 
 fn validate_subject(review: &Value, errors: &mut Errors) {

@@ -16,11 +16,18 @@ const MIN_LIFETIME: i64 = 600;
 const WARN_ONLY_LIFETIME: i64 = 3607;
 const YEAR: i64 = 365 * 24 * 3600;
 
+pub(super) const KIND: &str = "TokenRequest";
+
+/// Fills in the lifetime, as admission is to see it.
+pub(super) fn default(request: &mut Value) {
+    default_pointer(object_mut(request, "spec"), "expirationSeconds", DEFAULT_LIFETIME);
+}
+
 /// A `TokenRequest`.
 pub(super) async fn request(mut question: Question<'_>) -> Result<Value, Status> {
     let (asker, target) = (question.asker, question.target);
     let object = &mut question.object;
-    let kind = GroupKind::new("authentication.k8s.io", "TokenRequest");
+    let kind = GroupKind::new("authentication.k8s.io", KIND);
     let (registry, issuer) = (asker.registry, asker.server.authenticator().issuer());
     let name = target.name.as_deref().unwrap_or_default();
     let namespace = target.namespace.as_deref().unwrap_or_default();
@@ -39,7 +46,6 @@ pub(super) async fn request(mut question: Question<'_>) -> Result<Value, Status>
         return Err(Status::conflict(&GroupResource::new(kind.group, kind.kind), name, why));
     }
     let spec = object_mut(object, "spec");
-    default_pointer(spec, "expirationSeconds", DEFAULT_LIFETIME);
     if spec.items(&["audiences"]).is_empty() {
         spec.insert("audiences".to_owned(), json!([issuer.audience()]));
     }
