@@ -36,7 +36,7 @@ impl Asked {
     fn take(&self) -> Vec<String> {
         let text = |request: AdmissionRequest| {
             let AdmissionRequest { operation, resource, sub_resource, kind, name, .. } = request;
-            let resource = if sub_resource.is_empty() { resource.resource } else { format!("{}/{sub_resource}", resource.resource) };
+            let resource = if sub_resource.is_empty() { resource.resource.into_owned() } else { format!("{}/{sub_resource}", resource.resource) };
             format!("{operation} {resource} {} {name}", kind.kind)
         };
         self.requests.lock().drain(..).map(text).collect()

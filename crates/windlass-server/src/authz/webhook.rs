@@ -219,3 +219,6 @@ impl<'a> Attempt<'a> {
         self.attributes().1.into_iter().map(|(_, text)| text).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;
