@@ -36,7 +36,11 @@ impl Asked {
     fn take(&self) -> Vec<String> {
         let text = |request: AdmissionRequest| {
             let AdmissionRequest { operation, resource, sub_resource, kind, name, .. } = request;
-            let resource = if sub_resource.is_empty() { resource.resource.into_owned() } else { format!("{}/{sub_resource}", resource.resource) };
+            let resource = if sub_resource.is_empty() {
+                resource.resource.into_owned()
+            } else {
+                format!("{}/{sub_resource}", resource.resource)
+            };
             format!("{operation} {resource} {} {name}", kind.kind)
         };
         self.requests.lock().drain(..).map(text).collect()
@@ -64,7 +68,8 @@ async fn send(client: &Client, method: Method, path: &str, body: Option<Value>) 
 }
 
 async fn make(client: &Client, ns: &str) {
-    let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let template =
+        json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     let deployment: Deployment = serde_json::from_value(json!({
         "metadata": {"name": "web", "namespace": ns},
         "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": template},
@@ -171,7 +176,10 @@ fn check(request: &AdmissionRequest) {
         "TokenRequest" => json!([object["spec"]["expirationSeconds"], "authentication.k8s.io/v1", 3600]),
         "LocalSubjectAccessReview" => json!([object["spec"]["user"], "authorization.k8s.io/v1", "u"]),
         "PodExecOptions" => {
-            assert_eq!((&object["stdout"], &object["stderr"], &object["stdin"]), (&json!(true), &json!(true), &Value::Null));
+            assert_eq!(
+                (&object["stdout"], &object["stderr"], &object["stdin"]),
+                (&json!(true), &json!(true), &Value::Null)
+            );
             json!([object["command"][0], "v1", "ls"])
         }
         "PodAttachOptions" => json!([object["stdin"], "v1", true]),

@@ -31,7 +31,8 @@ pub(crate) fn read(path: &Path) -> Result<AuthorizerChain, BoxError> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
     let file: Value =
         serde_saphyr::from_str(&text).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-    let chain = AuthorizationConfiguration::parse(file)?.connect(|kubeconfig| Ok(Arc::new(Remote::new(kubeconfig)?)))?;
+    let chain =
+        AuthorizationConfiguration::parse(file)?.connect(|kubeconfig| Ok(Arc::new(Remote::new(kubeconfig)?)))?;
     Ok(chain)
 }
 

@@ -283,7 +283,10 @@ mod tests {
         assert_eq!(answering(&path).await, None);
         let bind = (Ipv4Addr::LOCALHOST, 0).into();
         let controllers = "none".parse().unwrap();
-        let bound = Bound::bind(Settings { bind, nodes: 0, controllers, console: None, authorizers: None, otherwise: "" }).await.unwrap();
+        let bound =
+            Bound::bind(Settings { bind, nodes: 0, controllers, console: None, authorizers: None, otherwise: "" })
+                .await
+                .unwrap();
         let url = bound.url();
         bound.write_kubeconfig(&path).unwrap();
         let plane = bound.start();

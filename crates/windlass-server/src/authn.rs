@@ -10,12 +10,13 @@
 //! authority of clients is who it says; any other certificate is refused, unless a token is right.
 
 mod certificate;
+mod handshake;
 mod impersonation;
 mod remembered;
 mod token;
 mod users;
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, fmt, sync::Arc};
 
 use http::{HeaderMap, header::AUTHORIZATION};
 use serde_json::{Map, Value, json};
@@ -139,14 +140,18 @@ impl Authenticator {
         if let Shown::Of(user) = shown {
             return Ok(user.clone());
         }
-        let Some(token) = bearer(headers, warnings) else {
+        let token = match bearer(headers, warnings) {
+            Some(token) => Some(Cow::Borrowed(token)),
+            None => handshake::token(headers)?.map(Cow::Owned),
+        };
+        let Some(token) = token else {
             return if matches!(shown, Shown::Unknown) {
                 Err(Status::unauthorized())
             } else {
                 Ok(self.anonymous.clone())
             };
         };
-        match self.identify(server, token, &[self.issuer.audience().to_owned()]).await {
+        match self.identify(server, &token, &[self.issuer.audience().to_owned()]).await {
             Ok(identity) => Ok(identity.user),
             Err(TokenError::Unavailable(status)) => Err(status),
             Err(_) => Err(Status::unauthorized()),

@@ -19,15 +19,15 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use windlass_api::{GroupResource, Status, StatusDetails, reason};
 
-use self::{
-    chain::Link,
-    policy::{Binding, Follower},
-    webhook::Opinion,
-};
 pub use self::{
     chain::AuthorizerChain,
     configuration::{AuthorizationConfiguration, ConfigurationError},
     webhook::AccessReviewer,
+};
+use self::{
+    chain::Link,
+    policy::{Binding, Follower},
+    webhook::Opinion,
 };
 pub(crate) use self::{
     coverage::missing,
@@ -205,7 +205,9 @@ impl Decision {
         match self {
             Self::Unrestricted => String::new(),
             Self::Allowed(Reason { binding, subject }) => format!("RBAC: allowed by {}", binding.describe(*subject)),
-            Self::Granted(why) | Self::Refused(why) | Self::Denied(why) | Self::Failed { reason: why, .. } => why.clone(),
+            Self::Granted(why) | Self::Refused(why) | Self::Denied(why) | Self::Failed { reason: why, .. } => {
+                why.clone()
+            }
         }
     }
 }

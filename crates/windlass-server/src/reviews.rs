@@ -66,9 +66,7 @@ fn answerer(target: &Target) -> Option<(Answerer, &'static str)> {
     let resource = &target.resource;
     let subresource = target.subresource.as_deref().unwrap_or_default();
     Some(match (resource.group.as_str(), resource.plural.as_str(), subresource) {
-        ("authentication.k8s.io", "selfsubjectreviews", "") => {
-            (|question| Box::pin(identity::who_am_i(question)), "")
-        }
+        ("authentication.k8s.io", "selfsubjectreviews", "") => (|question| Box::pin(identity::who_am_i(question)), ""),
         ("authentication.k8s.io", "tokenreviews", "") => (|question| Box::pin(identity::whose_token(question)), ""),
         ("authorization.k8s.io", "selfsubjectaccessreviews", "") => (|question| Box::pin(access::may_i(question)), ""),
         ("authorization.k8s.io", "subjectaccessreviews", "") => (|question| Box::pin(access::may_they(question)), ""),

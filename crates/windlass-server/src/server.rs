@@ -275,8 +275,7 @@ impl Inner {
         let start = || async {
             let (clock, entropy) = (self.clock.clone(), self.entropy.clone());
             let (storage, authorizer) = (self.storage.clone(), Arc::clone(&self.authorizer));
-            let registry =
-                bootstrap::start(storage, clock, entropy, self.choices, authorizer, self.address()).await?;
+            let registry = bootstrap::start(storage, clock, entropy, self.choices, authorizer, self.address()).await?;
             let client_ca = self.client_ca.lock().clone();
             if let Some(pem) = client_ca {
                 bootstrap::publish_client_ca(&registry, &pem).await?;

@@ -162,6 +162,7 @@ mod tests {
     use http::Response;
     use http_body_util::{BodyExt as _, Full};
     use serde_json::{Value, json};
+    use windlass_client::Body;
 
     use super::*;
 
@@ -181,8 +182,8 @@ mod tests {
             };
             review
         };
-        let service = tower::service_fn(move |request: Request<_>| async move {
-            let body = request.into_body().collect().await.unwrap_or_default().to_bytes();
+        let service = tower::service_fn(move |request: Request<Body>| async move {
+            let body = request.into_body().collect().await.unwrap().to_bytes();
             let answer = answer(serde_json::from_slice(&body).unwrap()).to_string();
             Ok::<_, Infallible>(Response::builder().status(201).body(Full::new(Bytes::from(answer))).unwrap())
         });

@@ -94,9 +94,9 @@ impl Admission for CertificateSubjects {
             }
             match asks_for_masters(write.object.text(&["spec", "request"])) {
                 Ok(false) => Ok(()),
-                Ok(true) => Err(write.forbidden(format!(
-                    "use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed"
-                ))),
+                Ok(true) => {
+                    Err(write.forbidden(format!("use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed")))
+                }
                 Err(why) => Err(write.forbidden(format!("failed to parse CSR: {why}"))),
             }
         })

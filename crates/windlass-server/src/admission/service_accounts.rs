@@ -198,7 +198,9 @@ fn check_account(pod: &Value, account: &Value, operation: Operation) -> Result<(
     match operation {
         _ if !insists => Ok(()),
         Operation::Create => check_secrets(pod, account),
-        Operation::Update | Operation::Delete | Operation::Connect => check_containers(pod, EPHEMERAL_CONTAINERS, account),
+        Operation::Update | Operation::Delete | Operation::Connect => {
+            check_containers(pod, EPHEMERAL_CONTAINERS, account)
+        }
     }
 }
 

@@ -188,15 +188,14 @@ impl Passage<'_> {
     async fn ask_for_groups(&self, groups: &[String]) -> Result<(), Status> {
         let refused = |name: &str, why: &str| {
             let verb = self.verb();
-            let object =
-                Object::Resource {
-                    group: self.group(),
-                    version: self.version(),
-                    resource: "groups",
-                    subresource: "",
-                    namespace: "",
-                    name,
-                };
+            let object = Object::Resource {
+                group: self.group(),
+                version: self.version(),
+                resource: "groups",
+                subresource: "",
+                namespace: "",
+                name,
+            };
             Err(Attempt { verb: &verb, object }.forbidden(self.asker, why))
         };
         if self.is_narrow() {

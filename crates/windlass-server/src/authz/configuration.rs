@@ -137,7 +137,11 @@ static ENVIRONMENT: LazyLock<Environment> = LazyLock::new(|| {
         ("extra", of(&json!({"type": "object", "additionalProperties": list}))),
         ("uid", text()),
     ];
-    Environment::new().with("request", &Schema::object("kubernetes.SubjectAccessReviewSpec", request), Presence::Certain)
+    Environment::new().with(
+        "request",
+        &Schema::object("kubernetes.SubjectAccessReviewSpec", request),
+        Presence::Certain,
+    )
 });
 
 impl AuthorizationConfiguration {
@@ -211,8 +215,7 @@ impl AuthorizationConfiguration {
                 (_, Some(webhook)) => {
                     let path = webhook.connection_info.kube_config_file.clone().unwrap_or_default();
                     let reviewer = connect(&path);
-                    let reviewer =
-                        reviewer.map_err(|source| ConfigurationError::Connection { name, path, source })?;
+                    let reviewer = reviewer.map_err(|source| ConfigurationError::Connection { name, path, source })?;
                     Link::Webhook(webhook.with(reviewer))
                 }
                 _ => Link::AlwaysDeny,

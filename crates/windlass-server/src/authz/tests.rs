@@ -154,7 +154,14 @@ async fn what_is_written_counts_at_once() {
     );
     let elsewhere = Attempt {
         verb: "get",
-        object: Object::Resource { group: "", version: "v1", resource: "pods", subresource: "", namespace: "m", name: "" },
+        object: Object::Resource {
+            group: "",
+            version: "v1",
+            resource: "pods",
+            subresource: "",
+            namespace: "m",
+            name: "",
+        },
     };
     assert!(!stored.authorizer.decide(&stored.storage, &jane, &elsewhere).await.unwrap().is_allowed());
     assert_eq!(stored.ask(&user("joan", &[]), "get  pods").await, "()");

@@ -85,7 +85,9 @@ impl AuthorizationWebhook {
             Err(_) => return self.failed("context deadline exceeded".to_owned()),
         };
         let lifetime = if matches!(opinion, Opinion::Allows(_)) { self.allowed_for } else { self.refused_for };
-        if let Some(lifetime) = lifetime.filter(|_| attempt.texts().iter().map(|text| text.len()).sum::<usize>() < LARGEST_KEPT) {
+        if let Some(lifetime) =
+            lifetime.filter(|_| attempt.texts().iter().map(|text| text.len()).sum::<usize>() < LARGEST_KEPT)
+        {
             self.answers.put(key, opinion.clone(), lifetime);
         }
         opinion
@@ -123,7 +125,11 @@ impl AuthorizationWebhook {
     fn spec(&self, user: &User, attempt: &Attempt<'_>) -> Value {
         let mut spec = Map::new();
         let texts = |texts: &[(&str, &str)]| -> Value {
-            texts.iter().filter(|(_, text)| !text.is_empty()).map(|(field, text)| ((*field).to_owned(), Value::from(*text))).collect()
+            texts
+                .iter()
+                .filter(|(_, text)| !text.is_empty())
+                .map(|(field, text)| ((*field).to_owned(), Value::from(*text)))
+                .collect()
         };
         let (field, attributes) = attempt.attributes();
         spec.insert(field.to_owned(), texts(&attributes));
