@@ -299,8 +299,11 @@ pub(super) async fn check_live(registry: &Registry, claims: &Claims, now: Timest
             let found = account.uid();
             return Err(TokenError::Invalid(format!("service account UID ({found}) does not match claim ({uid})")));
         }
-        Some(account) if !is_deleted(&account, now) => {}
-        _ => return Err(TokenError::Invalid(format!("service account {namespace}/{name} has been deleted"))),
+        Some(account) if is_deleted(&account, now) => {
+            return Err(TokenError::Invalid(format!("service account {namespace}/{name} has been deleted")));
+        }
+        Some(_) => {}
+        None => return Err(TokenError::Invalid(format!("serviceaccounts {} not found", go_quote(name)))),
     }
     let has_pod = claims.bound.iter().any(|bound| bound.kind == "pod");
     for bound in &claims.bound {

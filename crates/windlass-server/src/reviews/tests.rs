@@ -117,7 +117,7 @@ async fn a_service_account_is_known_by_its_token_until_it_or_the_token_ends() {
     assert_eq!(gone.0, 200);
     assert_eq!(fixture.post(SELF, &token, json!({})).await.0, 401);
     let (_, review) = fixture.post(REVIEWS, "TOKEN", json!({"spec": {"token": token}})).await;
-    assert_eq!(review["status"]["error"], "[invalid bearer token, service account default/robot has been deleted]");
+    assert_eq!(review["status"]["error"], "[invalid bearer token, serviceaccounts \"robot\" not found]");
 }
 
 /// Seconds after its deletion timestamp for which an object's tokens are good.
