@@ -74,6 +74,6 @@ pub use self::{
     authz::Authorization,
     http::Body,
     kinds::service::{InvalidServiceCidr, ServiceCidr},
-    server::{Server, ServerBuilder, Service},
+    server::{Limits, Server, ServerBuilder, Service},
     tls::{TlsError, TlsIdentity},
 };

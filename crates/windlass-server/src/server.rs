@@ -34,13 +34,22 @@ use crate::{
     tls::TlsIdentity,
 };
 
+mod budget;
 mod connection;
 mod gathered;
+mod heads;
 mod joined;
+mod limits;
 mod listener;
+mod outgoing;
+mod streams;
 
 #[cfg(test)]
 mod tests;
+
+pub(crate) use self::budget::OverBudget;
+pub use self::limits::Limits;
+use self::budget::Budget;
 
 /// An API server. Clones are handles on the same one.
 ///
@@ -63,6 +72,7 @@ pub struct ServerBuilder {
     choices: Choices,
     authorization: Authorization,
     address: SocketAddr,
+    limits: Limits,
 }
 
 /// A server in this process, as a `tower` service: no socket, no task, no credentials.
@@ -91,6 +101,8 @@ pub(crate) struct Inner {
     metrics: Metrics,
     /// Where clients are told that the server is.
     address: Mutex<SocketAddr>,
+    /// What clients on sockets hold.
+    budget: Arc<Budget>,
 }
 
 // === impl ServerBuilder ===
@@ -158,6 +170,12 @@ impl ServerBuilder {
         self
     }
 
+    /// Bounds what clients on sockets can make the server hold.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
     /// The server.
     #[must_use]
     pub fn build(self) -> Server {
@@ -174,6 +192,7 @@ impl ServerBuilder {
             stopping,
             metrics: Metrics::default(),
             address: Mutex::new(self.address),
+            budget: Budget::new(self.limits),
         }))
     }
 }
@@ -193,6 +212,7 @@ impl Server {
             choices: Choices::default(),
             authorization: Authorization::default(),
             address: SocketAddr::from(([127, 0, 0, 1], 443)),
+            limits: Limits::default(),
         }
     }
 
@@ -319,6 +339,10 @@ impl Inner {
 
     pub(crate) fn set_address(&self, address: SocketAddr) {
         *self.address.lock() = address;
+    }
+
+    pub(crate) fn budget(&self) -> &Arc<Budget> {
+        &self.budget
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
