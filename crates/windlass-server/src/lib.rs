@@ -70,10 +70,10 @@ pub mod storage;
 
 pub use self::{
     admission::PodAccounts,
-    authn::{KeyError, TokenIssuer, User},
+    authn::{Anonymous, KeyError, TokenIssuer, User},
     authz::Authorization,
     http::Body,
     kinds::service::{InvalidServiceCidr, ServiceCidr},
     server::{Limits, Server, ServerBuilder, Service},
-    tls::{TlsError, TlsIdentity},
+    tls::{TlsError, TlsIdentity, TlsVersion},
 };

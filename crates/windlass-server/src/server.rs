@@ -23,7 +23,7 @@ use windlass_api::{BoxError, Clock, Entropy, Status};
 
 use crate::{
     admission::PodAccounts,
-    authn::{Authenticator, TokenIssuer, Tokens, User},
+    authn::{Anonymous, Authenticator, TokenIssuer, Tokens, User},
     authz::{Attempt, Authorization, Authorizer, Decision, RoleName, Rule},
     bootstrap::{self, Choices},
     http::{Body, Origin, RequestBody, Stopping, Trust, handle},
@@ -73,6 +73,7 @@ pub struct ServerBuilder {
     authorization: Authorization,
     address: SocketAddr,
     limits: Limits,
+    anonymous: Anonymous,
 }
 
 /// A server in this process, as a `tower` service: no socket, no task, no credentials.
@@ -170,6 +171,12 @@ impl ServerBuilder {
         self
     }
 
+    /// The answer to requests without credentials over sockets; they are `system:anonymous` by default.
+    pub fn anonymous(mut self, anonymous: Anonymous) -> Self {
+        self.anonymous = anonymous;
+        self
+    }
+
     /// Bounds what clients on sockets can make the server hold.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
@@ -183,7 +190,7 @@ impl ServerBuilder {
         Server(Arc::new(Inner {
             clock: self.clock,
             entropy: self.entropy.unwrap_or_default(),
-            authenticator: Authenticator::new(self.token, self.tokens, self.issuer),
+            authenticator: Authenticator::new(self.token, self.tokens, self.issuer, self.anonymous),
             authorizer: Arc::new(Authorizer::new(self.authorization)),
             storage: self.storage.unwrap_or_else(|| Arc::new(MemoryStorage::default())),
             choices: self.choices,
@@ -213,6 +220,7 @@ impl Server {
             authorization: Authorization::default(),
             address: SocketAddr::from(([127, 0, 0, 1], 443)),
             limits: Limits::default(),
+            anonymous: Anonymous::default(),
         }
     }
 

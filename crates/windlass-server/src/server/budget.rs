@@ -105,6 +105,11 @@ impl Budget {
         &self.limits
     }
 
+    #[cfg(test)]
+    pub(super) fn held(&self) -> usize {
+        self.held.load(Relaxed)
+    }
+
     /// Opens the account of a new connection.
     pub(super) fn open(self: &Arc<Self>) -> Arc<Account> {
         let mut accounts = self.accounts.lock();
