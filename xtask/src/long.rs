@@ -5,7 +5,7 @@ use std::{path::PathBuf, process::Command};
 use clap::Subcommand;
 
 use crate::{
-    Result, cargo::cargo, conformance, deployments, fuzz, import, informers, queues, reconciles, servers,
+    Result, attacks, cargo::cargo, conformance, deployments, fuzz, import, informers, queues, reconciles, servers,
     upstream::root,
 };
 
@@ -74,6 +74,18 @@ pub(crate) enum Part {
         #[arg(long, default_value = "")]
         only: String,
     },
+    /// Attacks on a `windlass up`, with a well-behaved client beside them: who waits how long, and what memory they take
+    Attacks {
+        /// Only the attacks whose name contains this
+        #[arg(long, default_value = "")]
+        only: String,
+        /// On the real control plane too (needs Go)
+        #[arg(long)]
+        upstream: bool,
+        /// The windlass to attack, instead of one that is built here
+        #[arg(long, value_name = "WINDLASS")]
+        windlass: Option<PathBuf>,
+    },
     /// The fuzz targets, one after the other (needs cargo-fuzz and a C++ compiler)
     Fuzz {
         /// How many seconds each runs
@@ -117,6 +129,13 @@ pub(crate) fn run(part: &Part) -> Result {
             compile.as_ref().map_or(Ok(()), |windlass| import::compile(crds, windlass))
         }
         Part::Workloads { record, only } => conformance::workloads(*record, only),
+        Part::Attacks { only, upstream, windlass } => {
+            let built = root().join("target/release/windlass");
+            if windlass.is_none() {
+                release_build(&["windlass-cli"])?;
+            }
+            attacks::run(windlass.as_ref().unwrap_or(&built), only, *upstream)
+        }
         Part::Fuzz { seconds, target } => fuzz::run(target.as_deref(), *seconds),
     }
 }

@@ -322,6 +322,28 @@ mod tests {
         assert_eq!(metadata.permissions().mode() & 0o777, 0o600);
     }
 
+    #[tokio::test]
+    async fn client_with_an_older_version_is_refused() {
+        let handshake = async |identity: TlsIdentity| {
+            let mut roots = rustls::RootCertStore::empty();
+            roots.add(CertificateDer::from_pem_slice(identity.ca_pem().as_bytes()).unwrap()).unwrap();
+            let client = rustls::ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+                .with_protocol_versions(&[&rustls::version::TLS12])
+                .unwrap()
+                .with_root_certificates(roots)
+                .with_no_client_auth();
+            let (near, far) = tokio::io::duplex(1 << 16);
+            let connector = tokio_rustls::TlsConnector::from(Arc::new(client));
+            let acceptor = tokio_rustls::TlsAcceptor::from(identity.config());
+            let (client, server) =
+                tokio::join!(connector.connect("localhost".try_into().unwrap(), near), acceptor.accept(far));
+            (client.is_ok(), server.is_ok())
+        };
+        let identity = TlsIdentity::generate::<String>([]).unwrap();
+        assert_eq!(handshake(identity.clone()).await, (true, true));
+        assert_eq!(handshake(identity.with_min_version(TlsVersion::V1_3).unwrap()).await, (false, false));
+    }
+
     #[test]
     fn versions_and_cipher_suites_are_restricted() {
         let identity = || TlsIdentity::generate::<String>([]).unwrap();
