@@ -23,7 +23,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("windlass-cache", &["windlass-api"]),
     ("windlass-webhook", &["windlass-api", "windlass-net"]),
     ("windlass-server", &["windlass-api", "windlass-cel", "windlass-net"]),
-    ("windlass-runtime", &["windlass-api", "windlass-client", "windlass-cache", "windlass-net", "windlass-queue", "windlass-webhook"]),
+    (
+        "windlass-runtime",
+        &["windlass-api", "windlass-client", "windlass-cache", "windlass-net", "windlass-queue", "windlass-webhook"],
+    ),
     // The test kit stands beside the controllers, and breaks them.
     ("windlass-controllers", &["windlass-runtime", "windlass-envtest", RUNTIME_AND_BELOW]),
     ("windlass-envtest", &["windlass-derive", "windlass-runtime", "windlass-server", RUNTIME_AND_BELOW]),

@@ -234,7 +234,10 @@ async fn unsupported_security_flag_stops_the_api_server() {
     };
     let told = run(&["--audit-log-path=/nowhere/audit.log", "--enable-admission-plugins=PodSecurity"]);
     assert!(told.contains("unsupported flag --audit-log-path: there is no audit log"), "{told}");
-    assert!(told.contains("--enable-admission-plugins=PodSecurity") && told.contains("--allow-unsupported-flags"), "{told}");
+    assert!(
+        told.contains("--enable-admission-plugins=PodSecurity") && told.contains("--allow-unsupported-flags"),
+        "{told}"
+    );
     // With leave it gets as far as its certificates.
     let told = run(&["--audit-log-path=/x", "--allow-unsupported-flags", "--cert-dir=/dev/null/x"]);
     assert!(told.contains("unsupported flag --audit-log-path") && told.contains("/dev/null/x"), "{told}");

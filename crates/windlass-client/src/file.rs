@@ -13,7 +13,8 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
     let folder = folder(path).unwrap_or_else(|| Path::new("."));
     // A new file of a random name, which only its owner can read: no link that is there already is followed.
-    let mut temporary = tempfile::Builder::new().prefix(&format!(".{}.", name.to_string_lossy())).tempfile_in(folder)?;
+    let mut temporary =
+        tempfile::Builder::new().prefix(&format!(".{}.", name.to_string_lossy())).tempfile_in(folder)?;
     temporary.write_all(bytes)?;
     if let Ok(old) = fs::metadata(path) {
         temporary.as_file().set_permissions(old.permissions())?;

@@ -47,9 +47,9 @@ mod streams;
 #[cfg(test)]
 mod tests;
 
+use self::budget::Budget;
 pub(crate) use self::budget::OverBudget;
 pub use self::limits::Limits;
-use self::budget::Budget;
 
 /// An API server. Clones are handles on the same one.
 ///

@@ -360,7 +360,10 @@ mod tests {
         let ca = restricted.ca_pem().to_owned();
         assert_eq!(suites(restricted.with_client_ca(&ca).unwrap()).len(), 1);
         let error = identity().with_cipher_suites(["TLS_RSA_WITH_RC4_128_SHA"]).unwrap_err().to_string();
-        assert!(error.starts_with("cipher suite \"TLS_RSA_WITH_RC4_128_SHA\" is not supported; supported are TLS_"), "{error}");
+        assert!(
+            error.starts_with("cipher suite \"TLS_RSA_WITH_RC4_128_SHA\" is not supported; supported are TLS_"),
+            "{error}"
+        );
     }
 
     #[test]

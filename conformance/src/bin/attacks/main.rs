@@ -39,7 +39,8 @@ const LEFT: u64 = 64 << 20;
 #[tokio::main]
 async fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
-    let (Some(kubeconfig), Some(process)) = (arguments.next(), arguments.next().and_then(|text| text.parse().ok())) else {
+    let (Some(kubeconfig), Some(process)) = (arguments.next(), arguments.next().and_then(|text| text.parse().ok()))
+    else {
         eprintln!("usage: attacks KUBECONFIG PROCESS [ONLY] [PROXY PROGRAM]");
         return ExitCode::FAILURE;
     };

@@ -46,7 +46,10 @@ pub(crate) async fn bypasses(server: Server) -> Result<Held, Error> {
     ];
     proxy.kill().await?;
     let passed: Vec<&str> = codes.iter().filter(|(_, code)| *code != 403).map(|(name, _)| *name).collect();
-    Ok(Held::when(passed.is_empty(), if passed.is_empty() { "403".into() } else { format!("passed on: {}", passed.join(", ")) }))
+    Ok(Held::when(
+        passed.is_empty(),
+        if passed.is_empty() { "403".into() } else { format!("passed on: {}", passed.join(", ")) },
+    ))
 }
 
 /// A page of another name that is made to point here.

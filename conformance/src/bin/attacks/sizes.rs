@@ -38,12 +38,14 @@ pub(crate) async fn yaml_doubling(server: Server) -> Result<Held, Error> {
     for level in 1..30 {
         text.push_str(&format!("x{level}: &x{level} [*x{0}, *x{0}]\n", level - 1));
     }
-    let answer = Ask::new(&server, "POST", &format!("{DEFAULT}/configmaps")).body("application/yaml", text).send().await?;
+    let answer =
+        Ask::new(&server, "POST", &format!("{DEFAULT}/configmaps")).body("application/yaml", text).send().await?;
     Ok(refused(&answer))
 }
 
 pub(crate) async fn invalid_requirements(server: Server) -> Result<Held, Error> {
-    let requirements: Vec<Value> = (0..60_000).map(|number| json!({"key": format!("!{number}"), "operator": "x"})).collect();
+    let requirements: Vec<Value> =
+        (0..60_000).map(|number| json!({"key": format!("!{number}"), "operator": "x"})).collect();
     let deployment = json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "invalid"},
         "spec": {
@@ -60,7 +62,8 @@ pub(crate) async fn invalid_requirements(server: Server) -> Result<Held, Error> 
 
 pub(crate) async fn service_ports(server: Server) -> Result<Held, Error> {
     let ports: Vec<Value> = (1..=60_000).map(|port| json!({"name": format!("p{port}"), "port": port})).collect();
-    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "ports"}, "spec": {"ports": ports}});
+    let service =
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "ports"}, "spec": {"ports": ports}});
     Ok(finished(&post(&server, &format!("{DEFAULT}/services"), &service).await?))
 }
 

@@ -108,7 +108,8 @@ pub(crate) async fn partial_bodies(server: Server) -> Result<Held, Error> {
                 .header(header::CONTENT_TYPE, "application/json")
                 .body(BodyExt::boxed(StreamBody::new(pieces)))?;
             let mut sender = connection.clone();
-            requests.push(tokio::spawn(async move { sender.send_request(request).await.map(|answer| answer.status()) }));
+            requests
+                .push(tokio::spawn(async move { sender.send_request(request).await.map(|answer| answer.status()) }));
         }
         connections.push(connection);
     }

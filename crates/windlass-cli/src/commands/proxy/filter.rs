@@ -75,9 +75,10 @@ fn is_same(origin: &str, host: &str) -> bool {
 
 /// A path as the API server reads it; `None` if it is malformed, or has control characters, which no pattern expects.
 fn decoded(path: &str) -> Option<Cow<'_, str>> {
-    let is_complete = path.split('%').skip(1).all(|after| {
-        after.as_bytes().get(..2).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
-    });
+    let is_complete = path
+        .split('%')
+        .skip(1)
+        .all(|after| after.as_bytes().get(..2).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)));
     let path = percent_decode_str(path).decode_utf8().ok()?;
     (is_complete && !path.contains(char::is_control)).then_some(path)
 }
@@ -164,7 +165,8 @@ mod tests {
             let expected = if origin == "HTTPS://x" { Err(Refusal::ForeignOrigin) } else { Ok(()) };
             assert_eq!(check("/version", &[("origin", origin)]), expected, "{origin}");
         }
-        for origin in ["http://evil.example", "http://localhost:3000", "null", "http://localhost:8001.evil.example", ""] {
+        for origin in ["http://evil.example", "http://localhost:3000", "null", "http://localhost:8001.evil.example", ""]
+        {
             assert_eq!(check("/version", &[("origin", origin)]), Err(Refusal::ForeignOrigin), "{origin:?}");
         }
         let two = [("origin", "http://localhost:8001"), ("origin", "http://evil.example")];

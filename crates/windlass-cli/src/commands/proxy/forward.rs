@@ -4,7 +4,10 @@ use std::convert::Infallible;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use http::{HeaderMap, HeaderName, Request, Response, StatusCode, Uri, header, uri::{Authority, PathAndQuery}};
+use http::{
+    HeaderMap, HeaderName, Request, Response, StatusCode, Uri, header,
+    uri::{Authority, PathAndQuery},
+};
 use hyper::{body::Incoming, service::Service};
 use hyper_util::rt::TokioIo;
 use windlass_api::ErrorChain;

@@ -171,7 +171,10 @@ fn complaint(name: &str, value: &str, known: &[Flag]) -> Option<String> {
         return None;
     }
     let missing = MISSING.iter().find(|(flag, _)| covers(flag, name));
-    Some(missing.map_or_else(|| format!("unknown flag: --{name}"), |(_, why)| format!("unsupported flag --{name}: {why}")))
+    Some(
+        missing
+            .map_or_else(|| format!("unknown flag: --{name}"), |(_, why)| format!("unsupported flag --{name}: {why}")),
+    )
 }
 
 fn plugins(value: &str) -> impl Iterator<Item = &str> {

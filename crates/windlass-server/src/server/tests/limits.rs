@@ -105,7 +105,9 @@ async fn unfinished_requests_are_bounded() {
         let request = Request::post(format!("https://localhost{CONFIG_MAPS}"))
             .header(header::AUTHORIZATION, "Bearer TOKEN")
             .header(header::CONTENT_TYPE, "application/json")
-            .body(BodyExt::boxed(http_body_util::StreamBody::new(futures::stream::StreamExt::map(begun, |frame| frame))))
+            .body(BodyExt::boxed(http_body_util::StreamBody::new(futures::stream::StreamExt::map(begun, |frame| {
+                frame
+            }))))
             .unwrap();
         let mut client = client.clone();
         answers.push(tokio::spawn(async move { client.send_request(request).await.map(|answer| answer.status()) }));
