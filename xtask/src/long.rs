@@ -5,8 +5,8 @@ use std::{path::PathBuf, process::Command};
 use clap::Subcommand;
 
 use crate::{
-    Result, cargo::cargo, conformance, deployments, e2e, fuzz, import, informers, queues, reconciles, servers, suites,
-    upstream::root,
+    Result, attacks, cargo::cargo, conformance, deployments, e2e, fuzz, import, informers, queues, reconciles, servers,
+    suites, upstream::root,
 };
 
 /// A part that can be run alone.
@@ -76,6 +76,18 @@ pub(crate) enum Part {
     },
     /// Kubernetes' end-to-end tests that need the control plane only, against `windlass up` (needs Go)
     E2e(e2e::Options),
+    /// Attacks on a `windlass up`, with a well-behaved client beside them: who waits how long, and what memory they take
+    Attacks {
+        /// Only the attacks whose name contains this
+        #[arg(long, default_value = "")]
+        only: String,
+        /// On the real control plane too (needs Go)
+        #[arg(long)]
+        upstream: bool,
+        /// The windlass to attack, instead of one that is built here
+        #[arg(long, value_name = "WINDLASS")]
+        windlass: Option<PathBuf>,
+    },
     /// The fuzz targets, one after the other (needs cargo-fuzz and a C++ compiler)
     Fuzz {
         /// How many seconds each runs
@@ -122,6 +134,13 @@ pub(crate) fn run(part: &Part) -> Result {
         }
         Part::Workloads { record, only } => conformance::workloads(*record, only),
         Part::E2e(options) => e2e::run(options),
+        Part::Attacks { only, upstream, windlass } => {
+            let built = root().join("target/release/windlass");
+            if windlass.is_none() {
+                release_build(&["windlass-cli"])?;
+            }
+            attacks::run(windlass.as_ref().unwrap_or(&built), only, *upstream)
+        }
         Part::Fuzz { seconds, target } => fuzz::run(target.as_deref(), *seconds),
         Part::Suites(options) => suites::run(options),
     }

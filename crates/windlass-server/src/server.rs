@@ -23,7 +23,7 @@ use windlass_api::{BoxError, Clock, Entropy, Status};
 
 use crate::{
     admission::PodAccounts,
-    authn::{Authenticator, TokenIssuer, Tokens, User},
+    authn::{Anonymous, Authenticator, TokenIssuer, Tokens, User},
     authz::{Attempt, Authorization, Authorizer, AuthorizerChain, Decision, RoleName, Rule},
     bootstrap::{self, Choices},
     http::{Body, Origin, RequestBody, Stopping, Trust, handle},
@@ -34,13 +34,22 @@ use crate::{
     tls::TlsIdentity,
 };
 
+mod budget;
 mod connection;
 mod gathered;
+mod heads;
 mod joined;
+mod limits;
 mod listener;
+mod outgoing;
+mod streams;
 
 #[cfg(test)]
 mod tests;
+
+use self::budget::Budget;
+pub(crate) use self::budget::OverBudget;
+pub use self::limits::Limits;
 
 /// An API server. Clones are handles on the same one.
 ///
@@ -64,6 +73,8 @@ pub struct ServerBuilder {
     authorization: Authorization,
     authorizers: Option<AuthorizerChain>,
     address: SocketAddr,
+    limits: Limits,
+    anonymous: Anonymous,
 }
 
 /// A server in this process, as a `tower` service: no socket, no task, no credentials.
@@ -94,6 +105,8 @@ pub(crate) struct Inner {
     address: Mutex<SocketAddr>,
     /// The authority of clients, in PEM, once the server serves with one.
     client_ca: Mutex<Option<Arc<str>>>,
+    /// What clients on sockets hold.
+    budget: Arc<Budget>,
 }
 
 // === impl ServerBuilder ===
@@ -168,6 +181,18 @@ impl ServerBuilder {
         self
     }
 
+    /// The answer to requests without credentials over sockets; they are `system:anonymous` by default.
+    pub fn anonymous(mut self, anonymous: Anonymous) -> Self {
+        self.anonymous = anonymous;
+        self
+    }
+
+    /// Bounds what clients on sockets can make the server hold.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
     /// The server.
     #[must_use]
     pub fn build(self) -> Server {
@@ -175,7 +200,7 @@ impl ServerBuilder {
         Server(Arc::new(Inner {
             clock: self.clock,
             entropy: self.entropy.unwrap_or_default(),
-            authenticator: Authenticator::new(self.token, self.tokens, self.issuer),
+            authenticator: Authenticator::new(self.token, self.tokens, self.issuer, self.anonymous),
             authorizer: Arc::new(Authorizer::new(self.authorization, self.authorizers)),
             storage: self.storage.unwrap_or_else(|| Arc::new(MemoryStorage::default())),
             choices: self.choices,
@@ -185,6 +210,7 @@ impl ServerBuilder {
             metrics: Metrics::default(),
             address: Mutex::new(self.address),
             client_ca: Mutex::default(),
+            budget: Budget::new(self.limits),
         }))
     }
 }
@@ -205,6 +231,8 @@ impl Server {
             authorization: Authorization::default(),
             authorizers: None,
             address: SocketAddr::from(([127, 0, 0, 1], 443)),
+            limits: Limits::default(),
+            anonymous: Anonymous::default(),
         }
     }
 
@@ -354,6 +382,10 @@ impl Inner {
         {
             tracing::warn!(%error, "cannot publish the authority of clients in kube-system");
         }
+    }
+
+    pub(crate) fn budget(&self) -> &Arc<Budget> {
+        &self.budget
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
