@@ -102,7 +102,7 @@ pub(crate) struct Inner {
     metrics: Metrics,
     /// Where clients are told that the server is.
     address: Mutex<SocketAddr>,
-    /// What clients on sockets hold.
+    /// The account of what clients on sockets hold.
     budget: Arc<Budget>,
 }
 

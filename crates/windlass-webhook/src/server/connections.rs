@@ -33,7 +33,7 @@ const HEAD: Duration = Duration::from_secs(90);
 /// How long a client may read nothing of what waits for it.
 const STALL: Duration = Duration::from_mins(1);
 
-/// Calls of one HTTP/2 connection at a time, as in kube-apiserver; an API server opens further connections.
+/// Calls of one HTTP/2 connection at a time, an API server opens further connections.
 const STREAMS: u32 = 250;
 
 /// A client of HTTP/2 that says nothing is asked whether it is there, and taken for dead when it does not answer.
