@@ -50,7 +50,7 @@ pub(super) async fn serve(
 ) {
     let acceptor = TlsAcceptor::from(tls);
     let limit = Arc::new(Semaphore::new(CONNECTIONS));
-    let mut acceptor = Acceptor::new(&listener);
+    let mut incoming = Acceptor::new(&listener);
     let (stop, stopping) = watch::channel(());
     let mut connections = JoinSet::new();
     let mut shutdown = pin!(shutdown);
@@ -58,7 +58,7 @@ pub(super) async fn serve(
         let accept = async {
             // It is never closed.
             let permit = Arc::clone(&limit).acquire_owned().await;
-            (acceptor.next().await, permit)
+            (incoming.next().await, permit)
         };
         let (stream, permit) = tokio::select! {
             biased;
