@@ -5,8 +5,8 @@ use std::{path::PathBuf, process::Command};
 use clap::Subcommand;
 
 use crate::{
-    Result, attacks, cargo::cargo, conformance, deployments, fuzz, import, informers, queues, reconciles, servers,
-    upstream::root,
+    Result, attacks, cargo::cargo, conformance, deployments, e2e, fuzz, import, informers, queues, reconciles, servers,
+    suites, upstream::root,
 };
 
 /// A part that can be run alone.
@@ -86,6 +86,8 @@ pub(crate) enum Part {
         #[arg(long, value_name = "WINDLASS")]
         windlass: Option<PathBuf>,
     },
+    /// Kubernetes' end-to-end tests that need the control plane only, against `windlass up` (needs Go)
+    E2e(e2e::Options),
     /// The fuzz targets, one after the other (needs cargo-fuzz and a C++ compiler)
     Fuzz {
         /// How many seconds each runs
@@ -94,6 +96,8 @@ pub(crate) enum Part {
         /// Only this one
         target: Option<String>,
     },
+    /// The integration tests of JobSet, LeaderWorkerSet and Cluster API on the stand-ins of envtest (needs Go)
+    Suites(suites::Options),
 }
 
 pub(crate) fn run(part: &Part) -> Result {
@@ -136,7 +140,9 @@ pub(crate) fn run(part: &Part) -> Result {
             }
             attacks::run(windlass.as_ref().unwrap_or(&built), only, *upstream)
         }
+        Part::E2e(options) => e2e::run(options),
         Part::Fuzz { seconds, target } => fuzz::run(target.as_deref(), *seconds),
+        Part::Suites(options) => suites::run(options),
     }
 }
 

@@ -24,6 +24,7 @@ mod clients;
 mod conformance;
 mod console;
 mod deployments;
+mod e2e;
 mod embedded;
 mod envtest;
 mod fuzz;
@@ -37,6 +38,7 @@ mod reconciles;
 mod scaffold;
 mod scripts;
 mod servers;
+mod suites;
 mod table;
 
 use conformance::Against;

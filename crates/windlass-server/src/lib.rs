@@ -71,7 +71,7 @@ pub mod storage;
 pub use self::{
     admission::PodAccounts,
     authn::{Anonymous, KeyError, TokenIssuer, User},
-    authz::Authorization,
+    authz::{AccessReviewer, Authorization, AuthorizationConfiguration, AuthorizerChain, ConfigurationError},
     http::Body,
     kinds::service::{InvalidServiceCidr, ServiceCidr},
     server::{Limits, Server, ServerBuilder, Service},

@@ -44,6 +44,8 @@ pub struct TlsIdentity {
     ca: Arc<str>,
     /// Who certifies clients, if anybody does.
     clients: Option<Arc<ClientAuthority>>,
+    /// The same, in PEM.
+    client_ca: Option<Arc<str>>,
     policy: Policy,
 }
 
@@ -142,6 +144,7 @@ impl TlsIdentity {
     /// a member of its organizations. Clients need not have one.
     pub fn with_client_ca(mut self, pem: &str) -> Result<Self, TlsError> {
         self.clients = Some(Arc::new(ClientAuthority::from_pem(pem)?));
+        self.client_ca = Some(pem.into());
         self.rebuilt()
     }
 
@@ -185,6 +188,11 @@ impl TlsIdentity {
         }
     }
 
+    /// The authority of clients, in PEM.
+    pub(crate) fn client_ca(&self) -> Option<&Arc<str>> {
+        self.client_ca.as_ref()
+    }
+
     /// The certificate of the CA that clients are to trust, in PEM.
     #[must_use]
     pub fn ca_pem(&self) -> &str {
@@ -223,7 +231,7 @@ impl TlsIdentity {
         let mut config = server_config(&Policy::default())?.with_no_client_auth().with_single_cert(chain, key)?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         config.ignore_client_order = true;
-        Ok(Self { config: Arc::new(config), ca: ca.into(), clients: None, policy: Policy::default() })
+        Ok(Self { config: Arc::new(config), ca: ca.into(), clients: None, client_ca: None, policy: Policy::default() })
     }
 }
 
