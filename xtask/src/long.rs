@@ -74,8 +74,6 @@ pub(crate) enum Part {
         #[arg(long, default_value = "")]
         only: String,
     },
-    /// Kubernetes' end-to-end tests that need the control plane only, against `windlass up` (needs Go)
-    E2e(e2e::Options),
     /// Attacks on a `windlass up`, with a well-behaved client beside them: who waits how long, and what memory they take
     Attacks {
         /// Only the attacks whose name contains this
@@ -88,6 +86,8 @@ pub(crate) enum Part {
         #[arg(long, value_name = "WINDLASS")]
         windlass: Option<PathBuf>,
     },
+    /// Kubernetes' end-to-end tests that need the control plane only, against `windlass up` (needs Go)
+    E2e(e2e::Options),
     /// The fuzz targets, one after the other (needs cargo-fuzz and a C++ compiler)
     Fuzz {
         /// How many seconds each runs
@@ -133,7 +133,6 @@ pub(crate) fn run(part: &Part) -> Result {
             compile.as_ref().map_or(Ok(()), |windlass| import::compile(crds, windlass))
         }
         Part::Workloads { record, only } => conformance::workloads(*record, only),
-        Part::E2e(options) => e2e::run(options),
         Part::Attacks { only, upstream, windlass } => {
             let built = root().join("target/release/windlass");
             if windlass.is_none() {
@@ -141,6 +140,7 @@ pub(crate) fn run(part: &Part) -> Result {
             }
             attacks::run(windlass.as_ref().unwrap_or(&built), only, *upstream)
         }
+        Part::E2e(options) => e2e::run(options),
         Part::Fuzz { seconds, target } => fuzz::run(target.as_deref(), *seconds),
         Part::Suites(options) => suites::run(options),
     }

@@ -103,10 +103,10 @@ pub(crate) struct Inner {
     metrics: Metrics,
     /// Where clients are told that the server is.
     address: Mutex<SocketAddr>,
+    /// The account of what clients on sockets hold.
+    budget: Arc<Budget>,
     /// The authority of clients, in PEM, once the server serves with one.
     client_ca: Mutex<Option<Arc<str>>>,
-    /// What clients on sockets hold.
-    budget: Arc<Budget>,
 }
 
 // === impl ServerBuilder ===
@@ -174,13 +174,6 @@ impl ServerBuilder {
         self
     }
 
-    /// Who decides in turn who may do what, instead of [`Self::authorization`]. Members of `system:masters` may do
-    /// everything all the same.
-    pub fn authorizers(mut self, chain: AuthorizerChain) -> Self {
-        self.authorizers = Some(chain);
-        self
-    }
-
     /// The answer to requests without credentials over sockets; they are `system:anonymous` by default.
     pub fn anonymous(mut self, anonymous: Anonymous) -> Self {
         self.anonymous = anonymous;
@@ -190,6 +183,13 @@ impl ServerBuilder {
     /// Bounds what clients on sockets can make the server hold.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
+        self
+    }
+
+    /// Who decides in turn who may do what, instead of [`Self::authorization`]. Members of `system:masters` may do
+    /// everything all the same.
+    pub fn authorizers(mut self, chain: AuthorizerChain) -> Self {
+        self.authorizers = Some(chain);
         self
     }
 
@@ -209,8 +209,8 @@ impl ServerBuilder {
             stopping,
             metrics: Metrics::default(),
             address: Mutex::new(self.address),
-            client_ca: Mutex::default(),
             budget: Budget::new(self.limits),
+            client_ca: Mutex::default(),
         }))
     }
 }
@@ -374,6 +374,10 @@ impl Inner {
         *self.address.lock() = address;
     }
 
+    pub(crate) fn budget(&self) -> &Arc<Budget> {
+        &self.budget
+    }
+
     /// Publishes the authority of clients: now, if the server has started, or else when it starts.
     async fn publish_client_ca(&self, pem: &Arc<str>) {
         *self.client_ca.lock() = Some(Arc::clone(pem));
@@ -382,10 +386,6 @@ impl Inner {
         {
             tracing::warn!(%error, "cannot publish the authority of clients in kube-system");
         }
-    }
-
-    pub(crate) fn budget(&self) -> &Arc<Budget> {
-        &self.budget
     }
 
     pub(crate) fn is_stopping(&self) -> bool {

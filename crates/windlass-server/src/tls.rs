@@ -64,7 +64,7 @@ pub enum TlsVersion {
 #[derive(Clone, Debug, Default)]
 struct Policy {
     oldest: TlsVersion,
-    /// Of TLS 1.2; `None`: all.
+    /// The cipher suites of TLS 1.2; `None` for all.
     suites: Option<Vec<CipherSuite>>,
 }
 

@@ -164,7 +164,7 @@ pub(crate) async fn deep_json(server: Server) -> Result<Held, Error> {
     Ok(refused(&Ask::new(&server, "POST", &path).body("application/json", object).send().await?))
 }
 
-/// Whether the server takes it or not: it has to answer.
+/// The server may take it or refuse it, but has to answer.
 fn finished(answer: &Answer) -> Held {
     Held::when(answer.code < 500, answer.brief())
 }

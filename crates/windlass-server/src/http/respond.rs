@@ -236,7 +236,7 @@ impl Frame {
         Self { head: parts.0.concat(), tail: parts.1.concat() }
     }
 
-    /// What stands around the rows of a table, from the table without rows.
+    /// The frame of a table, from the table without rows.
     fn of_table(mut none: Vec<u8>) -> Self {
         let tail = none.split_off(none.len().saturating_sub(END_OF_TABLE.len()));
         debug_assert_eq!(tail, END_OF_TABLE, "its rows are its last field");

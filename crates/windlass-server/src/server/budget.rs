@@ -38,7 +38,7 @@ const SMALL: usize = 64 << 10;
 /// At the limit of connections one in so many is closed, if it is idle.
 const IDLE_SHARE: usize = 16;
 
-/// What all connections of a server hold.
+/// The bytes that all connections of a server hold.
 #[derive(Debug)]
 pub(crate) struct Budget {
     limits: Limits,
@@ -56,7 +56,7 @@ struct Accounts {
     open: HashMap<u64, Weak<Account>>,
 }
 
-/// What one connection holds.
+/// The bytes that one connection holds.
 #[derive(Debug)]
 pub(super) struct Account {
     budget: Arc<Budget>,

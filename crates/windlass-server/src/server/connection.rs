@@ -54,7 +54,7 @@ const IDLE: Duration = Duration::from_secs(90);
 /// The head of a request may have so many bytes.
 const HEAD_BYTES: usize = 1 << 20;
 
-/// What an HTTP/2 client may send ahead on one stream, as with the real server, and on all streams together, in bytes.
+/// Bytes that an HTTP/2 client may send ahead on one stream, as with the real server, and on all streams together.
 const STREAM_WINDOW: u32 = 256 << 10;
 const CONNECTION_WINDOW: u32 = 1 << 20;
 

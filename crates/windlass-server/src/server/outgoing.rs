@@ -28,9 +28,9 @@ const CHARGED: usize = 4 << 10;
 pub(super) struct Outgoing {
     body: Joined,
     account: Arc<Account>,
-    /// Of a whole body, until its bytes are asked for.
+    /// The charge of a whole body, until its bytes are asked for.
     charge: Option<Charge>,
-    /// What of the last frame is yet to be sent.
+    /// The part of the last frame that is yet to be sent.
     rest: Bytes,
     progress: Option<Arc<Progress>>,
     _request: InFlight,

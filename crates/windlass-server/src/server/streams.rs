@@ -19,7 +19,7 @@ use tokio::{
 };
 
 tokio::task_local! {
-    /// Of the stream that this task serves.
+    /// The progress of the stream that this task serves.
     static PROGRESS: Arc<Progress>;
 }
 

@@ -33,7 +33,7 @@ const HEAD: Duration = Duration::from_secs(90);
 /// How long a client may read nothing of what waits for it.
 const STALL: Duration = Duration::from_mins(1);
 
-/// Calls of one HTTP/2 connection at a time, as in kube-apiserver; an API server opens further connections.
+/// Calls of one HTTP/2 connection at a time, an API server opens further connections.
 const STREAMS: u32 = 250;
 
 /// A client of HTTP/2 that says nothing is asked whether it is there, and taken for dead when it does not answer.
@@ -50,7 +50,7 @@ pub(super) async fn serve(
 ) {
     let acceptor = TlsAcceptor::from(tls);
     let limit = Arc::new(Semaphore::new(CONNECTIONS));
-    let mut acceptor = Acceptor::new(&listener);
+    let mut incoming = Acceptor::new(&listener);
     let (stop, stopping) = watch::channel(());
     let mut connections = JoinSet::new();
     let mut shutdown = pin!(shutdown);
@@ -58,7 +58,7 @@ pub(super) async fn serve(
         let accept = async {
             // It is never closed.
             let permit = Arc::clone(&limit).acquire_owned().await;
-            (acceptor.next().await, permit)
+            (incoming.next().await, permit)
         };
         let (stream, permit) = tokio::select! {
             biased;

@@ -80,7 +80,7 @@ const IGNORED: &[&str] = &[
     "watch-cache-sizes",
 ];
 
-/// What is lost without a flag.
+/// The loss for each flag that is refused.
 const MISSING: &[(&str, &str)] = &[
     ("admission-control", "admission plugins cannot be chosen"),
     ("admission-control-config-file", "admission plugins have no configuration"),
