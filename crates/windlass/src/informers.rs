@@ -26,7 +26,7 @@ use windlass_client::Client;
 /// # }
 /// ```
 ///
-/// A [manager](crate::Manager) has a factory of its own, which its controllers share.
+/// A [manager](crate::Manager) already has a factory, which its controllers share.
 #[must_use]
 pub fn informer_factory(client: &Client, options: InformerOptions) -> InformerFactory {
     let client = client.clone();

@@ -1,4 +1,4 @@
-//! A shared informer of the pods in the default namespace, with a handler that prints what is added, updated and deleted,
+//! A shared informer of the pods in the default namespace, with a handler that prints added, updated and deleted pods,
 //! until Ctrl-C.
 
 use windlass::{

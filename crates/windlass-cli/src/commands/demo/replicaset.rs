@@ -19,7 +19,7 @@ use windlass_server::Server;
 use self::{log::Log, overheard::Overheard, walk::Walk};
 use super::view::View;
 
-/// Runs the walk-through on a control plane of its own. `pause` follows each act.
+/// Starts a control plane and runs the walk-through on it. `pause` follows each act.
 pub(super) async fn run<W: Write + Send>(
     view: View<W>,
     controllers: Controllers,

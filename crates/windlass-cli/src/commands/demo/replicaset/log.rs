@@ -98,7 +98,7 @@ impl Log {
         self.0.changed.subscribe()
     }
 
-    /// Adds what an observer of the manager is told.
+    /// Adds an event of the manager.
     pub(super) fn reconcile(&self, event: &ReconcileEvent<'_>) {
         match event {
             ReconcileEvent::Triggered(trigger) => self.add(Observed::Key {

@@ -74,7 +74,7 @@ impl<W: Write> Walk<W> {
         Ok(())
     }
 
-    /// A namespace with a ReplicaSet that has what it asks for. Returns its UID.
+    /// Creates a namespace with a ReplicaSet and waits for its replicas. Returns the UID of the ReplicaSet.
     async fn set_up(&mut self) -> Outcome<String> {
         for kind in ["ReplicaSet", "Pod"] {
             let what = format!("{kind}s are watched");
