@@ -99,6 +99,7 @@ mod tests {
         ] {
             assert!(rest.any(|line| line.starts_with(step)), "{step:?} is missing or out of order in:\n{text}");
         }
+        assert!(text.contains("; the index has 3 under the namespace ns-a\n"), "{text}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -66,8 +66,8 @@ impl<W: Write> Walk<W> {
         let patch = Patch::Merge(json!({"spec": {"replicas": AFTER}}));
         let written = self.client.patch::<ReplicaSet>(NAME, patch).within(NAMESPACE).await?;
         let version = written.resource_version().unwrap_or_default().to_owned();
-        let created = self.scale_up(start, &version).await?;
-        self.pod_arrives(created, &uid).await?;
+        let key = self.scale_up(start, &version).await?;
+        self.pod_arrives(key, &uid).await?;
         self.settles(start).await?;
         sleep(self.pause).await;
         self.act("The loop works: the status is what the spec asks for.")?;
@@ -107,6 +107,7 @@ impl<W: Write> Walk<W> {
     }
 
     /// The change becomes a delta, then a state of the store and a key; a worker creates one pod and expects to see it.
+    /// Returns the position of the key.
     async fn scale_up(&mut self, start: usize, version: &str) -> Outcome<usize> {
         let is_delta = |seen: &Observed| {
             matches!(seen, Observed::Delta { kind, event: EventType::Modified, key, version: of, .. }
@@ -116,11 +117,12 @@ impl<W: Write> Walk<W> {
         let (delta, _) = self.step(Step::Delta, start, is_delta, |_| what.clone()).await?;
 
         let is_stored = |seen: &Observed| is_set(seen, AFTER, BEFORE);
-        let count = self.sets.within(NAMESPACE).len();
+        let sets = self.sets.within(NAMESPACE);
         let what = |_: &Observed| {
+            let indexed = sets.len();
             format!(
                 "ReplicaSet {NAMESPACE}/{NAME}: spec.replicas {AFTER}, status.replicas {BEFORE}; \
-                 the index has {count} under the namespace {NAMESPACE}"
+                 the index has {indexed} under the namespace {NAMESPACE}"
             )
         };
         self.step(Step::Store, delta, is_stored, what).await?;
@@ -161,8 +163,11 @@ impl<W: Write> Walk<W> {
         let Observed::Delta { key: pod, .. } = entry.observed else { unreachable!("the step looks for a delta") };
 
         let is_stored = |seen: &Observed| matches!(seen, Observed::StoredPod { key } if *key == pod);
-        let count = self.pods.within(NAMESPACE).len();
-        let what = |_: &Observed| format!("Pod {pod}; the index has {count} under the namespace {NAMESPACE}");
+        let pods = self.pods.within(NAMESPACE);
+        let what = |_: &Observed| {
+            let indexed = pods.len();
+            format!("Pod {pod}; the index has {indexed} under the namespace {NAMESPACE}")
+        };
         self.step(Step::Store, delta, is_stored, what).await?;
 
         let is_key = |seen: &Observed| {
