@@ -13,7 +13,7 @@ const HEIGHT: f64 = 170.0;
 const DECADES: [(i32, &str); 7] =
     [(-3, "1 ms"), (-2, "10 ms"), (-1, "100 ms"), (0, "1 s"), (1, "10 s"), (2, "100 s"), (3, "1000 s")];
 
-const HEAD: &str = r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 880 560" role="img" aria-labelledby="t d">
+const HEAD: &str = r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 880 560" role="img" aria-labelledby="t d">
 <title id="t">The delays of the four rate limiters</title>
 <desc id="d">Each panel shows the delay of attempts 1 to 20, all at the same moment. The token bucket lets the first 5 pass and then adds 100 ms each. The exponential limiter doubles from 5 ms to 1000 s. The fast and slow limiter says 5 ms three times and 10 s from then on. The maximum of an exponential limiter from 1 ms and the bucket follows whichever is longer.</desc>
 <!-- Drawn by crates/windlass-queue/tests/pictures.rs from the limiters themselves. -->
@@ -30,7 +30,7 @@ rect { fill: #f5f8fa; stroke: #55636f; stroke-width: 1.5 }
   .line { stroke: #7fb8e0 } circle { fill: #7fb8e0 } .part { stroke: #e0a94a } .note { fill: #e0a94a }
 }
 </style>
-"##;
+"#;
 
 /// A quarter of the picture.
 struct Panel {
