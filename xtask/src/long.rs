@@ -5,7 +5,7 @@ use std::{path::PathBuf, process::Command};
 use clap::Subcommand;
 
 use crate::{
-    Result, cargo::cargo, conformance, deployments, fuzz, import, informers, queues, reconciles, servers,
+    Result, cargo::cargo, conformance, deployments, e2e, fuzz, import, informers, queues, reconciles, servers,
     upstream::root,
 };
 
@@ -74,6 +74,8 @@ pub(crate) enum Part {
         #[arg(long, default_value = "")]
         only: String,
     },
+    /// Kubernetes' end-to-end tests that need the control plane only, against `windlass up` (needs Go)
+    E2e(e2e::Options),
     /// The fuzz targets, one after the other (needs cargo-fuzz and a C++ compiler)
     Fuzz {
         /// How many seconds each runs
@@ -117,6 +119,7 @@ pub(crate) fn run(part: &Part) -> Result {
             compile.as_ref().map_or(Ok(()), |windlass| import::compile(crds, windlass))
         }
         Part::Workloads { record, only } => conformance::workloads(*record, only),
+        Part::E2e(options) => e2e::run(options),
         Part::Fuzz { seconds, target } => fuzz::run(target.as_deref(), *seconds),
     }
 }
