@@ -46,7 +46,10 @@
 //! | `server` | no | `windlass::server`, the embedded API server |
 //! | `webhook` | no | `windlass::webhook`: what an API server asks before it writes, converts, or lets somebody in; in `windlass::runtime::webhook` their certificates |
 
+mod informers;
 pub mod prelude;
+
+pub use informers::informer_factory;
 
 pub use windlass_api as api;
 pub use windlass_cache as cache;
