@@ -24,6 +24,7 @@ cases! {
     conversion
     core_kinds
     custom
+    definitions
     deletion
     derived
     devices

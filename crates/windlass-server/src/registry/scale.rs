@@ -94,7 +94,10 @@ pub(super) fn scaled(target: &Target, object: &Value, scale: &Value) -> Result<V
     }
     *place = replicas.into();
     let version = scale.text(&["metadata", "resourceVersion"]);
-    super::tree::metadata_mut(&mut object).insert("resourceVersion".to_owned(), version.into());
+    // The scale of a custom resource may leave the version out, although the resource itself may not.
+    if !version.is_empty() || matches!(target.resource.shape, Shape::BuiltIn(_)) {
+        super::tree::metadata_mut(&mut object).insert("resourceVersion".to_owned(), version.into());
+    }
     Ok(object)
 }
 
