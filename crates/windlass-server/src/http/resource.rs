@@ -159,12 +159,8 @@ async fn connect(
             return Err(Status::bad_request("dryRun is not supported").into());
         }
         let options = connection.options(&exchange.query, &exchange.info.passed_path())?;
-        let asked = admission::Asked {
-            user: exchange.user.clone(),
-            warnings: exchange.warnings.clone(),
-            name: path.name.clone(),
-            ..admission::Asked::default()
-        };
+        let (user, warnings, name) = (exchange.user.clone(), exchange.warnings.clone(), path.name.clone());
+        let asked = admission::Asked { user, warnings, name, ..admission::Asked::default() };
         registry.admit_connection(&target, options, asked).await?;
     }
     let Silence = connection.connect(registry, &target, &exchange.query).await?;
