@@ -8,6 +8,7 @@ use crate::{
     ManagedFields, backoff,
     error::InformerError,
     metrics::{CacheMetrics, Contained, NoMetrics},
+    own_writes::WriteJournals,
     transform::Transform,
 };
 
@@ -17,6 +18,9 @@ use crate::{
 pub struct InformerOptions {
     pub(crate) labels: Option<String>,
     pub(crate) fields: Option<String>,
+    /// `None` for all namespaces. Set by factories.
+    pub(crate) namespace: Option<String>,
+    pub(crate) own_writes: Option<WriteJournals>,
     /// That of the informer's type.
     pub(crate) content: Content,
     pub(crate) initial_sync: InitialSync,
@@ -183,6 +187,13 @@ impl InformerOptions {
         self
     }
 
+    /// Sets the journals of the program's own writes, for
+    /// [`SharedInformer::show_own_writes`](crate::SharedInformer::show_own_writes). None by default.
+    pub fn own_writes(mut self, journals: WriteJournals) -> Self {
+        self.own_writes = Some(journals);
+        self
+    }
+
     /// Where to tell what happens.
     pub fn metrics(mut self, metrics: Arc<dyn CacheMetrics>) -> Self {
         self.metrics = Arc::new(Contained(metrics));
@@ -201,6 +212,8 @@ impl Default for InformerOptions {
         Self {
             labels: None,
             fields: None,
+            namespace: None,
+            own_writes: None,
             content: Content::default(),
             initial_sync: InitialSync::default(),
             verification: Verification::default(),

@@ -58,6 +58,18 @@ pub enum Error {
         /// How long it was waited for.
         limit: Duration,
     },
+    /// A cache does not show a write of the same program in time, and an older state would mislead the reader.
+    #[error(
+        "{operation}: the cache does not show an own write to {object} after {limit:?}; read with `live()`, or with `stale()` for what it shows"
+    )]
+    Stale {
+        /// The read.
+        operation: Box<Operation>,
+        /// The object that was written, `namespace/name`.
+        object: String,
+        /// How long the read has waited.
+        limit: Duration,
+    },
     /// The answer is not what the API promises.
     #[error("{operation}: the answer cannot be read")]
     Decode {
@@ -123,6 +135,7 @@ impl Error {
             | Self::Status { operation, .. }
             | Self::Transport { operation, .. }
             | Self::TimedOut { operation, .. }
+            | Self::Stale { operation, .. }
             | Self::Decode { operation, .. } => Some(operation),
         }
     }
@@ -138,7 +151,7 @@ impl Error {
     pub fn is_timeout(&self) -> bool {
         match self {
             Self::Status { status, .. } => status.is_timeout(),
-            Self::TimedOut { .. } => true,
+            Self::TimedOut { .. } | Self::Stale { .. } => true,
             Self::Transport { source, .. } => {
                 let mut chain =
                     std::iter::successors(Some(&**source as &(dyn StdError + 'static)), |&error| error.source());
@@ -279,9 +292,11 @@ impl From<Error> for ListWatchError {
             Error::Transport { source, .. } => Self::Transport(source),
             Error::Decode { source, .. } => Self::Decode(source),
             // Nothing was sent; nothing will get through.
-            error @ (Error::Config(_) | Error::Request { .. } | Error::Encode { .. } | Error::TimedOut { .. }) => {
-                Self::Transport(error.into())
-            }
+            error @ (Error::Config(_)
+            | Error::Request { .. }
+            | Error::Encode { .. }
+            | Error::TimedOut { .. }
+            | Error::Stale { .. }) => Self::Transport(error.into()),
         }
     }
 }

@@ -7,9 +7,19 @@
 //! - What a write answers is as what is read: without managedFields, which are half of most objects. The live client has them.
 //! - What was read can be kept and passed on, but not changed: it is shared.
 //!
+//! - **Own writes are read**: after a create, update, patch, apply or delete by a client of the same manager, a read of that
+//!   object, or a list that may contain it, shows that write or something newer; a deleted object is gone or terminating. The
+//!   read waits for the cache, for 10 seconds at most ([`ManagerBuilder::own_writes_timeout`](crate::ManagerBuilder::own_writes_timeout)),
+//!   and fails with [`Error::Stale`](windlass_client::Error::Stale) then: a reconcile that fails is repeated with back-off,
+//!   while one that acts on an old state may create an object twice. [`CachedClient::stale`] reads without waiting.
+//! - The object that a reconciler is called with is read in the same way.
+//!
 //! # What is not
 //!
-//! - A read need not show what was just written; [`CachedClient::live`] does, and a reconcile follows each change.
+//! - These writes are not waited for: those whose answer was lost; requests that the caller has built; bindings and evictions;
+//!   those of other clients of the same program; and those that are older than 5 minutes. [`Context::store`](crate::Context::store)
+//!   shows what the cache has at that moment.
+//! - In a cache that is selected by fields other than name and namespace, a created object may not be shown yet.
 //! - A namespace that the manager's caches are not of is refused, see [`CacheOptions`](crate::CacheOptions); the live client
 //!   has it.
 //! - A kind that the server does not have is waited for, as long as whoever asks has patience.
@@ -26,10 +36,13 @@ use futures::{FutureExt, future::BoxFuture};
 use windlass_api::{
     ApiResource, FieldSelector, LabelSelector, Object, ObjectRef, PartialObject, Resource, Scope, Status,
 };
-use windlass_cache::{Cached, Lister};
+use windlass_cache::{Cached, Lister, Reads};
 use windlass_client::{Client, Error, Operation, Verb, request::RequestError};
 
-use crate::{Cluster, Watch};
+use crate::{
+    Cluster, Watch,
+    own_writes::{self, Unseen},
+};
 
 /// Reads from the caches of a manager and writes to the server.
 ///
@@ -49,7 +62,20 @@ use crate::{Cluster, Watch};
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct CachedClient(Arc<Parts>);
+pub struct CachedClient {
+    parts: Arc<Parts>,
+    freshness: Freshness,
+}
+
+/// How fresh reads are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Freshness {
+    /// They show the manager's own writes.
+    #[default]
+    OwnWrites,
+    /// They show what the cache has.
+    Stale,
+}
 
 #[derive(Debug)]
 struct Parts {
@@ -79,19 +105,36 @@ pub struct CachedList<K> {
 
 impl CachedClient {
     pub(crate) fn new(live: Client, cluster: Cluster) -> Self {
-        Self(Arc::new(Parts { writing: live.clone().without_managed_fields(), live, cluster }))
+        let parts = Parts { writing: live.clone().without_managed_fields(), live, cluster };
+        Self { parts: Arc::new(parts), freshness: Freshness::default() }
+    }
+
+    /// The same client, whose reads do not wait until the cache shows the manager's own writes.
+    ///
+    /// ```
+    /// # use windlass_api::k8s_openapi::api::core::v1::Pod;
+    /// # use windlass_runtime::{Context, Result};
+    /// # async fn reconcile(cx: Context) -> Result<()> {
+    /// let pods = cx.client().stale().list::<Pod>().await?; // never waits for a write
+    /// # let _ = pods;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn stale(&self) -> Self {
+        Self { parts: Arc::clone(&self.parts), freshness: Freshness::Stale }
     }
 
     /// The client that asks the server.
     #[must_use]
     pub fn live(&self) -> &Client {
-        &self.0.live
+        &self.parts.live
     }
 
     /// The cluster, whose caches are read.
     #[must_use]
     pub fn cluster(&self) -> &Cluster {
-        &self.0.cluster
+        &self.parts.cluster
     }
 
     /// The same client, its live one changed: to one that is [confined](Client::confined_to) to a namespace, as reads from
@@ -106,7 +149,8 @@ impl CachedClient {
     /// ```
     #[must_use]
     pub fn with(self, change: impl FnOnce(Client) -> Client) -> Self {
-        Self::new(change(self.0.live.clone()), self.0.cluster.clone())
+        let changed = Self::new(change(self.parts.live.clone()), self.parts.cluster.clone());
+        Self { freshness: self.freshness, ..changed }
     }
 
     /// The cached objects of a type.
@@ -149,7 +193,7 @@ impl Deref for CachedClient {
     type Target = Client;
 
     fn deref(&self) -> &Client {
-        &self.0.writing
+        &self.parts.writing
     }
 }
 
@@ -159,7 +203,7 @@ impl<K: Object> CachedKind<K> {
     /// The object of that name; a namespaced one without a namespace is in the client's.
     pub async fn get(&self, key: impl Into<ObjectRef<K>>) -> Result<Arc<K>, Error> {
         let (key, operation) = self.target(key.into());
-        let cached = self.lister(&operation).await?.require(&key);
+        let cached = self.lister(&operation, Reads::Object(key.key())).await?.require(&key);
         let cached = cached.map_err(|status| refused(&operation, *status))?;
         decoded(&cached, &operation)
     }
@@ -167,8 +211,15 @@ impl<K: Object> CachedKind<K> {
     /// The object of that name, if there is one.
     pub async fn get_opt(&self, key: impl Into<ObjectRef<K>>) -> Result<Option<Arc<K>>, Error> {
         let (key, operation) = self.target(key.into());
-        let cached = self.lister(&operation).await?.get(&key);
+        let cached = self.lister(&operation, Reads::Object(key.key())).await?.get(&key);
         cached.map(|cached| decoded(&cached, &operation)).transpose()
+    }
+
+    /// The same objects, whose reads do not wait until the cache shows the manager's own writes.
+    #[must_use]
+    pub fn stale(mut self) -> Self {
+        self.client.freshness = Freshness::Stale;
+        self
     }
 
     /// The objects.
@@ -185,8 +236,8 @@ impl<K: Object> CachedKind<K> {
         (key, operation)
     }
 
-    /// What is in the cache, once all is.
-    async fn lister(&self, operation: &Operation) -> Result<Lister<K>, Error> {
+    /// Returns the cache, once it is complete and shows the manager's own writes.
+    async fn lister(&self, operation: &Operation, reads: Reads<'_>) -> Result<Lister<K>, Error> {
         let resource = &self.watch.resource;
         if let (Some(namespace), Some(own)) = (&operation.namespace, self.client.live().confinement())
             && namespace != own
@@ -206,6 +257,16 @@ impl<K: Object> CachedKind<K> {
         let informers = self.client.cluster().informer(&self.watch);
         let stopped = |stopped| Error::Transport { operation: Box::new(operation.clone()), source: Box::new(stopped) };
         informers.has_synced().await.map_err(stopped)?;
+        if self.client.freshness == Freshness::OwnWrites {
+            let limit = self.client.cluster().own_writes_timeout();
+            own_writes::wait(&informers, reads, limit).await.map_err(|unseen| match unseen {
+                Unseen::Stopped(source) => stopped(source),
+                Unseen::Late { object, limit } => {
+                    let (operation, object) = (Box::new(operation.clone()), object.to_string());
+                    Error::Stale { operation, object, limit }
+                }
+            })?;
+        }
         Ok(informers.store())
     }
 
@@ -260,6 +321,12 @@ impl<K: Object> CachedList<K> {
         self
     }
 
+    /// Without waiting until the cache shows the manager's own writes.
+    pub fn stale(mut self) -> Self {
+        self.kind = self.kind.stale();
+        self
+    }
+
     /// The objects as they are cached: their metadata costs nothing.
     pub async fn cached(self) -> Result<Vec<Cached<K>>, Error> {
         let list = self.confined();
@@ -287,7 +354,11 @@ impl<K: Object> CachedList<K> {
             self.labels.as_deref().unwrap_or_default().parse().map_err(|e| bad(format!("{e}")))?;
         let fields: FieldSelector =
             self.fields.as_deref().unwrap_or_default().parse().map_err(|e| bad(format!("{e}")))?;
-        let lister = self.kind.lister(operation).await?;
+        let reads = match self.namespace.as_deref() {
+            Some(namespace) if !namespace.is_empty() => Reads::Namespace(namespace),
+            _ => Reads::All,
+        };
+        let lister = self.kind.lister(operation, reads).await?;
         let lister = match self.namespace {
             Some(namespace) if !namespace.is_empty() => lister.within(namespace),
             _ => lister,

@@ -69,6 +69,7 @@ pub mod health;
 pub mod metrics;
 pub mod observer;
 
+mod own_writes;
 mod serving;
 mod writes;
 
