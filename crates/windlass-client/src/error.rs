@@ -265,6 +265,12 @@ pub trait Tolerate<T> {
 
     /// `None` when it was there already.
     fn or_already_exists(self) -> Result<Option<T>>;
+
+    /// Succeeds when the object does not exist: controller-runtime's `IgnoreNotFound`.
+    fn ignore_not_found(self) -> Result<()>;
+
+    /// Succeeds when the object exists already: controller-runtime's `IgnoreAlreadyExists`.
+    fn ignore_already_exists(self) -> Result<()>;
 }
 
 impl<T> Tolerate<T> for Result<T> {
@@ -274,6 +280,14 @@ impl<T> Tolerate<T> for Result<T> {
 
     fn or_already_exists(self) -> Result<Option<T>> {
         tolerate(self, Error::is_already_exists)
+    }
+
+    fn ignore_not_found(self) -> Result<()> {
+        self.or_not_found().map(drop)
+    }
+
+    fn ignore_already_exists(self) -> Result<()> {
+        self.or_already_exists().map(drop)
     }
 }
 

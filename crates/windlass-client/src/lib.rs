@@ -131,3 +131,6 @@ pub use user_agent::user_agent;
 pub use warnings::{Warning, WarningHandler};
 pub use watch_stream::{Bookmark, WatchEvent};
 pub use written::{Stored, WriteObserver};
+
+/// Arguments of the verbs.
+pub use windlass_api::{DeleteOptions, DryRun, FieldValidation, Preconditions, Propagation};

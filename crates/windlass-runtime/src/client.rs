@@ -36,7 +36,7 @@ use futures::{FutureExt, future::BoxFuture};
 use windlass_api::{
     ApiResource, FieldSelector, LabelSelector, Object, ObjectRef, PartialObject, Resource, Scope, Status,
 };
-use windlass_cache::{Cached, Lister, Reads};
+use windlass_cache::{AddIndexError, Cached, Index, Lister, Reads};
 use windlass_client::{Client, Error, Operation, Verb, request::RequestError};
 
 use crate::{
@@ -98,8 +98,13 @@ pub struct CachedList<K> {
     namespace: Option<String>,
     labels: Option<String>,
     fields: Option<String>,
+    /// The uid of an owner.
+    owner: Option<String>,
     limit: usize,
 }
+
+/// The index of objects by the uids of their owners, which the first list by owner adds to a cache.
+const OWNER_INDEX: &str = "windlass.dev/owner";
 
 // === impl CachedClient ===
 
@@ -224,7 +229,7 @@ impl<K: Object> CachedKind<K> {
 
     /// The objects.
     pub fn list(&self) -> CachedList<K> {
-        CachedList { kind: self.clone(), namespace: None, labels: None, fields: None, limit: usize::MAX }
+        CachedList { kind: self.clone(), namespace: None, labels: None, fields: None, owner: None, limit: usize::MAX }
     }
 
     fn target(&self, key: ObjectRef<K>) -> (ObjectRef<K>, Operation) {
@@ -315,6 +320,25 @@ impl<K: Object> CachedList<K> {
         self
     }
 
+    /// Only those that name this object among their owners; of an owner in a namespace, the objects in that namespace. Found by an
+    /// index of the cache, which the first such list adds. An owner without a uid, which was never stored, owns nothing.
+    ///
+    /// ```
+    /// # use windlass_api::k8s_openapi::api::{apps::v1::ReplicaSet, core::v1::Pod};
+    /// # use windlass_runtime::{Context, Result};
+    /// # async fn count(set: &ReplicaSet, cx: &Context) -> Result<usize> {
+    /// Ok(cx.client().list::<Pod>().owned_by(set).await?.len())
+    /// # }
+    /// ```
+    pub fn owned_by(mut self, owner: &impl Object) -> Self {
+        let metadata = owner.metadata();
+        self.owner = Some(metadata.uid.clone().unwrap_or_default());
+        if let (Some(namespace), Scope::Namespaced) = (&metadata.namespace, self.kind.watch.resource.scope) {
+            self.namespace.get_or_insert_with(|| namespace.clone());
+        }
+        self
+    }
+
     /// Only so many. There are no pages: what is left out is not to be had otherwise.
     pub const fn limit(mut self, objects: usize) -> Self {
         self.limit = objects;
@@ -363,7 +387,10 @@ impl<K: Object> CachedList<K> {
             Some(namespace) if !namespace.is_empty() => lister.within(namespace),
             _ => lister,
         };
-        let mut found: Option<Vec<Cached<K>>> = None;
+        let mut found: Option<Vec<Cached<K>>> = match &self.owner {
+            Some(owner) => Some(owned(&self.kind, &lister, owner, operation).await?),
+            None => None,
+        };
         for requirement in fields.requirements() {
             let (field, value) = (&*requirement.field, &*requirement.value);
             if !requirement.equal {
@@ -423,6 +450,35 @@ impl<K> Debug for CachedList<K> {
             .field("fields", &self.fields)
             .finish_non_exhaustive()
     }
+}
+
+/// Returns the objects of an owner; the cache gets an index of them if it has none.
+async fn owned<K: Object>(
+    kind: &CachedKind<K>,
+    lister: &Lister<K>,
+    owner: &str,
+    operation: &Operation,
+) -> Result<Vec<Cached<K>>, Error> {
+    if owner.is_empty() {
+        return Ok(Vec::new());
+    }
+    if let Ok(found) = lister.by_index(OWNER_INDEX, owner) {
+        return Ok(found);
+    }
+    for informer in kind.client.cluster().informer(&kind.watch).each() {
+        let index = Index::on_meta(OWNER_INDEX, |meta| {
+            meta.owner_references().iter().map(|owner| Arc::clone(&owner.uid)).collect::<Vec<_>>()
+        });
+        match informer.add_index(index).await {
+            // Another list has added it meanwhile.
+            Ok(()) | Err(AddIndexError::Conflict(_)) => {}
+            Err(AddIndexError::Stopped(stopped)) => {
+                let operation = Box::new(operation.clone());
+                return Err(Error::Transport { operation, source: Box::new(stopped) });
+            }
+        }
+    }
+    lister.by_index(OWNER_INDEX, owner).map_err(|error| refused(operation, Status::bad_request(error.to_string())))
 }
 
 fn kept<K>(mut found: Vec<Cached<K>>, wanted: impl Fn(&windlass_api::ObjectKey) -> bool) -> Vec<Cached<K>> {

@@ -48,6 +48,7 @@ pub mod finalizers;
 pub mod layer;
 pub mod owners;
 pub mod reconcile;
+pub mod status;
 pub mod upsert;
 
 pub mod events;

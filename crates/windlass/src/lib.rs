@@ -67,6 +67,9 @@ pub use windlass_webhook as webhook;
 /// The built-in kinds, by group and version: `k8s::apps::v1::Deployment`.
 pub use k8s_openapi::api as k8s;
 
+/// Times, as the built-in kinds and `windlass::api` have them.
+pub use windlass_api::jiff;
+
 pub use windlass_api::{
     ApiResource, Clock, DynamicObject, Entropy, Nested, Object, ObjectBuilder, ObjectExt, ObjectKey, ObjectRef,
     PartialObject, Patch, Resource, Scheme, Scope, Status,
@@ -138,7 +141,7 @@ pub use windlass_derive::{CustomResource, Schema, rbac};
 /// Kinds with definitions, and types with schemas.
 pub use windlass_api::crd::{CustomResource, Definition, Schema};
 
-pub use windlass_client::Client;
+pub use windlass_client::{Client, Propagation};
 #[cfg(feature = "v1_36")]
 pub use windlass_client::Clientset;
 
