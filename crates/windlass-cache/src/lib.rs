@@ -55,6 +55,7 @@ mod reflector;
 mod transform;
 
 mod body;
+mod budget;
 mod cached;
 mod compressor;
 mod decoding;

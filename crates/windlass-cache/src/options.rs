@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use windlass_api::{Backoff, Content, Entropy};
 
 use crate::{
-    ManagedFields, backoff,
+    ManagedFields, backoff, budget,
     error::InformerError,
     metrics::{CacheMetrics, Contained, NoMetrics},
     own_writes::WriteJournals,
@@ -81,9 +81,6 @@ pub enum Decoding {
     Early,
 }
 
-/// How many bytes of bodies are held uncompressed.
-const BUDGET: usize = 512 << 20;
-
 /// Servers end watches themselves; shorter ones than this would only cost requests.
 const MIN_WATCH_TIMEOUT: Duration = Duration::from_mins(5);
 
@@ -153,7 +150,8 @@ impl InformerOptions {
         self
     }
 
-    /// How many bytes of bodies are held uncompressed, 512 MiB by default; beyond, they are compressed.
+    /// Sets how many bytes of bodies are held uncompressed; beyond, they are compressed. Defaults to 512 MiB, or to an eighth of
+    /// the memory limit of the process' cgroup (version 1 or 2) if that is less: 16 MiB in a container that may use 128 MiB.
     ///
     /// Of this, a quarter may be taken by the objects that were decoded last, each counted at six times its encoding: they
     /// need not be decoded again. A small part of that is for those that were asked for once so far: what is asked for again
@@ -222,7 +220,7 @@ impl Default for InformerOptions {
             backoff: backoff::DEFAULT,
             managed_fields: ManagedFields::default(),
             transform: None,
-            budget: BUDGET,
+            budget: budget::usual(),
             decoding: Decoding::default(),
             resync: None,
             queue_capacity: QUEUE_CAPACITY,

@@ -338,7 +338,7 @@ fn a_folder_that_is_not_windlass_is_told_from_it() {
     let words = Windlass::at(folder.path()).unwrap_err().to_string();
     assert!(words.contains("crates/windlass/Cargo.toml: this is not the Cargo.toml of the crate windlass"), "{words}");
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    assert_eq!(Windlass::at(&repository).unwrap(), Windlass::At(repository.canonicalize().unwrap()));
+    assert_eq!(Windlass::at(&repository).unwrap(), Windlass::At(repository.clone()));
 }
 
 /// The words of an error, when nothing was written.

@@ -37,7 +37,6 @@
 //! | feature | default | what it adds |
 //! |---|---|---|
 //! | `v1_36` | yes | the built-in kinds of Kubernetes 1.36, and `Clientset` over them |
-//! | `certificates` | no | `windlass::client::certificates`: keys, authorities, certificates that a cluster signs and renews |
 //! | `envtest` | no | `windlass::envtest`: API server, clients and managers of one test, in process |
 //! | `config` | no | `windlass::config`: what a manager may be told by a file |
 //! | `flags` | no | the same by flags, for `clap` |

@@ -171,11 +171,14 @@ mod tests {
         let wanted = json!({"list": [element("a"), element("b"), element("b")], "text": long("end")});
         let found = json!({"list": [element("b"), element("c")], "text": long("END")});
         differ(String::new(), &wanted, &found, &mut told);
-        assert_eq!(told[..3], [
-            r#"/list lacks {"name":"a","ready":true}"#,
-            r#"/list lacks {"name":"b","ready":true}"#,
-            r#"/list has {"name":"c","ready":true} as well"#,
-        ]);
+        assert_eq!(
+            told[..3],
+            [
+                r#"/list lacks {"name":"a","ready":true}"#,
+                r#"/list lacks {"name":"b","ready":true}"#,
+                r#"/list has {"name":"c","ready":true} as well"#,
+            ]
+        );
         assert!(told[3].contains(r#"END", not …"#) && told[3].ends_with(r#"end""#), "{}", told[3]);
     }
 
