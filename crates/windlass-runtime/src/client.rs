@@ -472,9 +472,9 @@ async fn owned<K: Object>(
         match informer.add_index(index).await {
             // Another list has added it meanwhile.
             Ok(()) | Err(AddIndexError::Conflict(_)) => {}
-            Err(AddIndexError::Stopped(stopped)) => {
+            Err(error) => {
                 let operation = Box::new(operation.clone());
-                return Err(Error::Transport { operation, source: Box::new(stopped) });
+                return Err(Error::Transport { operation, source: Box::new(error) });
             }
         }
     }

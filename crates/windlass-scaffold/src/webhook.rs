@@ -159,13 +159,16 @@ impl CreateWebhook {
         changes.checked()
     }
 
+    /// Reports whether the kind has this version alone.
+    fn is_alone(&self, project: &Project) -> bool {
+        project.versions(&self.group, &self.kind).all(|there| there.version == self.version.as_str())
+    }
+
     /// Returns what the command leaves out: the conversion, where the kind has one version and other webhooks are asked for.
     pub fn warning(&self, folder: &Path) -> Result<Option<String>, Error> {
         let project = Project::of(folder)?;
-        let is_alone =
-            project.versions(&self.group, &self.kind).all(|version| version.version == self.version.as_str());
         let asks = self.conversion.as_ref().is_some_and(Vec::is_empty) && (self.defaulting || self.validation);
-        Ok((asks && is_alone).then(|| {
+        Ok((asks && self.is_alone(&project)).then(|| {
             let Self { kind, version, .. } = self;
             format!(
                 "{kind} has no other version than {version}: no conversion is written; add a version with `windlass create api` and repeat the command with --conversion"
@@ -232,7 +235,7 @@ impl CreateWebhook {
             if admits && webhooks.admit() {
                 return Err(Error::Exists(what()));
             }
-            if !spokes.is_empty() && spokes.iter().all(|spoke| webhooks.spoke.contains(spoke)) {
+            if self.conversion.is_some() && !self.is_alone(project) && spokes.iter().all(|spoke| webhooks.spoke.contains(spoke)) {
                 return Err(Error::Exists(format!("the conversion of {}/{}, {}", self.group, self.version, self.kind)));
             }
         }

@@ -95,6 +95,20 @@ fn create_webhook_writes_webhooks_and_serves_them() {
 }
 
 #[test]
+fn conversion_of_a_kind_with_one_version_is_left_out_with_a_warning() {
+    let folder = project();
+    website().plan(folder.path()).unwrap().write().unwrap();
+    let with = webhooks().conversion();
+    assert_eq!(with.plan(folder.path()).unwrap().diff(), webhooks().plan(folder.path()).unwrap().diff());
+    let warning = with.warning(folder.path()).unwrap().unwrap();
+    assert!(warning.starts_with("Website has no other version than v1: no conversion is written"), "{warning}");
+    assert_eq!(webhooks().warning(folder.path()).unwrap(), None);
+    let alone = webhooks().defaulting(false).validation(false).conversion();
+    let words = refused(folder.path(), |folder| alone.plan(folder));
+    assert!(words.contains("there is no other version"), "{words}");
+}
+
+#[test]
 fn the_second_webhooks_and_one_without_rules_fit_in() {
     let folder = project();
     website().plan(folder.path()).unwrap().write().unwrap();

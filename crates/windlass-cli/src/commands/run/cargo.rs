@@ -51,7 +51,7 @@ pub(super) async fn build(project: &Path, name: &str) -> Result<Built, String> {
 }
 
 /// Builds the program that writes the manifests, and returns where it is.
-pub(crate) async fn build_manifests(project: &Path) -> Result<PathBuf, String> {
+pub(in crate::commands) async fn build_manifests(project: &Path) -> Result<PathBuf, String> {
     take_manifests(&mut compile(project, &["--bin", MANIFESTS]).await?)
 }
 
