@@ -121,8 +121,7 @@ async fn status_is_replaced_only_when_changed_and_again_after_a_conflict() {
     let client = server.client();
     let path = "/apis/apps/v1/namespaces/ns/deployments/d";
     let mut first = client.create(&deployment("d", None)).await.unwrap();
-    first.status = Some(Default::default());
-    first.status.as_mut().unwrap().ready_replicas = Some(1);
+    first.status.get_or_insert_default().ready_replicas = Some(1);
     let first = client.update(&first).await.unwrap();
     server.writes();
     // The object lags behind the server: somebody has labelled it meanwhile.
