@@ -235,7 +235,10 @@ impl CreateWebhook {
             if admits && webhooks.admit() {
                 return Err(Error::Exists(what()));
             }
-            if self.conversion.is_some() && !self.is_alone(project) && spokes.iter().all(|spoke| webhooks.spoke.contains(spoke)) {
+            if self.conversion.is_some()
+                && !self.is_alone(project)
+                && spokes.iter().all(|spoke| webhooks.spoke.contains(spoke))
+            {
                 return Err(Error::Exists(format!("the conversion of {}/{}, {}", self.group, self.version, self.kind)));
             }
         }

@@ -157,7 +157,7 @@ mod subscriber {
     };
 
     use jiff::Timestamp;
-    use tracing::{Subscriber, level_filters::LevelFilter};
+    use tracing::{Metadata, Subscriber, level_filters::LevelFilter};
     use tracing_subscriber::{
         Layer,
         filter::{FilterExt as _, Targets, filter_fn},
@@ -177,6 +177,9 @@ mod subscriber {
         clock: Clock,
         encoding: TimeEncoding,
     }
+
+    /// A writer of two layers.
+    struct SharedWriter<W>(Arc<W>);
 
     /// Whether lines carry the file and line of the source.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,7 +211,7 @@ mod subscriber {
             S: Subscriber + for<'a> LookupSpan<'a>,
             W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
         {
-            let writer = Arc::new(writer);
+            let writer = SharedWriter(Arc::new(writer));
             let targets = self.targets.iter().map(|(target, level)| (target, LevelFilter::from(*level)));
             let filter = Targets::new().with_targets(targets).with_default(LevelFilter::from(self.level));
             let Some(level) = self.location_level.map(LevelFilter::from) else {
@@ -216,13 +219,13 @@ mod subscriber {
             };
             let severe = filter.clone().and(filter_fn(move |line| *line.level() <= level));
             let others = filter.and(filter_fn(move |line| *line.level() > level));
-            let severe = self.lines(Arc::clone(&writer), colours, Location::Shown, severe);
+            let severe = self.lines(writer.clone(), colours, Location::Shown, severe);
             vec![severe, self.lines(writer, colours, Location::Hidden, others)].boxed()
         }
 
         fn lines<S, W>(
             &self,
-            writer: Arc<W>,
+            writer: SharedWriter<W>,
             colours: bool,
             location: Location,
             filter: impl Filter<S> + Send + Sync + 'static,
@@ -239,6 +242,25 @@ mod subscriber {
                 LogFormat::Text => lines.with_filter(filter).boxed(),
                 LogFormat::Json => lines.json().flatten_event(true).with_filter(filter).boxed(),
             }
+        }
+    }
+
+    impl<'a, W: MakeWriter<'a>> MakeWriter<'a> for SharedWriter<W> {
+        type Writer = W::Writer;
+
+        fn make_writer(&'a self) -> W::Writer {
+            self.0.make_writer()
+        }
+
+        fn make_writer_for(&'a self, line: &Metadata<'_>) -> W::Writer {
+            self.0.make_writer_for(line)
+        }
+    }
+
+    // By hand: `W` need not be cloned.
+    impl<W> Clone for SharedWriter<W> {
+        fn clone(&self) -> Self {
+            Self(Arc::clone(&self.0))
         }
     }
 
