@@ -308,7 +308,10 @@ impl Registry {
         }
         let expect = Expect::Unchanged(current.modified);
         match self.0.storage.commit(&current.key, expect, Change::Put(encoded.storage_bytes())).await {
-            Ok(committed) => Ok(Ok(Item { encoded, revision: committed.revision })),
+            Ok(committed) => {
+                self.delivered(&current.key, committed.revision).await;
+                Ok(Ok(Item { encoded, revision: committed.revision }))
+            }
             Err(CommitError::Conflict { current }) => Ok(Err(current)),
             Err(error) => Err(commit_failure(&error)),
         }
@@ -330,6 +333,7 @@ impl Registry {
         match self.0.storage.commit(&current.key, expect, Change::Delete).await {
             Ok(committed) => {
                 observe_deleted(&target.resource, old);
+                self.delivered(&current.key, committed.revision).await;
                 Ok(Ok(Item { revision: committed.revision, ..item }))
             }
             Err(CommitError::Conflict { current }) => Ok(Err(current)),
