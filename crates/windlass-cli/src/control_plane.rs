@@ -37,8 +37,15 @@ const NAME: &str = "windlass";
 /// anyway, and decoding one again costs less than a laptop's memory.
 const CACHE_BUDGET: usize = 1 << 20;
 
-/// How much the server remembers of what was. Watchers on this machine are not far behind, and what waits for one is not among it.
-const HISTORY: Retention = Retention { events: 100_000, bytes: 4 << 20, percent_of_live: 10 };
+/// How much history the server keeps: five minutes, in little memory. Watchers on this machine are not far behind, events that
+/// wait for one do not count, and neither do the objects on the next pages of a list.
+const HISTORY: Retention = Retention {
+    age: Duration::from_mins(5),
+    events: 100_000,
+    bytes: 4 << 20,
+    percent_of_live: 10,
+    pages: 32 << 20,
+};
 
 /// What runs, and where.
 #[derive(Debug)]
