@@ -59,6 +59,7 @@ cases! {
     strategic
     subresources
     verbs
+    views
     watches
     workloads
 }

@@ -114,6 +114,19 @@ fn assemble(metadata: Value, definitions: Value, rows: Vec<Value>) -> Value {
     table
 }
 
+/// Whether the objects of a built-in resource, or a part of it, can be shown as a table.
+pub(crate) fn is_printed(resource: &ResourceInfo, subresource: &str) -> bool {
+    match (resource.plural.as_str(), subresource) {
+        (_, "") => resource.verbs != ["create"],
+        ("pods", "binding" | "ephemeralcontainers" | "eviction" | "resize")
+        | ("namespaces", "finalize")
+        | ("serviceaccounts", "token")
+        | ("certificatesigningrequests", "approval")
+        | ("apiservices" | "customresourcedefinitions" | "resourceclaims", "status") => false,
+        _ => true,
+    }
+}
+
 /// The columns of a resource.
 pub(crate) fn columns(resource: &ResourceInfo) -> Arc<[Column]> {
     match &resource.shape {

@@ -27,7 +27,7 @@ use crate::{
     },
     reviews::{self, Asker},
     server::Inner,
-    table::IncludeObject,
+    table::{self, IncludeObject},
 };
 
 /// What is to be done.
@@ -79,7 +79,8 @@ pub(super) async fn answer(
     let endpoint = match (is_built_in(resource), operation) {
         (false, _) => Endpoint::Custom,
         (true, Operation::List | Operation::Watch) => Endpoint::Collection,
-        (true, _) => Endpoint::Object,
+        (true, _) if table::is_printed(resource, &path.subresource) => Endpoint::Object,
+        (true, _) => Endpoint::Unprinted,
     };
     let meter = server.metrics().begin(asked(exchange, path, resource, operation));
     let request = Request { server, exchange, registry, target, endpoint, meter: &meter };
