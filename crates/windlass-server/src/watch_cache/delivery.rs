@@ -19,6 +19,11 @@ use crate::storage::Revision;
 pub(super) const PATIENCE: Duration = Duration::from_millis(2);
 
 impl<D: Default + Send + Sync + 'static> WatchCache<D> {
+    /// Whether `key` has subscribers.
+    pub(crate) fn is_watched(&self, key: &str) -> bool {
+        self.shared.is_watched(key)
+    }
+
     /// Waits until the subscribers to `key` that are ready for events have dealt with those up to `revision`, but for no
     /// longer than [`PATIENCE`]. Topics that have very many subscribers are not waited for.
     pub(crate) async fn delivered(&self, key: &str, revision: Revision) {
