@@ -30,6 +30,8 @@ use windlass_server::{
     storage::{MemoryStorage, Retention, Storage},
 };
 
+use crate::descriptions;
+
 /// The name of cluster, user and context in the kubeconfig.
 const NAME: &str = "windlass";
 
@@ -39,13 +41,8 @@ const CACHE_BUDGET: usize = 1 << 20;
 
 /// How much history the server keeps: five minutes, in little memory. Watchers on this machine are not far behind, events that
 /// wait for one do not count, and neither do the objects on the next pages of a list.
-const HISTORY: Retention = Retention {
-    age: Duration::from_mins(5),
-    events: 100_000,
-    bytes: 4 << 20,
-    percent_of_live: 10,
-    pages: 32 << 20,
-};
+const HISTORY: Retention =
+    Retention { age: Duration::from_mins(5), events: 100_000, bytes: 4 << 20, percent_of_live: 10, pages: 32 << 20 };
 
 /// What runs, and where.
 #[derive(Debug)]
@@ -119,7 +116,13 @@ impl Bound {
         let furnished = settings.controllers.contains(BuiltIn::ServiceAccount);
         let accounts = if furnished { PodAccounts::Required } else { PodAccounts::Optional };
         let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::with_retention(HISTORY));
-        let server = Server::builder().storage(storage).token(token).address(address).pod_accounts(accounts).build();
+        let server = Server::builder()
+            .storage(storage)
+            .token(token)
+            .address(address)
+            .pod_accounts(accounts)
+            .descriptions(descriptions::schemas)
+            .build();
         let (stop, stopped) = watch::channel(false);
         let ca = tls.ca_pem().to_owned();
         let serving = {

@@ -3,6 +3,7 @@
 mod commands;
 mod connection;
 mod control_plane;
+mod descriptions;
 mod recorder;
 #[cfg(test)]
 mod reference;

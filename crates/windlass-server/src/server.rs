@@ -26,6 +26,7 @@ use crate::{
     authn::{Authenticator, TokenIssuer, Tokens, User},
     authz::{Attempt, Authorization, Authorizer, Decision, RoleName, Rule},
     bootstrap::{self, Choices},
+    descriptions::{Descriptions, SchemaSource},
     http::{Body, Origin, RequestBody, Stopping, Trust, handle},
     kinds::service::ServiceCidr,
     metrics::Metrics,
@@ -63,6 +64,7 @@ pub struct ServerBuilder {
     choices: Choices,
     authorization: Authorization,
     address: SocketAddr,
+    descriptions: Descriptions,
 }
 
 /// A server in this process, as a `tower` service: no socket, no task, no credentials.
@@ -89,6 +91,7 @@ pub(crate) struct Inner {
     /// True once answers that go on are to end.
     stopping: watch::Sender<bool>,
     metrics: Metrics,
+    descriptions: Descriptions,
     /// Where clients are told that the server is.
     address: Mutex<SocketAddr>,
 }
@@ -158,6 +161,17 @@ impl ServerBuilder {
         self
     }
 
+    /// Descriptions of kinds and fields, for `kubectl explain` and for the columns of tables. By default there are none.
+    ///
+    /// `schemas` returns JSON schemas by their names in Kubernetes' OpenAPI documents, such as
+    /// `io.k8s.api.core.v1.Pod`; only their descriptions are used. The feature `schemars` of `k8s-openapi` has them. The
+    /// function is called for each document that a client reads.
+    pub fn descriptions(mut self, schemas: fn() -> serde_json::Map<String, serde_json::Value>) -> Self {
+        let schemas: SchemaSource = schemas;
+        self.descriptions = Descriptions::new(schemas);
+        self
+    }
+
     /// The server.
     #[must_use]
     pub fn build(self) -> Server {
@@ -173,6 +187,7 @@ impl ServerBuilder {
             furnished: OnceCell::new(),
             stopping,
             metrics: Metrics::default(),
+            descriptions: self.descriptions,
             address: Mutex::new(self.address),
         }))
     }
@@ -193,6 +208,7 @@ impl Server {
             choices: Choices::default(),
             authorization: Authorization::default(),
             address: SocketAddr::from(([127, 0, 0, 1], 443)),
+            descriptions: Descriptions::default(),
         }
     }
 
@@ -299,6 +315,10 @@ impl Inner {
 
     pub(crate) fn metrics(&self) -> &Metrics {
         &self.metrics
+    }
+
+    pub(crate) fn descriptions(&self) -> &Descriptions {
+        &self.descriptions
     }
 
     pub(crate) fn clock(&self) -> &Clock {

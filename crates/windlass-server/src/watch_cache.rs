@@ -26,11 +26,11 @@ use tokio::{
     time::{self, Instant},
 };
 
+pub(crate) use self::subscription::Subscription;
 use self::{
     gap::{Gap, Telling},
     source::{PumpStep, Source},
 };
-pub(crate) use self::subscription::Subscription;
 use crate::storage::{
     EventStream, Revision, Storage, StorageError, StorageEvent, StoredValue,
     mailbox::{Capacity, Discarded, Mailbox},
@@ -118,8 +118,7 @@ impl<D: Default + Send + Sync + 'static> WatchCache<D> {
     fn with_capacity(storage: Arc<dyn Storage>, capacity: Capacity) -> Self {
         let fan_out = FanOut { topics: HashMap::new(), running: false, pump: None };
         let (position, _) = watch::channel(Revision(0));
-        let shared =
-            Shared { fan_out: Mutex::new(fan_out), source: Mutex::new(Source::default()), position, capacity };
+        let shared = Shared { fan_out: Mutex::new(fan_out), source: Mutex::new(Source::default()), position, capacity };
         Self { storage, shared: Arc::new(shared), starting: tokio::sync::Mutex::new(()) }
     }
 

@@ -259,7 +259,9 @@ impl Request<'_> {
         let session = self.registry.watch(&self.target, params).await?;
         let clock = self.registry.clock().clone();
         let (stopping, watching) = (self.exchange.stopping.clone(), self.meter.watching());
-        let frames = watch::frames(session, representation, include, clock, stopping, watching);
+        let descriptions = self.server.descriptions().clone();
+        let rendering = watch::Rendering { representation, include, descriptions, clock };
+        let frames = watch::frames(session, rendering, stopping, watching);
         let content_type = HeaderValue::from_static(representation.encoding.stream_type());
         Ok(respond::respond(StatusCode::OK, content_type, Body::frames(frames)))
     }
@@ -333,6 +335,7 @@ impl Request<'_> {
             resource: &self.target.resource,
             representation,
             include: self.include(representation.view)?,
+            descriptions: self.server.descriptions(),
             now,
         })
     }

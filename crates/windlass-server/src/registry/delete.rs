@@ -111,7 +111,13 @@ impl Registry {
             };
             let outcome = match step {
                 Step::Nothing => Ok(Outcome::Stays(present)),
-                Step::Mark(new) => self.mark(target, &current, new, params.dry_run).await?.map(Outcome::Stays),
+                Step::Mark(new) => {
+                    let marked = self.mark(target, &current, new, params.dry_run).await?;
+                    if let Ok(marked) = &marked {
+                        self.delivered(&key, marked.revision).await;
+                    }
+                    marked.map(Outcome::Stays)
+                }
                 Step::MarkAndRemove(new) => match self.mark(target, &current, new, params.dry_run).await? {
                     Ok(marked) if params.dry_run == DryRun::No => {
                         // The mark is a write of its own: watchers see it before they see the object go.
@@ -143,10 +149,15 @@ impl Registry {
         params: DeleteParams,
         progress: Progress,
     ) -> BoxFuture<'static, Result<Deleted, Status>> {
-        if !self.is_watched(&target.key(target.name())) {
+        // Whoever has seen the object being deleted needs no time to see it again.
+        let news =
+            progress.marked.as_ref().filter(|(_, old)| !is_being_deleted(old)).map(|(marked, _)| marked.revision);
+        let key = target.key(target.name());
+        let Some(revision) = news.filter(|_| self.is_watched(&key)) else {
             return Box::pin(async move { self.proceed(&target, &params, progress).await });
-        }
+        };
         let removal = tokio::spawn(async move {
+            self.delivered(&key, revision).await;
             tokio::time::sleep(MARK_VISIBLE).await;
             self.proceed(&target, &params, progress).await
         });
@@ -333,7 +344,7 @@ impl Registry {
         Step::Mark(new)
     }
 
-    /// Stores the mark of a deletion; `Err` if somebody else was faster.
+    /// Stores the mark of a deletion, and waits for no watcher; `Err` if somebody else was faster.
     async fn mark(
         &self,
         target: &Target,
@@ -349,10 +360,7 @@ impl Registry {
         }
         let expect = Expect::Unchanged(current.modified);
         match self.0.storage.commit(&current.key, expect, Change::Put(encoded.storage_bytes())).await {
-            Ok(committed) => {
-                self.delivered(&current.key, committed.revision).await;
-                Ok(Ok(Item { encoded, revision: committed.revision }))
-            }
+            Ok(committed) => Ok(Ok(Item { encoded, revision: committed.revision })),
             Err(CommitError::Conflict { current }) => Ok(Err(current)),
             Err(error) => Err(commit_failure(&error)),
         }
@@ -426,6 +434,10 @@ enum Step {
 enum Outcome {
     Stays(Item),
     Gone(Item),
+}
+
+fn is_being_deleted(object: &Value) -> bool {
+    object.at(&["metadata", "deletionTimestamp"]).is_some()
 }
 
 fn set_deletion(object: &mut Value, at: &str, seconds: i64) {

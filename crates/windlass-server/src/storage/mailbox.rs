@@ -46,7 +46,7 @@ pub(crate) enum Front<R> {
 #[must_use = "drop this outside of locks"]
 #[derive(Debug)]
 pub(crate) struct Discarded<T> {
-    _items: VecDeque<(T, usize)>,
+    items: VecDeque<(T, usize)>,
     _finished: Finished,
 }
 
@@ -111,7 +111,7 @@ impl<T> Mailbox<T> {
         }
         if state.closed.is_some() {
             let mut discarded = state.discard();
-            discarded._items.push_back((item, cost));
+            discarded.items.push_back((item, cost));
             return Err(discarded);
         }
         state.added += 1;
@@ -257,7 +257,7 @@ impl<T> State<T> {
     fn discard(&mut self) -> Discarded<T> {
         self.bytes = 0;
         self.finished = self.added;
-        Discarded { _items: std::mem::take(&mut self.items), _finished: self.everything_finished() }
+        Discarded { items: std::mem::take(&mut self.items), _finished: self.everything_finished() }
     }
 }
 
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn too_many_items_close_it_at_once() {
+    async fn too_manyitems_close_it_at_once() {
         let mailbox = mailbox(2, 100);
         mailbox.put(1, 1).unwrap();
         mailbox.put(2, 1).unwrap();

@@ -55,13 +55,7 @@ pub struct Retention {
 
 impl Default for Retention {
     fn default() -> Self {
-        Self {
-            age: Duration::from_mins(5),
-            events: 100_000,
-            bytes: 64 << 20,
-            percent_of_live: 100,
-            pages: 64 << 20,
-        }
+        Self { age: Duration::from_mins(5), events: 100_000, bytes: 64 << 20, percent_of_live: 100, pages: 64 << 20 }
     }
 }
 

@@ -67,9 +67,7 @@ impl<D> Shared<D> {
         let topics = topics_of(key).filter_map(|name| fan_out.topics.get(name));
         let few = topics.filter(|topic| topic.subscribers.len() <= TOLD_AT_ONCE);
         let subscribers = few.flat_map(|topic| &topic.subscribers);
-        subscribers
-            .filter_map(|subscriber| Some((Arc::clone(subscriber), subscriber.mailbox.expected()?)))
-            .collect()
+        subscribers.filter_map(|subscriber| Some((Arc::clone(subscriber), subscriber.mailbox.expected()?))).collect()
     }
 }
 

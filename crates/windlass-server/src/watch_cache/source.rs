@@ -2,6 +2,7 @@
 
 use std::{
     fmt,
+    sync::Arc,
     task::{Context, Poll, Waker, ready},
 };
 
@@ -13,7 +14,7 @@ use crate::storage::{EventStream, Revision, StorageError};
 
 /// What is left to be read and to be told.
 pub(super) struct Source<D> {
-    /// `None` until the pump runs, and after the end of the stream.
+    /// `None` until the pump runs, and from the end of one stream until there is another.
     events: Option<EventStream>,
     /// The pump's. Only the pump waits for the stream.
     pump: Option<Waker>,
@@ -96,15 +97,18 @@ impl<D: Default> Shared<D> {
         if let Some(ended) = source.ended.take() {
             return Poll::Ready(ended);
         }
-        let Some(events) = &mut source.events else { return Poll::Ready(PumpStep::Ended) };
-        Poll::Ready(match ready!(events.poll_next_unpin(cx)) {
+        // While there is none, the pump is at work on another one.
+        let Some(events) = &mut source.events else { return Poll::Pending };
+        let ended = match ready!(events.poll_next_unpin(cx)) {
             Some(Ok(event)) => {
-                self.hand_out(&std::sync::Arc::new(SharedEvent::new(event)), &mut source.round);
-                PumpStep::HandedOut
+                self.hand_out(&Arc::new(SharedEvent::new(event)), &mut source.round);
+                return Poll::Ready(PumpStep::HandedOut);
             }
             Some(Err(error)) => PumpStep::Failed(error),
             None => PumpStep::Ended,
-        })
+        };
+        source.events = None;
+        Poll::Ready(ended)
     }
 
     /// Tells some of those who are to be told by now. Returns whether nobody is left, and when others are to be told.

@@ -83,7 +83,7 @@ async fn event_is_at_a_watchers_socket_before_the_answer() {
     watcher.write_all(head("GET", &format!("{CONFIG_MAPS}?watch=1"), "").as_bytes()).await.unwrap();
     until(&mut watcher, "\r\n\r\n").await;
     for number in 0..20 {
-        let body = config_map(&format!("map-{number}-")).to_string();
+        let body = config_map(&format!("map-{number}-x")).to_string();
         let more = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
         let request = head("POST", CONFIG_MAPS, &more) + &body;
         writer.write_all(request.as_bytes()).await.unwrap();
@@ -91,7 +91,7 @@ async fn event_is_at_a_watchers_socket_before_the_answer() {
         // Nobody reads from the watcher's connection meanwhile: what has arrived is in its buffer.
         let arrived = socket.peek(&mut [0]);
         assert!(matches!(arrived, Ok(1)), "the answer came first: {arrived:?}");
-        until(&mut watcher, &format!("map-{number}-")).await;
+        until(&mut watcher, &format!("map-{number}-x")).await;
     }
     running.stop().await;
 }
@@ -110,7 +110,12 @@ async fn watcher_can_still_get_an_unscheduled_pod_that_is_being_deleted() {
             let marked: Value = serde_json::from_str(&frame(&mut body).await.unwrap()).unwrap();
             let found = get(&service, &object).await;
             let removed: Value = serde_json::from_str(&frame(&mut body).await.unwrap()).unwrap();
-            (marked["type"].clone(), found.code, found.json()["metadata"]["deletionTimestamp"].clone(), removed["type"].clone())
+            (
+                marked["type"].clone(),
+                found.code,
+                found.json()["metadata"]["deletionTimestamp"].clone(),
+                removed["type"].clone(),
+            )
         }
     });
     tokio::task::yield_now().await;

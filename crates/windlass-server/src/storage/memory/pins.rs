@@ -18,7 +18,7 @@ const MOST_PINS: usize = 256;
 #[derive(Debug, Default)]
 pub(super) struct Pins {
     pins: Vec<Pin>,
-    bytes: usize, // what all pins keep; counted several times if several keep it
+    bytes: usize,            // what all pins keep; counted several times if several keep it
     released: Vec<Arc<str>>, // keys to trim, of pins that had to make room
 }
 

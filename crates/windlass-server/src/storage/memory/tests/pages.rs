@@ -23,7 +23,8 @@ async fn store(retention: Retention) -> MemoryStorage {
 /// Replaces all values, and some of them for good.
 async fn churn(storage: &MemoryStorage) {
     for value in storage.range(RangeQuery::default()).await.unwrap().values {
-        let modified = storage.commit(&value.key, Expect::Unchanged(value.modified), put(b"new")).await.unwrap().revision;
+        let modified =
+            storage.commit(&value.key, Expect::Unchanged(value.modified), put(b"new")).await.unwrap().revision;
         storage.commit(&value.key, Expect::Unchanged(modified), Change::Delete).await.unwrap();
         if !value.key.ends_with('3') {
             write(storage, &value.key, b"newer", 2).await;
@@ -52,7 +53,10 @@ async fn page_can_be_continued_after_history_forgot_its_revision() {
     let last = storage.range(page(first.revision, 4, 2)).await.unwrap();
     let values: Vec<_> = [first.values, second.values, last.values].concat();
     assert!(values.iter().all(|value| value.body == "old" && value.modified <= first.revision));
-    assert_eq!(values.iter().map(|value| &*value.key).collect::<Vec<_>>(), ["/a/0", "/a/1", "/a/2", "/a/3", "/a/4", "/a/5"]);
+    assert_eq!(
+        values.iter().map(|value| &*value.key).collect::<Vec<_>>(),
+        ["/a/0", "/a/1", "/a/2", "/a/3", "/a/4", "/a/5"]
+    );
 }
 
 #[tokio::test]
