@@ -24,6 +24,7 @@ cases! {
     conversion
     core_kinds
     custom
+    definitions
     deletion
     derived
     devices
@@ -35,6 +36,7 @@ cases! {
     flow_control
     formats
     found
+    identity
     impersonation
     jobs
     lists

@@ -26,7 +26,7 @@ use windlass_client::{
 use windlass_controllers::{BuiltIn, Controllers};
 use windlass_runtime::Manager;
 use windlass_server::{
-    PodAccounts, Server, TlsIdentity,
+    AuthorizerChain, PodAccounts, Server, TlsIdentity,
     storage::{MemoryStorage, Retention, Storage},
 };
 
@@ -53,6 +53,8 @@ pub(crate) struct Settings {
     pub(crate) controllers: Controllers,
     /// Where to show what the controllers do.
     pub(crate) console: Option<SocketAddr>,
+    /// Who authorizes, if not roles alone.
+    pub(crate) authorizers: Option<AuthorizerChain>,
     /// What its user can say when the address is taken.
     pub(crate) otherwise: &'static str,
 }
@@ -121,8 +123,12 @@ impl Bound {
             .token(token)
             .address(address)
             .pod_accounts(accounts)
-            .descriptions(descriptions::schemas)
-            .build();
+            .descriptions(descriptions::schemas);
+        let server = match settings.authorizers {
+            Some(chain) => server.authorizers(chain),
+            None => server,
+        };
+        let server = server.build();
         let (stop, stopped) = watch::channel(false);
         let ca = tls.ca_pem().to_owned();
         let serving = {
@@ -286,7 +292,10 @@ mod tests {
         assert_eq!(answering(&path).await, None);
         let bind = (Ipv4Addr::LOCALHOST, 0).into();
         let controllers = "none".parse().unwrap();
-        let bound = Bound::bind(Settings { bind, nodes: 0, controllers, console: None, otherwise: "" }).await.unwrap();
+        let bound =
+            Bound::bind(Settings { bind, nodes: 0, controllers, console: None, authorizers: None, otherwise: "" })
+                .await
+                .unwrap();
         let url = bound.url();
         bound.write_kubeconfig(&path).unwrap();
         let plane = bound.start();

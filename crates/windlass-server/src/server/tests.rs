@@ -21,6 +21,7 @@ use crate::{http::Body, tls::TlsIdentity};
 
 mod delivery;
 mod extensions;
+mod identity;
 mod protobuf;
 mod sockets;
 
