@@ -61,6 +61,7 @@ cases! {
     strategic
     subresources
     verbs
+    views
     watches
     workloads
 }
