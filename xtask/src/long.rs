@@ -5,7 +5,11 @@ use std::{path::PathBuf, process::Command};
 use clap::Subcommand;
 
 use crate::{
+<<<<<<< HEAD
     Result, cargo::cargo, conformance, deployments, fuzz, import, informers, queues, reconciles, servers, suites,
+=======
+    Result, cargo::cargo, conformance, deployments, e2e, fuzz, import, informers, queues, reconciles, servers,
+>>>>>>> main
     upstream::root,
 };
 
@@ -74,6 +78,8 @@ pub(crate) enum Part {
         #[arg(long, default_value = "")]
         only: String,
     },
+    /// Kubernetes' end-to-end tests that need the control plane only, against `windlass up` (needs Go)
+    E2e(e2e::Options),
     /// The fuzz targets, one after the other (needs cargo-fuzz and a C++ compiler)
     Fuzz {
         /// How many seconds each runs
@@ -119,6 +125,7 @@ pub(crate) fn run(part: &Part) -> Result {
             compile.as_ref().map_or(Ok(()), |windlass| import::compile(crds, windlass))
         }
         Part::Workloads { record, only } => conformance::workloads(*record, only),
+        Part::E2e(options) => e2e::run(options),
         Part::Fuzz { seconds, target } => fuzz::run(target.as_deref(), *seconds),
         Part::Suites(options) => suites::run(options),
     }

@@ -23,6 +23,7 @@ mod clients;
 mod conformance;
 mod console;
 mod deployments;
+mod e2e;
 mod embedded;
 mod envtest;
 mod fuzz;
