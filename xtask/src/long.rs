@@ -5,11 +5,7 @@ use std::{path::PathBuf, process::Command};
 use clap::Subcommand;
 
 use crate::{
-<<<<<<< HEAD
-    Result, cargo::cargo, conformance, deployments, fuzz, import, informers, queues, reconciles, servers, suites,
-=======
-    Result, cargo::cargo, conformance, deployments, e2e, fuzz, import, informers, queues, reconciles, servers,
->>>>>>> main
+    Result, cargo::cargo, conformance, deployments, e2e, fuzz, import, informers, queues, reconciles, servers, suites,
     upstream::root,
 };
 
