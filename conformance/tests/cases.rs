@@ -36,6 +36,7 @@ cases! {
     flow_control
     formats
     found
+    identity
     impersonation
     jobs
     lists
