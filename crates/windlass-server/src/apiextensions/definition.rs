@@ -1,5 +1,7 @@
 //! What a `CustomResourceDefinition` says, its defaults and its rules.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value, json};
 use windlass_api::Scope;
 
@@ -7,7 +9,7 @@ use super::structural;
 use crate::{
     codec::go_quote,
     kinds::{validate_client_config, validate_review_versions},
-    registry::{
+    registry::{Seen, 
         Errors, Path, Shown, Tree, as_object, default_pointer, default_to, dns_label_1035, dns_subdomain, object_mut,
     },
     webhook::is_bundle,
@@ -350,7 +352,8 @@ fn validate_versions(object: &Value, errors: &mut Errors) {
             errors.required(&path.child("schema.openAPIV3Schema"), "");
         }
     }
-    if versions.iter().enumerate().any(|(at, version)| versions[..at].iter().any(|v| v["name"] == version["name"])) {
+    let mut names = Seen::default();
+    if versions.iter().any(|version| names.repeats(&version["name"])) {
         errors.invalid(&path, &InternalVersions(versions), "must contain unique version names");
     }
     if versions.iter().filter(|version| version.flag(&["storage"])).count() != 1 {
@@ -424,8 +427,10 @@ fn validate_columns(columns: &[Value], path: &Path<'_>, errors: &mut Errors) {
 /// What objects are selected by is one value, and in the schema.
 fn validate_selectable(version: &Value, path: &Path<'_>, errors: &mut Errors) {
     let fields = version.items(&["selectableFields"]);
+    let mut seen = Seen::default();
     for (index, field) in fields.iter().enumerate() {
         let (text, place) = (field.text(&["jsonPath"]), path.index(index));
+        let repeated = seen.repeats(text);
         if text.is_empty() {
             errors.required(&place.child("jsonPath"), "");
             continue;
@@ -446,7 +451,7 @@ fn validate_selectable(version: &Value, path: &Path<'_>, errors: &mut Errors) {
                 errors.invalid(&place.child("jsonPath"), text, why);
             }
         }
-        if fields[..index].iter().any(|other| other.text(&["jsonPath"]) == text) {
+        if repeated {
             errors.duplicate(&place.child("jsonPath"), text);
         }
     }
@@ -580,9 +585,10 @@ fn validate_stored_versions(object: &Value, errors: &mut Errors) {
         let why = format!("must have the storage version {storage}");
         errors.invalid(&path, &Value::from(stored.to_vec()), &why);
     }
+    let names: HashSet<&str> = versions.iter().map(|version| version.text(&["name"])).collect();
     for (index, version) in stored.iter().enumerate() {
         let name = version.as_str().unwrap_or_default();
-        if !versions.iter().any(|version| version.text(&["name"]) == name) {
+        if !names.contains(name) {
             let why = format!(
                 "missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions until \
                  a storage migration ensures no data remains persisted in {name} and removes {name} from status.storedVersions"

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::{pod_defaults::quality_of_service, pod_rules::validate_pod};
-use crate::registry::{Errors, Part, Path, Tree, as_object, copy_key, object_mut, same};
+use crate::registry::{first_by, Errors, Part, Path, Tree, as_object, copy_key, object_mut, same};
 
 const SPEC: Path<'static> = Path::new("spec");
 const MIRROR: &str = "kubernetes.io/config.mirror";
@@ -117,9 +117,10 @@ pub(super) fn validate_ephemeral(container: &Value, spec: &Value, place: &Path<'
 fn validate_containers(new: &Value, old: &Value, errors: &mut Errors) {
     let list = SPEC.child("ephemeralContainers");
     let containers = new.items(&["spec", "ephemeralContainers"]);
+    let by_name = first_by(containers, |container| container.text(&["name"]));
     for before in old.items(&["spec", "ephemeralContainers"]) {
         let name = before.text(&["name"]);
-        match containers.iter().find(|container| container.text(&["name"]) == name) {
+        match by_name.get(name).copied() {
             None => errors.forbidden(&list, &format!("existing ephemeral containers {name:?} may not be removed\n")),
             Some(after) if !same(Some(after), Some(before)) => {
                 errors.forbidden(&list, &format!("existing ephemeral containers {name:?} may not be changed\n"));

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use windlass_api::{LabelSelector, Operator, Requirement};
 
-use crate::registry::{
+use crate::registry::{Seen, 
     Errors, Path, Tree, condition_reason, dns_subdomain, label_value, qualified_name, requirement, validate_labels,
 };
 
@@ -135,10 +135,11 @@ fn validate_node_requirement(requirement: &Value, path: &Path<'_>, errors: &mut 
 
 /// The conditions in a status.
 pub(super) fn validate_conditions(conditions: &[Value], path: &Path<'_>, errors: &mut Errors) {
+    let mut seen = Seen::default();
     for (index, condition) in conditions.iter().enumerate() {
         let place = path.index(index);
         let kind = condition.text(&["type"]);
-        if conditions[..index].iter().any(|other| other.text(&["type"]) == kind) {
+        if seen.repeats(kind) {
             errors.duplicate(&place.child("type"), kind);
         }
         errors.invalid_each(&place.child("type"), kind, qualified_name(kind));

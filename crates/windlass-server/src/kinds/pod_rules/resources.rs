@@ -153,13 +153,13 @@ fn validate_used_claims(owner: &Value, known: &[&str], path: &Path<'_>, errors: 
 /// The claims of a pod: each is there already, or made from a template. Returns their names.
 pub(super) fn validate_claims<'v>(spec: &'v Value, path: &Path<'_>, errors: &mut Errors) -> Vec<&'v str> {
     let list = path.child("resourceClaims");
-    let mut names: Vec<&str> = Vec::new();
+    let (mut names, mut seen): (Vec<&str>, HashSet<&str>) = (Vec::new(), HashSet::new());
     for (index, claim) in spec.items(&["resourceClaims"]).iter().enumerate() {
         let place = list.index(index);
         let name = claim.text(&["name"]);
         if name.is_empty() {
             errors.required(&place.child("name"), "");
-        } else if names.contains(&name) {
+        } else if !seen.insert(name) {
             errors.duplicate(&place.child("name"), name);
         } else {
             errors.invalid_each(&place.child("name"), name, dns_label(name));
