@@ -319,6 +319,24 @@ fn validate_names(names: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// The most that the patterns of a definition may weigh together. The real server compiles whatever it is given.
+const MAX_WEIGHT_OF_PATTERNS: usize = 4_000_000;
+
+/// About how many states the regular expressions in a part of a definition have.
+fn weight_of_patterns(part: &Value) -> usize {
+    match part {
+        Value::Array(items) => items.iter().map(weight_of_patterns).fold(0, usize::saturating_add),
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(name, value)| match value {
+                Value::String(pattern) if name == "pattern" => windlass_cel::pattern_weight(pattern),
+                other => weight_of_patterns(other),
+            })
+            .fold(0, usize::saturating_add),
+        _ => 0,
+    }
+}
+
 /// A list of versions as the real server shows it: as its internal type.
 struct InternalVersions<'v>(&'v [Value]);
 
@@ -363,6 +381,9 @@ fn validate_versions(object: &Value, errors: &mut Errors) {
     if let Some(first) = versions.first() {
         let name = first.text(&["name"]);
         errors.invalid_each(&spec.child("version"), name, dns_label_1035(name));
+    }
+    if versions.iter().map(weight_of_patterns).fold(0, usize::saturating_add) > MAX_WEIGHT_OF_PATTERNS {
+        return errors.forbidden(&path, "the patterns of the schemas are too large together");
     }
     for (index, version) in versions.iter().enumerate() {
         let own = path.index(index);

@@ -242,3 +242,30 @@ impl Limits {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_choice_is_compared_with_those_alike_only() {
+        let values: Vec<Value> = (0..60_000).map(|number| json!(format!("c{number}"))).collect();
+        let choices = Choices::new(&values);
+        assert_eq!((choices.known.len(), choices.iter().count()), (60_000, 60_000));
+        assert!(choices.known.values().all(|alike| alike.len() == 1));
+        assert!(choices.has(&json!("c59999")) && !choices.has(&json!("c60000")));
+    }
+
+    #[test]
+    fn equal_choices_are_alike() {
+        let choices = Choices::new(&[json!(1), json!(-0.0), json!({"b": 1, "a": [true, null]}), json!("1")]);
+        for value in [json!(1.0), json!(0), json!({"a": [true, null], "b": 1}), json!("1")] {
+            assert!(choices.has(&value), "{value}");
+        }
+        for value in [json!(2), json!(null), json!({"a": [true]}), json!(["1"])] {
+            assert!(!choices.has(&value), "{value}");
+        }
+    }
+}

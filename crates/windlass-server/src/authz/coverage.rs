@@ -11,7 +11,7 @@ use super::{Rule, rule::ALL};
 /// and answers after minutes or not at all where there are so many.
 const MAX_WORK: usize = 5_000_000;
 /// The most bytes of text about missing permissions.
-const MAX_TEXT: usize = 1 << 20;
+const MAX_TEXT: usize = 2 << 20;
 /// The most lines of it, in the order in which they are found.
 const MAX_LINES: usize = 20_000;
 

@@ -15,6 +15,7 @@ use crate::{
     storage::{MemoryStorage, Revision, Storage},
 };
 
+mod attacks;
 mod deletion;
 mod kinds;
 mod reading;
