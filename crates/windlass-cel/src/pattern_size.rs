@@ -153,7 +153,18 @@ mod tests {
             let expected = Err(format!("error parsing regexp: invalid repeat count: `{count}`"));
             assert_eq!(check_repeats(pattern), expected, "{pattern}");
         }
-        for pattern in ["a{1000}", "((a{10}){10}){10}", "(a{100}){10}", "(a{1000})(b{1000})", r"\p{L}{1000}", "a{,5}", "[{}]{2}", r"(a{1000})\{5}", "x{y", "(a{1000}){0}"] {
+        for pattern in [
+            "a{1000}",
+            "((a{10}){10}){10}",
+            "(a{100}){10}",
+            "(a{1000})(b{1000})",
+            r"\p{L}{1000}",
+            "a{,5}",
+            "[{}]{2}",
+            r"(a{1000})\{5}",
+            "x{y",
+            "(a{1000}){0}",
+        ] {
             assert_eq!(check_repeats(pattern), Ok(()), "{pattern}");
         }
     }

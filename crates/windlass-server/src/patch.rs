@@ -149,4 +149,3 @@ fn go_float(float: f64) -> String {
         _ => float.to_string(),
     }
 }
-

@@ -32,11 +32,11 @@ use crate::{
 };
 
 mod address;
+mod causes;
 mod continue_token;
 mod conversion;
 mod create;
 mod delete;
-mod causes;
 mod field;
 mod field_manager;
 mod list;

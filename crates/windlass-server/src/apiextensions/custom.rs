@@ -19,9 +19,9 @@ use crate::{
     codec::{CustomKind, Decoded, Format, decode_object_meta, go_numbers, sort_keys, strict_error},
     field_manager::{self, Type},
     patch,
-    registry::{Causes, 
-        Conversion, CustomShape, Effect, Errors, Generation, Hub, MetadataRule, Resets, ResourceInfo, Rules, ScaleRule,
-        Shape, Strategy, SubresourceInfo, Translator, Tree,
+    registry::{
+        Causes, Conversion, CustomShape, Effect, Errors, Generation, Hub, MetadataRule, Resets, ResourceInfo, Rules,
+        ScaleRule, Shape, Strategy, SubresourceInfo, Translator, Tree,
     },
     table::CustomColumn,
 };

@@ -94,14 +94,7 @@ struct Checker<'a> {
 
 impl Checker<'_> {
     /// Complains about a value, unless it is as it was.
-    fn changed(
-        &self,
-        value: &Value,
-        old: Option<&Value>,
-        schema: &Schema,
-        path: &str,
-        causes: &mut Causes,
-    ) -> Score {
+    fn changed(&self, value: &Value, old: Option<&Value>, schema: &Schema, path: &str, causes: &mut Causes) -> Score {
         match old == Some(value) {
             false => self.value(value, old, schema, path, causes),
             true if self.weighs => self.value(value, old, schema, path, &mut Causes::default()),
@@ -226,14 +219,7 @@ impl Checker<'_> {
         score
     }
 
-    fn array(
-        &self,
-        items: &[Value],
-        old: Option<&Value>,
-        schema: &Schema,
-        path: &str,
-        causes: &mut Causes,
-    ) -> Score {
+    fn array(&self, items: &[Value], old: Option<&Value>, schema: &Schema, path: &str, causes: &mut Causes) -> Score {
         let (count, limits, mut score) = (items.len() as u64, &schema.limits, 0);
         if let Some(least) = limits.min_items.filter(|least| count < *least) {
             let detail = format!("{} in body should have at least {least} items", self.named(path));
@@ -316,14 +302,7 @@ impl Checker<'_> {
         }
     }
 
-    fn junctions(
-        &self,
-        value: &Value,
-        old: Option<&Value>,
-        schema: &Schema,
-        path: &str,
-        causes: &mut Causes,
-    ) -> Score {
+    fn junctions(&self, value: &Value, old: Option<&Value>, schema: &Schema, path: &str, causes: &mut Causes) -> Score {
         let (name, checker) = (self.named(path), Checker { weighs: true, ..*self });
         let tried = |schema: &Schema| {
             let mut causes = Causes::default();

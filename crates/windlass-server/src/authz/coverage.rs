@@ -80,7 +80,11 @@ struct Missing<'r> {
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Line<'r> {
-    Resource { group: &'r str, resource: &'r str, name: Option<&'r str> },
+    Resource {
+        group: &'r str,
+        resource: &'r str,
+        name: Option<&'r str>,
+    },
     /// The second is the place among the paths that are missing: each has a line, as each verb has.
     Path(&'r str, usize),
 }
@@ -123,7 +127,9 @@ impl<'r> Comparison<'r> {
                 if self.work > MAX_WORK {
                     next.push(product);
                 } else {
-                    product.without(&mut next, &mut self.work, |side, at| held.covers(fields, side, fields.sides[side][at]));
+                    product.without(&mut next, &mut self.work, |side, at| {
+                        held.covers(fields, side, fields.sides[side][at])
+                    });
                 }
             }
             left = next;

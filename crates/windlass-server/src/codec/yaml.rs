@@ -31,8 +31,7 @@ pub(super) struct Document {
 pub(super) fn parse(text: &[u8]) -> Result<Document, String> {
     let text = std::str::from_utf8(text).map_err(|_| "yaml: invalid leading UTF-8 octet".to_owned())?;
     // A first pass where there may be aliases: it builds nothing, and refuses a document that would grow too much.
-    let referenced =
-        if text.contains('&') && text.contains('*') { aliases::referenced(text)? } else { HashSet::new() };
+    let referenced = if text.contains('&') && text.contains('*') { aliases::referenced(text)? } else { HashSet::new() };
     let mut reader = Reader { events: Events::new(text), referenced, anchors: HashMap::new(), duplicates: Vec::new() };
     let mut value = Value::Null;
     while let Some((event, span)) = reader.events.next()? {

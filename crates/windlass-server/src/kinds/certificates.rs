@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use super::{BASE, Kind};
 use crate::{
     authn::User,
-    registry::{Seen, 
-        Errors, FieldRule, NameRule, Part, Path, Resets, Rules, Tree, as_object, copy_key, dns_label, dns_subdomain,
-        object_mut, same,
+    registry::{
+        Errors, FieldRule, NameRule, Part, Path, Resets, Rules, Seen, Tree, as_object, copy_key, dns_label,
+        dns_subdomain, object_mut, same,
     },
 };
 

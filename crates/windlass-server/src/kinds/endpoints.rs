@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use serde_json::Value;
 
 use super::pod_rules::{in_port_range, one_of};
-use crate::registry::{Seen, 
-    Errors, Path, Tree, address_problem, as_object, default_pointer, default_to, dns_label, dns_subdomain, ip_address,
-    items_mut, label_value, qualified_name, same, validate_address,
+use crate::registry::{
+    Errors, Path, Seen, Tree, address_problem, as_object, default_pointer, default_to, dns_label, dns_subdomain,
+    ip_address, items_mut, label_value, qualified_name, same, validate_address,
 };
 
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];

@@ -5,9 +5,9 @@
 use serde_json::{Value, json};
 
 use super::{BASE, Kind};
-use crate::registry::{Seen, 
-    Errors, Generation, Path, Resets, Rules, Tree, as_object, default_pointer, default_to, dns_label, dns_subdomain,
-    entry_mut, object_mut, same,
+use crate::registry::{
+    Errors, Generation, Path, Resets, Rules, Seen, Tree, as_object, default_pointer, default_to, dns_label,
+    dns_subdomain, entry_mut, object_mut, same,
 };
 
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";

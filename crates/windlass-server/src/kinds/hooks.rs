@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use super::{BASE, Kind, selector::validate_selector};
 use crate::{
     admission::conditions,
-    registry::{Seen, 
-        Errors, Generation, MetadataRule, Path, Resets, Rules, StatusRule, Tree, as_object, default_pointer,
+    registry::{
+        Errors, Generation, MetadataRule, Path, Resets, Rules, Seen, StatusRule, Tree, as_object, default_pointer,
         dns_label_1035, dns_subdomain, items_mut, qualified_name,
     },
 };

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use serde_json::{Map, Value, json};
 
 use super::{BASE, Kind, quantity::amount};
-use crate::registry::{Seen, 
-    Errors, MetadataRule, Path, Rules, Tree, as_object, default_pointer, items_mut, metadata_mut, object_mut,
+use crate::registry::{
+    Errors, MetadataRule, Path, Rules, Seen, Tree, as_object, default_pointer, items_mut, metadata_mut, object_mut,
     qualified_name,
 };
 

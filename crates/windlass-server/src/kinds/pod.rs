@@ -5,9 +5,9 @@ use std::collections::HashSet;
 use serde_json::{Map, Value, json};
 
 use super::{pod_defaults::quality_of_service, pod_rules::validate_tolerations};
-use crate::registry::{first_by, 
-    Errors, FieldRule, Path, Tree, as_object, dns_subdomain, items_mut, metadata_mut, object_mut, qualified_name, same,
-    validate_address,
+use crate::registry::{
+    Errors, FieldRule, Path, Tree, as_object, dns_subdomain, first_by, items_mut, metadata_mut, object_mut,
+    qualified_name, same, validate_address,
 };
 
 pub(super) const FIELDS: &[FieldRule] = &[
@@ -232,9 +232,8 @@ pub(super) fn validate_update(new: &Value, old: &Value, errors: &mut Errors) {
     validate_deadline(spec, old_spec, errors);
     let tolerations = spec.items(&["tolerations"]);
     // How long is tolerated may change.
-    let but_seconds = |toleration: &Value| {
-        ["key", "operator", "value", "effect"].map(|field| toleration.at(&[field]).cloned())
-    };
+    let but_seconds =
+        |toleration: &Value| ["key", "operator", "value", "effect"].map(|field| toleration.at(&[field]).cloned());
     let kept: HashSet<_> = tolerations.iter().map(but_seconds).collect();
     let stays = |old: &Value| kept.contains(&but_seconds(old));
     if !old_spec.items(&["tolerations"]).iter().all(stays) {
@@ -293,8 +292,7 @@ pub(super) fn validate_update(new: &Value, old: &Value, errors: &mut Errors) {
 /// Gates open, and no new ones come.
 fn validate_gates(spec: &Value, old_spec: &Value, errors: &mut Errors) {
     let list = Path::new("spec.schedulingGates");
-    let known: HashSet<&str> =
-        old_spec.items(&["schedulingGates"]).iter().map(|gate| gate.text(&["name"])).collect();
+    let known: HashSet<&str> = old_spec.items(&["schedulingGates"]).iter().map(|gate| gate.text(&["name"])).collect();
     for (index, gate) in spec.items(&["schedulingGates"]).iter().enumerate() {
         let name = gate.text(&["name"]);
         if !known.contains(name) {

@@ -7,8 +7,8 @@ use super::{
     quantity::amount,
     selector::{validate_conditions, validate_selector},
 };
-use crate::registry::{Seen, 
-    Errors, Generation, MetadataRule, Path, Rules, Tree, as_object, default_pointer, dns_label, metadata_mut,
+use crate::registry::{
+    Errors, Generation, MetadataRule, Path, Rules, Seen, Tree, as_object, default_pointer, dns_label, metadata_mut,
     qualified_name, validate_labels,
 };
 

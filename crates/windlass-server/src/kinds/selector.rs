@@ -3,8 +3,9 @@
 use serde_json::Value;
 use windlass_api::{LabelSelector, Operator, Requirement};
 
-use crate::registry::{Seen, 
-    Errors, Path, Tree, condition_reason, dns_subdomain, label_value, qualified_name, requirement, validate_labels,
+use crate::registry::{
+    Errors, Path, Seen, Tree, condition_reason, dns_subdomain, label_value, qualified_name, requirement,
+    validate_labels,
 };
 
 /// Reads a label selector; what cannot be read of it selects everything.

@@ -11,9 +11,9 @@ use super::{
     volume_sources::validate_driver_name,
     volumes::{default_source, validate_inline_volume},
 };
-use crate::registry::{first_by, Seen, 
-    Errors, MetadataRule, Path, Resets, Rules, Tree, default_pointer, dns_subdomain, metadata_mut, object_mut,
-    qualified_name, same,
+use crate::registry::{
+    Errors, MetadataRule, Path, Resets, Rules, Seen, Tree, default_pointer, dns_subdomain, first_by, metadata_mut,
+    object_mut, qualified_name, same,
 };
 
 const SPEC: Path<'static> = Path::new("spec");

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use windlass_api::{
     DryRun, FieldValidation, GroupKind, GroupResource, Preconditions, Propagation, Status, StatusDetails, format_time,
@@ -214,8 +214,8 @@ impl Registry {
             }
             // It may only become shorter.
             let Some(mut seconds) = asked.filter(|seconds| *seconds < given) else { return Grace::Pending };
-            let earlier = go_seconds(seconds.wrapping_sub(given));
-            let mut at = parse_time(since).map_or(now, |at| at.saturating_add(earlier).unwrap_or(now));
+            let moved = |at: Timestamp, seconds| at.saturating_add(go_seconds(seconds)).unwrap_or(now);
+            let mut at = parse_time(since).map_or(now, |at| moved(moved(at, given.wrapping_neg()), seconds));
             if at < now {
                 at = now;
                 if seconds != 0 {

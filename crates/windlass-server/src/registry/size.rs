@@ -81,7 +81,8 @@ mod tests {
     #[test]
     fn an_object_of_more_than_etcd_takes_is_refused() {
         let check = |length: usize| {
-            let object = json!({"kind": "Foo", "apiVersion": "a.io/v1", "metadata": {"name": "a"}, "x": "y".repeat(length)});
+            let object =
+                json!({"kind": "Foo", "apiVersion": "a.io/v1", "metadata": {"name": "a"}, "x": "y".repeat(length)});
             check_size("/registry/a.io/foos/a", Expect::Absent, &Encoded::new(&object, Style::Custom))
                 .map_err(|status| (status.code, status.message))
         };
@@ -89,6 +90,8 @@ mod tests {
         assert_eq!(check(1_573_000), Err((500, "etcdserver: request is too large".into())));
         let (code, message) = check(2_100_000).unwrap_err();
         assert_eq!(code, 500);
-        assert!(message.starts_with("rpc error: code = ResourceExhausted desc = trying to send message larger than max ("));
+        assert!(
+            message.starts_with("rpc error: code = ResourceExhausted desc = trying to send message larger than max (")
+        );
     }
 }

@@ -6,13 +6,7 @@ fn numbered(prefix: &str, count: usize) -> Vec<String> {
 
 fn rule(groups: &[&str], resources: &[&str], verbs: &[&str], names: &[&str]) -> Rule {
     let all = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
-    Rule {
-        groups: all(groups),
-        resources: all(resources),
-        verbs: all(verbs),
-        names: all(names),
-        paths: Vec::new(),
-    }
+    Rule { groups: all(groups), resources: all(resources), verbs: all(verbs), names: all(names), paths: Vec::new() }
 }
 
 /// 2.56 million permissions in 1,180 bytes.
@@ -53,7 +47,13 @@ fn rules_that_cut_each_other_to_pieces_are_refused_in_bounded_work() {
         let half = |prefix: &str, shift: usize| {
             (0..40).filter(|at| (number * 7 + at * shift) % 3 != 0).map(|at| format!("{prefix}{at}")).collect()
         };
-        Rule { groups: half("g", 1), resources: half("r", 2), verbs: half("v", 5), names: half("n", 7), ..Rule::default() }
+        Rule {
+            groups: half("g", 1),
+            resources: half("r", 2),
+            verbs: half("v", 5),
+            names: half("n", 7),
+            ..Rule::default()
+        }
     };
     let held: Vec<Rule> = (0..20_000).map(corner).collect();
     let wanted = vec![large(); 200];

@@ -185,9 +185,8 @@ fn aliases_expand_as_far_as_go_lets_them() {
 #[test]
 fn anchors_without_aliases_are_not_copied() {
     // A copy for each of a hundred anchors around a list of 200,000 would be gigabytes.
-    let text = (0..100).map(|level| format!("&a{level} [")).collect::<String>()
-        + &"0,".repeat(200_000)
-        + &"]".repeat(100);
+    let text =
+        (0..100).map(|level| format!("&a{level} [")).collect::<String>() + &"0,".repeat(200_000) + &"]".repeat(100);
     let referenced = aliases::referenced(&(text.clone() + "\n# *a0")).unwrap();
     assert!(referenced.is_empty());
     assert!(parse(text.as_bytes()).is_ok());

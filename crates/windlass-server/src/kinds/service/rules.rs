@@ -12,9 +12,9 @@ use crate::{
         endpoints::validate_reachable,
         pod_rules::{in_port_range, one_of},
     },
-    registry::{Seen, 
-        Errors, Path, Tree, dns_label, dns_subdomain, port_name, qualified_name, range_problem, same, validate_address,
-        validate_labels,
+    registry::{
+        Errors, Path, Seen, Tree, dns_label, dns_subdomain, port_name, qualified_name, range_problem, same,
+        validate_address, validate_labels,
     },
 };
 
@@ -92,13 +92,7 @@ fn validate_external_name(spec: &Value, errors: &mut Errors) {
 }
 
 /// Validates one of `count` ports; `names` are those of the ports before it.
-fn validate_port<'v>(
-    port: &'v Value,
-    count: usize,
-    names: &mut Seen<&'v str>,
-    place: &Path<'_>,
-    errors: &mut Errors,
-) {
+fn validate_port<'v>(port: &'v Value, count: usize, names: &mut Seen<&'v str>, place: &Path<'_>, errors: &mut Errors) {
     let name = port.text(&["name"]);
     if name.is_empty() {
         if count > 1 {

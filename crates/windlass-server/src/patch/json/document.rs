@@ -340,8 +340,12 @@ mod tests {
         let entries: Map<String, Value> = (0..30_000).map(|number| (format!("k{number}"), json!("v"))).collect();
         let mut document = Document::new(&json!({ "data": entries }));
         for number in 0..10_000 {
-            document.operate(&operation(json!({"op": "add", "path": format!("/data/n{number}"), "value": "v"}))).unwrap();
-            document.operate(&operation(json!({"op": "move", "from": format!("/data/k{number}"), "path": "/data/k"}))).unwrap();
+            document
+                .operate(&operation(json!({"op": "add", "path": format!("/data/n{number}"), "value": "v"})))
+                .unwrap();
+            document
+                .operate(&operation(json!({"op": "move", "from": format!("/data/k{number}"), "path": "/data/k"})))
+                .unwrap();
         }
         assert!(document.work() < 1_000, "{}", document.work());
         assert_eq!(document.into_value()["data"].as_object().map(Map::len), Some(30_001));

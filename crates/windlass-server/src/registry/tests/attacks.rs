@@ -28,13 +28,21 @@ fn create(plural: &'static str, object: Value) -> Result<(), Status> {
     answer(plural, async move |f: Fixture| f.create(plural, object).await.map(drop))
 }
 
+/// Creates an object that is too large to be stored, as a dry run.
+fn propose(plural: &'static str, object: Value) -> Result<(), Status> {
+    answer(plural, async move |f: Fixture| {
+        let dry = WriteParams { dry_run: DryRun::All, ..WriteParams::default() };
+        f.registry.create(&f.collection(plural), Body::Value(object), dry).await.map(drop)
+    })
+}
+
 fn list(item: impl Fn(usize) -> Value) -> Value {
     (0..MANY).map(item).collect()
 }
 
 /// Refused, with complaints that are bounded in number.
 fn assert_invalid(plural: &'static str, object: Value) {
-    let status = create(plural, object).unwrap_err();
+    let status = propose(plural, object).unwrap_err();
     let causes = status.details.map_or(0, |details| details.causes.len());
     assert_eq!(status.code, 422, "{plural}: {}", &status.message[..200.min(status.message.len())]);
     assert!((1..=10_001).contains(&causes), "{plural}: {causes}");
@@ -44,7 +52,7 @@ fn assert_invalid(plural: &'static str, object: Value) {
 #[test]
 fn a_service_with_many_ports_is_answered_in_time() {
     let ports = list(|index| json!({"name": format!("p{index}"), "port": 1 + index, "protocol": "TCP"}));
-    create("services", json!({"metadata": {"name": "s"}, "spec": {"ports": ports}})).unwrap();
+    propose("services", json!({"metadata": {"name": "s"}, "spec": {"ports": ports}})).unwrap();
     let ports = list(|index| json!({"name": format!("p{}", index / 2), "port": 1 + index / 2, "nodePort": 1 + index}));
     assert_invalid("services", json!({"metadata": {"name": "s"}, "spec": {"type": "NodePort", "ports": ports}}));
 }
@@ -52,18 +60,19 @@ fn a_service_with_many_ports_is_answered_in_time() {
 #[test]
 fn lists_with_many_keys_are_checked_in_time() {
     let taints = list(|index| json!({"key": format!("k{index}"), "effect": "NoSchedule"}));
-    create("nodes", json!({"metadata": {"name": "n"}, "spec": {"taints": taints}})).unwrap();
+    propose("nodes", json!({"metadata": {"name": "n"}, "spec": {"taints": taints}})).unwrap();
     let drivers = list(|index| json!({"name": format!("d{index}"), "nodeID": "n"}));
-    create("csinodes", json!({"metadata": {"name": "n"}, "spec": {"drivers": drivers}})).unwrap();
+    propose("csinodes", json!({"metadata": {"name": "n"}, "spec": {"drivers": drivers}})).unwrap();
     let requests = list(|index| json!({"audience": format!("a{index}"), "expirationSeconds": 600}));
-    create("csidrivers", json!({"metadata": {"name": "d"}, "spec": {"tokenRequests": requests}})).unwrap();
+    propose("csidrivers", json!({"metadata": {"name": "d"}, "spec": {"tokenRequests": requests}})).unwrap();
     let tolerations = list(|index| json!({"key": format!("k{index}"), "operator": "Exists"}));
     let class = json!({"metadata": {"name": "r"}, "handler": "h", "scheduling": {"tolerations": tolerations}});
-    create("runtimeclasses", class).unwrap();
+    propose("runtimeclasses", class).unwrap();
     let limits = list(|index| json!({"type": format!("example.com/t{index}")}));
-    create("limitranges", json!({"metadata": {"name": "l"}, "spec": {"limits": limits}})).unwrap();
-    let owners = list(|index| json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": format!("u{}", index / 2)}));
-    create("configmaps", json!({"metadata": {"name": "c", "ownerReferences": owners}})).unwrap();
+    propose("limitranges", json!({"metadata": {"name": "l"}, "spec": {"limits": limits}})).unwrap();
+    let owners =
+        list(|index| json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": format!("u{}", index / 2)}));
+    propose("configmaps", json!({"metadata": {"name": "c", "ownerReferences": owners}})).unwrap();
 }
 
 #[test]
@@ -76,35 +85,39 @@ fn many_invalid_items_get_a_bounded_answer_in_time() {
     object["spec"]["selector"] = json!({"matchExpressions": expressions});
     assert_invalid("deployments", object);
     // Each complaint shows the whole list.
-    let hard: serde_json::Map<String, Value> =
-        (0..MANY / 10).map(|index| (format!("count/k{index}.example.com"), "1".into())).collect();
-    let scopes = list(|_| json!("BestEffort"));
-    assert_invalid("resourcequotas", json!({"metadata": {"name": "q"}, "spec": {"hard": hard, "scopes": scopes}}));
+    let scopes = list(|index| json!(format!("Odd{index}")));
+    assert_invalid("resourcequotas", json!({"metadata": {"name": "q"}, "spec": {"scopes": scopes}}));
 }
 
 #[test]
 fn strategic_patches_of_long_lists_are_answered_in_time() {
     answer("patch", async |f: Fixture| {
-        let taints = |range: &mut dyn Iterator<Item = usize>| -> Value {
-            range.map(|index| json!({"key": format!("k{index}"), "effect": "NoSchedule"})).collect()
+        const COUNT: usize = 10_000;
+        let owners = |range: &mut dyn Iterator<Item = usize>| -> Value {
+            let owner = |index| json!({"uid": format!("u{index}"), "apiVersion": "v1", "kind": "Pod", "name": "p"});
+            range.map(owner).collect()
         };
-        f.create("nodes", json!({"metadata": {"name": "n"}, "spec": {"taints": taints(&mut (0..20_000))}})).await.unwrap();
-        let order: Value = (0..20_000).rev().map(|index| json!({"key": format!("k{index}")})).collect();
-        let finalizers: Value = (0..20_000).map(|index| json!(format!("example.com/f{}", index / 2))).collect();
-        let patch = json!({
-            "metadata": {"finalizers": finalizers},
-            "spec": {"taints": taints(&mut (0..20_000).rev()), "$setElementOrder/taints": order},
-        });
-        let target = f.object("nodes", "n");
-        let body = patch.to_string().into();
-        let patched = f.registry.patch(&target, PatchType::Strategic, body, WriteParams::default()).await.unwrap();
-        let patched = value(&patched);
-        assert_eq!(patched.items(&["spec", "taints"]).len(), 20_000);
-        assert_eq!(patched["spec"]["taints"][0]["key"], "k19999");
-        let gone: Value = (0..20_000).map(|index| json!({"$patch": "delete", "key": format!("k{index}")})).collect();
-        let body = json!({"spec": {"taints": gone}}).to_string().into();
-        let patched = f.registry.patch(&target, PatchType::Strategic, body, WriteParams::default()).await.unwrap();
-        assert_eq!(value(&patched).at(&["spec", "taints"]), None);
+        let metadata = json!({"name": "c", "ownerReferences": owners(&mut (0..COUNT))});
+        f.create("configmaps", json!({"metadata": metadata})).await.unwrap();
+        let order: Value = (0..COUNT).rev().map(|index| json!({"uid": format!("u{index}")})).collect();
+        let finalizers: Value = (0..COUNT).map(|index| json!(format!("example.com/f{}", index / 2))).collect();
+        let patch = json!({"metadata": {
+            "finalizers": finalizers,
+            "ownerReferences": owners(&mut (0..COUNT).rev()),
+            "$setElementOrder/ownerReferences": order,
+        }});
+        let target = f.object("configmaps", "c");
+        let apply = async |patch: Value| {
+            let body = patch.to_string().into();
+            value(&f.registry.patch(&target, PatchType::Strategic, body, WriteParams::default()).await.unwrap())
+        };
+        let patched = apply(patch).await;
+        assert_eq!(patched.items(&["metadata", "ownerReferences"]).len(), COUNT);
+        assert_eq!(patched["metadata"]["ownerReferences"][0]["uid"], format!("u{}", COUNT - 1));
+        assert_eq!(patched.items(&["metadata", "finalizers"]).len(), COUNT / 2);
+        let gone: Value = (0..COUNT).map(|index| json!({"$patch": "delete", "uid": format!("u{index}")})).collect();
+        let patched = apply(json!({"metadata": {"ownerReferences": gone}})).await;
+        assert_eq!(patched.at(&["metadata", "ownerReferences"]), None);
     });
 }
 
@@ -137,7 +150,11 @@ fn objects_beyond_what_etcd_takes_are_refused() {
     let error = create("deployments", object(1_573_000)).unwrap_err();
     assert_eq!((error.code, error.reason, &*error.message), (500, None, "etcdserver: request is too large"));
     let error = create("deployments", object(2_500_000)).unwrap_err();
-    assert!(error.message.starts_with("rpc error: code = ResourceExhausted desc = trying to send"), "{}", error.message);
+    assert!(
+        error.message.starts_with("rpc error: code = ResourceExhausted desc = trying to send"),
+        "{}",
+        error.message
+    );
     answer("update", async move |f: Fixture| {
         f.create("deployments", object(1)).await.unwrap();
         let error = f.update("deployments", object(1_573_000)).await.unwrap_err();
@@ -163,7 +180,9 @@ async fn any_grace_period_is_taken_as_go_multiplies_it() {
     };
     let in_seconds = |seconds: i64| format_time(f.registry.clock().now() + jiff::SignedDuration::from_secs(seconds));
     // What the real server answers to these: 2180, now less a second, 1734.
-    for (name, grace, after) in [("a", 300_000_000_000, 4_852_094_820), ("b", i64::MAX, -1), ("c", 9_223_372_037, -9_223_372_037)] {
+    for (name, grace, after) in
+        [("a", 300_000_000_000, 4_852_094_820), ("b", i64::MAX, -1), ("c", 9_223_372_037, -9_223_372_037)]
+    {
         f.create("pods", on_node(name, grace)).await.unwrap();
         let marked = delete(name, None).await;
         assert_eq!(marked["deletionGracePeriodSeconds"], grace, "{name}");
