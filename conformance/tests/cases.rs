@@ -25,6 +25,7 @@ cases! {
     conversion
     core_kinds
     custom
+    definitions
     deletion
     derived
     devices
@@ -36,6 +37,7 @@ cases! {
     flow_control
     formats
     found
+    identity
     impersonation
     jobs
     lists

@@ -5,6 +5,7 @@ mod certificates;
 mod conversion;
 mod kubectl;
 mod rules;
+mod subresources;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 

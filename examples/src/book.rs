@@ -18,6 +18,7 @@ pages! {
     queues: "concepts/queues.md",
     test_environments: "concepts/test-environments.md",
     the_way_of_a_change: "concepts/the-way-of-a-change.md",
+    authorize_with_a_webhook: "how-to/authorize-with-a-webhook.md",
     keep_memory_small: "how-to/keep-memory-small.md",
     run_several_replicas: "how-to/run-several-replicas.md",
     run_a_project: "how-to/run-a-project.md",

@@ -5,6 +5,7 @@ use std::{
     io::{BufRead as _, BufReader},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
 };
 
 use crate::Result;
@@ -30,7 +31,7 @@ impl Embedded {
 
     /// The same, without waiting.
     pub(crate) fn spawn(windlass: &Path, flags: &[&str]) -> Result<Self> {
-        let directory = directory();
+        let directory = directory(STARTED.fetch_add(1, Ordering::Relaxed));
         fs::create_dir_all(&directory)?;
         let process = Command::new(windlass)
             .args(["up", "--bind", "127.0.0.1:0", "--kubeconfig"])
@@ -60,7 +61,7 @@ impl Embedded {
 
     /// Where [`Self::kubeconfig`] of the next one will be.
     pub(crate) fn kubeconfig_to_be() -> PathBuf {
-        directory().join(KUBECONFIG)
+        directory(STARTED.load(Ordering::Relaxed)).join(KUBECONFIG)
     }
 
     /// The administrator's kubeconfig.
@@ -79,9 +80,12 @@ impl Embedded {
     }
 }
 
-/// One at a time: its data is removed with it.
-fn directory() -> PathBuf {
-    env::temp_dir().join(format!("windlass-up-{}", std::process::id()))
+/// The number of control planes that this process has started.
+static STARTED: AtomicU32 = AtomicU32::new(0);
+
+/// The directory of the control plane that is started as this number.
+fn directory(number: u32) -> PathBuf {
+    env::temp_dir().join(format!("windlass-up-{}-{number}", std::process::id()))
 }
 
 impl Drop for Embedded {

@@ -10,10 +10,10 @@ use std::{
 use crate::{Result, clients, upstream};
 
 /// Where envtest looks for its binaries.
-const ASSETS: &str = "KUBEBUILDER_ASSETS";
+pub(crate) const ASSETS: &str = "KUBEBUILDER_ASSETS";
 
 /// A folder of stand-ins; removed when dropped.
-struct Assets(PathBuf);
+pub(crate) struct Assets(PathBuf);
 
 /// Builds the test and runs it. `windlass` is the binary to judge.
 pub(crate) fn run(windlass: &Path, with_upstream: bool) -> Result {
@@ -36,7 +36,13 @@ fn on(which: &str, test: &Path, assets: &Path) -> Result {
 // === impl Assets ===
 
 impl Assets {
-    fn of(windlass: &Path) -> Result<Self> {
+    /// Returns where they are.
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Has `windlass` write them.
+    pub(crate) fn of(windlass: &Path) -> Result<Self> {
         let assets = Self(env::temp_dir().join(format!("windlass-envtest-{}", std::process::id())));
         let written = Command::new(windlass).arg("envtest-assets").arg(&assets.0).output();
         let written = written.map_err(|error| format!("running {}: {error}", windlass.display()))?;

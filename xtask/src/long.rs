@@ -5,7 +5,7 @@ use std::{path::PathBuf, process::Command};
 use clap::Subcommand;
 
 use crate::{
-    Result, cargo::cargo, conformance, deployments, fuzz, import, informers, queues, reconciles, servers,
+    Result, cargo::cargo, conformance, deployments, e2e, fuzz, import, informers, queues, reconciles, servers, suites,
     upstream::root,
 };
 
@@ -74,6 +74,8 @@ pub(crate) enum Part {
         #[arg(long, default_value = "")]
         only: String,
     },
+    /// Kubernetes' end-to-end tests that need the control plane only, against `windlass up` (needs Go)
+    E2e(e2e::Options),
     /// The fuzz targets, one after the other (needs cargo-fuzz and a C++ compiler)
     Fuzz {
         /// How many seconds each runs
@@ -82,6 +84,8 @@ pub(crate) enum Part {
         /// Only this one
         target: Option<String>,
     },
+    /// The integration tests of JobSet, LeaderWorkerSet and Cluster API on the stand-ins of envtest (needs Go)
+    Suites(suites::Options),
 }
 
 pub(crate) fn run(part: &Part) -> Result {
@@ -117,7 +121,9 @@ pub(crate) fn run(part: &Part) -> Result {
             compile.as_ref().map_or(Ok(()), |windlass| import::compile(crds, windlass))
         }
         Part::Workloads { record, only } => conformance::workloads(*record, only),
+        Part::E2e(options) => e2e::run(options),
         Part::Fuzz { seconds, target } => fuzz::run(target.as_deref(), *seconds),
+        Part::Suites(options) => suites::run(options),
     }
 }
 

@@ -23,6 +23,7 @@ mod clients;
 mod conformance;
 mod console;
 mod deployments;
+mod e2e;
 mod embedded;
 mod envtest;
 mod fuzz;
@@ -36,6 +37,7 @@ mod reconciles;
 mod scaffold;
 mod scripts;
 mod servers;
+mod suites;
 mod table;
 
 use conformance::Against;

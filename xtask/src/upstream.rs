@@ -16,7 +16,7 @@ use crate::Result;
 mod etcd;
 mod programs;
 
-pub(crate) use programs::{OtherKubectl, build, build_polaris, built_kubectl};
+pub(crate) use programs::{OtherKubectl, build, build_e2e, build_polaris, built_kubectl, cache};
 
 /// How long the control plane may take to be ready.
 const START_TIMEOUT: Duration = Duration::from_mins(1);

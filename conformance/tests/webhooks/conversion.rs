@@ -1,6 +1,12 @@
 //! Versions that differ in what they ask of an object, and a webhook that knows how.
 
-use std::{mem, sync::Arc};
+use std::{
+    mem,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use conformance::{Target, eventually, on_each_target, unique};
 use futures::StreamExt as _;
@@ -23,9 +29,14 @@ const NAMES: [(&str, &str); 3] = [("image", "container"), ("replicas", "count"),
 ///
 /// The real server asks more often: its caches follow each version, and what is written is read again.
 #[derive(Clone, Debug, Default)]
-struct Counted(Arc<Mutex<Vec<String>>>);
+struct Counted(Arc<Mutex<Vec<String>>>, Arc<AtomicBool>);
 
 impl Counted {
+    /// Rejects objects without the field that their version requires from now on.
+    fn be_strict(&self) {
+        self.1.store(true, Ordering::Relaxed);
+    }
+
     /// What has been asked for since the last time.
     fn take(&self) -> Vec<String> {
         mem::take(&mut *self.0.lock())
@@ -42,6 +53,10 @@ impl Converter for Counted {
     async fn convert(&self, mut object: Value, to: &GroupVersion) -> Result<Value, BoxError> {
         let from = object["apiVersion"].as_str().and_then(|version| version.rsplit('/').next()).unwrap_or_default();
         self.0.lock().push(format!("{from}>{}", to.version));
+        let required = if from == "v1" { NAMES[0].0 } else { NAMES[0].1 };
+        if self.1.load(Ordering::Relaxed) && object["spec"].get(required).is_none() {
+            return Err(format!("spec.{required} is missing").into());
+        }
         for part in ["spec", "status"] {
             let Some(fields) = object[part].as_object_mut() else { continue };
             for (first, second) in NAMES {
@@ -253,6 +268,25 @@ async fn what_was_stored_is_filled_in_by_the_version_that_it_was_stored_in() {
         // What the stored version does not have is lost, be it required or not.
         assert_eq!(websites.create("v1", "a", json!({"image": "a:1", "replicas": 1})).await, Ok(json!({})));
         assert_eq!(websites.get("v2", "a").await, Ok(json!({"volume": "that of v2"})));
+        websites.unregister(program).await;
+        target
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn apply_across_versions_converts_only_objects_that_exist() {
+    on_each_target(|target| async {
+        let (program, counted, websites) = with_websites(&target, true).await;
+        counted.be_strict();
+        let made = websites.create("v1", "a", json!({"image": "a:1"})).await;
+        assert_eq!(made, Ok(json!({"image": "a:1", "size": "that of v1"})));
+        let applied = websites.apply("v1", "a", json!({"replicas": 3})).await;
+        assert_eq!(applied, Ok(json!({"image": "a:1", "replicas": 3, "size": "that of v1"})));
+        let applied = websites.apply("v2", "a", json!({"count": 4})).await;
+        assert_eq!(applied, Ok(json!({"container": "a:1", "count": 4, "volume": "that of v1"})));
+        let applied = websites.apply("v1", "a", json!({})).await;
+        assert_eq!(applied, Ok(json!({"image": "a:1", "size": "that of v1"})));
         websites.unregister(program).await;
         target
     })

@@ -1,5 +1,7 @@
 //! Names of fields, as expressions write them.
 
+use std::borrow::Cow;
+
 /// The words that CEL keeps for itself; fields of these names are written with two underscores on each side.
 pub const RESERVED: [&str; 21] = [
     "true",
@@ -48,4 +50,54 @@ pub fn escape(name: &str) -> Option<String> {
         rest = &rest[taken..];
     }
     Some(escaped)
+}
+
+/// Returns the property that a name in an expression stands for, or `None` if the name has an unknown escape sequence.
+///
+/// A reserved word that is not escaped stands for the property of that name.
+pub fn unescape(name: &str) -> Option<Cow<'_, str>> {
+    if !name.contains("__") {
+        return Some(Cow::Borrowed(name));
+    }
+    let mut plain = String::with_capacity(name.len());
+    let mut rest = name;
+    while let Some(next) = rest.chars().next() {
+        let sequence = rest.strip_prefix("__").and_then(|after| {
+            let end = after.find('_').filter(|end| *end > 0)?;
+            after[end..].starts_with("__").then(|| &after[..end])
+        });
+        let Some(sequence) = sequence else {
+            plain.push(next);
+            rest = &rest[next.len_utf8()..];
+            continue;
+        };
+        plain.push_str(match sequence {
+            "underscores" => "__",
+            "dot" => ".",
+            "dash" => "-",
+            "slash" => "/",
+            word if RESERVED.contains(&word) && word.len() + 4 == name.len() => word,
+            _ => return None,
+        });
+        rest = &rest[sequence.len() + 4..];
+    }
+    Some(Cow::Owned(plain))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_return_from_their_escaped_form() {
+        for name in ["a", "a-b.c/d", "a__b", "namespace", "in", "_a_", "a___b"] {
+            let escaped = escape(name).unwrap();
+            assert_eq!(unescape(&escaped).as_deref(), Some(name), "{escaped}");
+        }
+        assert_eq!(unescape("namespace").as_deref(), Some("namespace"));
+        assert_eq!(unescape("___dot__").as_deref(), Some("_."));
+        for unknown in ["__a__", "x__namespace__", "a__dash_b__x__"] {
+            assert_eq!(unescape(unknown), None, "{unknown}");
+        }
+    }
 }

@@ -67,7 +67,7 @@ mod oversize;
 mod status;
 
 pub use backoff::{Backoff, Delays};
-pub use cel_name::{RESERVED, escape};
+pub use cel_name::{RESERVED, escape, unescape};
 pub use clock::Clock;
 pub use duration::{DurationError, format_duration, parse_duration};
 pub use entropy::Entropy;

@@ -45,7 +45,7 @@ pub use self::{
     schema::Schema,
     validator::{Rules, Verdict},
 };
-pub use windlass_api::{RESERVED, escape};
+pub use windlass_api::{RESERVED, escape, unescape};
 
 #[cfg(test)]
 mod tests;

@@ -252,13 +252,14 @@ impl Object {
         &self.name
     }
 
-    /// A field by its name in expressions.
+    /// Returns the field that an expression selects. A reserved word selects the field of that name, escaped or not.
     pub(crate) fn field(&self, name: &str) -> Option<&Field> {
-        self.fields.get(name)
+        let unescaped = || windlass_api::RESERVED.contains(&name).then(|| self.fields.get(&format!("__{name}__")));
+        self.fields.get(name).or_else(|| unescaped().flatten())
     }
 
     /// A field by its name in JSON.
-    fn named(&self, name: &str) -> Option<&Arc<Schema>> {
+    pub(crate) fn named(&self, name: &str) -> Option<&Arc<Schema>> {
         let is_it = |field: &&Field| field.name == name;
         let as_is = self.fields.get(name).filter(is_it);
         as_is.or_else(|| self.fields.get(&windlass_api::escape(name)?).filter(is_it)).map(|field| &field.schema)

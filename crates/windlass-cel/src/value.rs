@@ -451,8 +451,11 @@ impl<'v> Map<'v> {
     /// What is under a key, or of an object under a field's name in expressions.
     fn find(&self, key: &Value<'v>) -> Result<Option<Value<'v>>, Fault> {
         match (self, key) {
-            (Self::Json(_, Schema { shape: Shape::Object(object), .. }), Value::Text(name)) => {
-                object.field(name).and_then(|field| self.named(&field.name)).transpose()
+            (Self::Json(entries, Schema { shape: Shape::Object(object), .. }), Value::Text(name)) => {
+                let Some(name) = windlass_api::unescape(name) else { return Ok(None) };
+                // A null is an absent field, even where the schema allows it.
+                let declared = object.named(&name).is_some() && !entries.get(&*name).is_none_or(Json::is_null);
+                if declared { self.named(&name).transpose() } else { Ok(None) }
             }
             (_, Value::Text(name)) => self.named(name).transpose(),
             (Self::Owned(entries), key) => Ok(key.key().and_then(|key| entries.get(&key).cloned())),
@@ -460,7 +463,14 @@ impl<'v> Map<'v> {
         }
     }
 
+    /// Returns the keys that an expression iterates over: of an object its declared fields, by their names in expressions.
     pub(crate) fn keys(&self) -> Vec<Value<'v>> {
+        let Self::Json(entries, Schema { shape: Shape::Object(object), .. }) = self else { return self.names() };
+        let declared = entries.keys().filter(|name| object.named(name).is_some());
+        declared.map(|name| Value::text(windlass_api::escape(name).as_deref().unwrap_or(name))).collect()
+    }
+
+    fn names(&self) -> Vec<Value<'v>> {
         match self {
             Self::Json(entries, _) => entries.keys().map(|key| Value::Text(Text::Borrowed(key))).collect(),
             Self::Owned(entries) => entries.keys().map(Key::to_value).collect(),
@@ -471,7 +481,7 @@ impl<'v> Map<'v> {
         if self.len() != other.len() {
             return Ok(false);
         }
-        for key in self.keys() {
+        for key in self.names() {
             let (ours, theirs) = match &key {
                 Value::Text(name) => (self.named(name).transpose()?, other.named(name).transpose()?),
                 key => (self.find(key)?, other.find(key)?),

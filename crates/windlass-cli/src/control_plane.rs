@@ -26,7 +26,7 @@ use windlass_client::{
 use windlass_controllers::{BuiltIn, Controllers};
 use windlass_runtime::Manager;
 use windlass_server::{
-    PodAccounts, Server, TlsIdentity,
+    AuthorizerChain, PodAccounts, Server, TlsIdentity,
     storage::{MemoryStorage, Retention, Storage},
 };
 
@@ -49,6 +49,8 @@ pub(crate) struct Settings {
     pub(crate) controllers: Controllers,
     /// Where to show what the controllers do.
     pub(crate) console: Option<SocketAddr>,
+    /// Who authorizes, if not roles alone.
+    pub(crate) authorizers: Option<AuthorizerChain>,
     /// What its user can say when the address is taken.
     pub(crate) otherwise: &'static str,
 }
@@ -112,7 +114,12 @@ impl Bound {
         let furnished = settings.controllers.contains(BuiltIn::ServiceAccount);
         let accounts = if furnished { PodAccounts::Required } else { PodAccounts::Optional };
         let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::with_retention(HISTORY));
-        let server = Server::builder().storage(storage).token(token).address(address).pod_accounts(accounts).build();
+        let server = Server::builder().storage(storage).token(token).address(address).pod_accounts(accounts);
+        let server = match settings.authorizers {
+            Some(chain) => server.authorizers(chain),
+            None => server,
+        };
+        let server = server.build();
         let (stop, stopped) = watch::channel(false);
         let ca = tls.ca_pem().to_owned();
         let serving = {
@@ -276,7 +283,10 @@ mod tests {
         assert_eq!(answering(&path).await, None);
         let bind = (Ipv4Addr::LOCALHOST, 0).into();
         let controllers = "none".parse().unwrap();
-        let bound = Bound::bind(Settings { bind, nodes: 0, controllers, console: None, otherwise: "" }).await.unwrap();
+        let bound =
+            Bound::bind(Settings { bind, nodes: 0, controllers, console: None, authorizers: None, otherwise: "" })
+                .await
+                .unwrap();
         let url = bound.url();
         bound.write_kubeconfig(&path).unwrap();
         let plane = bound.start();

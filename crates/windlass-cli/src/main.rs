@@ -1,5 +1,6 @@
 //! The `windlass` command.
 
+mod authorization;
 mod commands;
 mod connection;
 mod control_plane;

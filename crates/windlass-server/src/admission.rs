@@ -12,12 +12,14 @@ use windlass_api::{Cause, DryRun, GroupResource, Status};
 use crate::{
     authn::User,
     authz::Authorizer,
-    registry::{Registry, ResourceInfo, Target},
+    registry::{Registry, ResourceInfo, SubresourceInfo, Target},
     warning::Warnings,
 };
 
+mod certificates;
 mod classes;
 pub(crate) mod conditions;
+mod creation;
 mod escalation;
 mod limits;
 mod nodes;
@@ -27,7 +29,9 @@ mod service_accounts;
 mod webhooks;
 
 pub(crate) use self::{
+    certificates::{CertificateDecisions, CertificateSubjects},
     classes::{ClaimGrowth, DefaultClasses, PriorityClasses, RuntimeClasses},
+    creation::CreateOnUpdate,
     escalation::NoEscalation,
     limits::LimitRanges,
     nodes::TaintNewNodes,
@@ -51,6 +55,11 @@ pub(crate) trait Admission: fmt::Debug + Send + Sync + 'static {
 
     /// Whether it has an interest in this write at all.
     fn handles(&self, write: &Attributes) -> bool;
+
+    /// Whether it can also be asked about objects of another kind than the resource's.
+    fn knows_parts(&self) -> bool {
+        false
+    }
 }
 
 /// A write, as admission sees it. The objects are in the hub of the resource.
@@ -69,7 +78,17 @@ pub(crate) struct Attributes {
     pub(crate) old: Option<Value>,
     /// By whom, and how.
     pub(crate) asked: Asked,
+    /// The kind of the objects, where it is not that of the resource.
+    pub(crate) part: Option<PartKind>,
     pub(crate) reinvocation: Reinvocation,
+}
+
+/// The kind that a subresource takes instead of that of its resource: a scale, a binding, the options of a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PartKind {
+    pub(crate) group: String,
+    pub(crate) version: String,
+    pub(crate) kind: String,
 }
 
 /// Who asks for a write, and how.
@@ -89,6 +108,8 @@ pub(crate) enum Operation {
     Create,
     Update,
     Delete,
+    /// Of a request that is passed on to a pod, a service or a node.
+    Connect,
 }
 
 /// What pods need to do with service accounts.
@@ -104,11 +125,12 @@ pub enum PodAccounts {
 
 /// The plugins, in order.
 pub(crate) fn chain(pod_accounts: PodAccounts, authorizer: Arc<Authorizer>) -> Vec<Arc<dyn Admission>> {
-    let mut chain: Vec<Arc<dyn Admission>> = vec![Arc::new(NamespaceLifecycle), Arc::new(LimitRanges)];
+    let mut chain: Vec<Arc<dyn Admission>> =
+        vec![Arc::new(CreateOnUpdate(Arc::clone(&authorizer))), Arc::new(NamespaceLifecycle), Arc::new(LimitRanges)];
     if pod_accounts == PodAccounts::Required {
         chain.push(Arc::new(ServiceAccounts));
     }
-    let rest: [Arc<dyn Admission>; 9] = [
+    let rest: [Arc<dyn Admission>; 11] = [
         Arc::new(TaintNewNodes),
         Arc::new(PriorityClasses),
         Arc::new(PodDefaults),
@@ -116,11 +138,19 @@ pub(crate) fn chain(pod_accounts: PodAccounts, authorizer: Arc<Authorizer>) -> V
         Arc::new(ProtectStorage),
         Arc::new(ClaimGrowth),
         Arc::new(RuntimeClasses),
+        Arc::new(CertificateDecisions(Arc::clone(&authorizer))),
+        Arc::new(CertificateSubjects),
         Arc::new(Webhooks::default()),
         Arc::new(NoEscalation(authorizer)),
     ];
     chain.extend(rest);
     chain
+}
+
+impl From<&SubresourceInfo> for PartKind {
+    fn from(SubresourceInfo { group, version, kind, .. }: &SubresourceInfo) -> Self {
+        Self { group: group.clone(), version: version.clone(), kind: kind.clone() }
+    }
 }
 
 impl Registry {
@@ -134,7 +164,7 @@ impl Registry {
 
     async fn admit_once(&self, write: &mut Attributes) -> Result<(), Status> {
         for plugin in self.admission() {
-            if plugin.handles(write) {
+            if write.concerns(&**plugin) {
                 plugin.admit(self, write).await?;
             }
         }
@@ -143,7 +173,7 @@ impl Registry {
 
     pub(crate) async fn validate_admission(&self, write: &mut Attributes) -> Result<(), Status> {
         for plugin in self.admission() {
-            if plugin.handles(write) {
+            if write.concerns(&**plugin) {
                 plugin.validate(self, write).await?;
             }
         }
@@ -152,9 +182,30 @@ impl Registry {
 }
 
 impl Attributes {
+    /// A write of what a target names; there is no old state.
+    pub(crate) fn of(operation: Operation, target: &Target, object: Value, asked: Asked) -> Self {
+        Self {
+            operation,
+            resource: Arc::clone(&target.resource),
+            subresource: target.subresource.clone(),
+            namespace: target.namespace().to_owned(),
+            name: target.name().to_owned(),
+            object,
+            old: None,
+            asked,
+            part: None,
+            reinvocation: Reinvocation::default(),
+        }
+    }
+
     /// The refusal of this write.
     pub(crate) fn forbidden(&self, why: impl fmt::Display) -> Status {
         Status::forbidden(&self.resource.group_resource(), &self.name, why)
+    }
+
+    /// Whether a plugin is to be asked about the write.
+    fn concerns(&self, plugin: &dyn Admission) -> bool {
+        plugin.handles(self) && (self.part.is_none() || plugin.knows_parts())
     }
 
     fn is_namespace(&self) -> bool {
@@ -168,15 +219,24 @@ impl Attributes {
 #[derive(Debug)]
 pub(crate) struct NamespaceLifecycle;
 
+/// An answer about a namespace would tell whoever asks whether it exists.
+fn is_access_review(write: &Attributes) -> bool {
+    write.resource.group == "authorization.k8s.io" && write.resource.plural == "localsubjectaccessreviews"
+}
+
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 impl Admission for NamespaceLifecycle {
     fn handles(&self, write: &Attributes) -> bool {
         match write.operation {
-            Operation::Create => !write.namespace.is_empty() && !write.is_namespace(),
-            Operation::Update => false,
+            Operation::Create => !write.namespace.is_empty() && !write.is_namespace() && !is_access_review(write),
+            Operation::Update | Operation::Connect => false,
             Operation::Delete => write.is_namespace(),
         }
+    }
+
+    fn knows_parts(&self) -> bool {
+        true
     }
 
     fn admit<'a>(&'a self, registry: &'a Registry, write: &'a mut Attributes) -> BoxFuture<'a, Result<(), Status>> {

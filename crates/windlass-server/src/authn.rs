@@ -1,8 +1,8 @@
 //! Who is asking.
 //!
 //! One static bearer token is the administrator. Tokens that this server has issued to service accounts are theirs, for as
-//! long as the account, and the object that the token is bound to, are there, and up to ten seconds longer: so long a token
-//! that was good is not looked at again. A request without credentials is
+//! long as the account, and the object that the token is bound to, are there; of what is being deleted, until a minute
+//! after its deletion timestamp, as on the real server. A request without credentials is
 //! `system:anonymous`; a wrong token is refused wherever it is sent. In process no token is needed. Whoever may, can ask on
 //! behalf of somebody else.
 //!
@@ -10,12 +10,13 @@
 //! authority of clients is who it says; any other certificate is refused, unless a token is right.
 
 mod certificate;
+mod handshake;
 mod impersonation;
 mod remembered;
 mod token;
 mod users;
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, fmt, sync::Arc};
 
 use http::{HeaderMap, header::AUTHORIZATION};
 use serde_json::{Map, Value, json};
@@ -28,7 +29,10 @@ pub(crate) use self::{
     token::{Bound, Grant, Issuer, TokenError},
     users::Tokens,
 };
-use self::{impersonation::OpenWays, remembered::Remembered};
+use self::{
+    impersonation::OpenWays,
+    remembered::{Remembered, Verified},
+};
 use crate::{authz::MASTERS, server::Inner, warning::Warnings};
 
 /// The group of all who have proven who they are.
@@ -136,14 +140,18 @@ impl Authenticator {
         if let Shown::Of(user) = shown {
             return Ok(user.clone());
         }
-        let Some(token) = bearer(headers, warnings) else {
+        let token = match bearer(headers, warnings) {
+            Some(token) => Some(Cow::Borrowed(token)),
+            None => handshake::token(headers)?.map(Cow::Owned),
+        };
+        let Some(token) = token else {
             return if matches!(shown, Shown::Unknown) {
                 Err(Status::unauthorized())
             } else {
                 Ok(self.anonymous.clone())
             };
         };
-        match self.identify(server, token, &[self.issuer.audience().to_owned()]).await {
+        match self.identify(server, &token, &[self.issuer.audience().to_owned()]).await {
             Ok(identity) => Ok(identity.user),
             Err(TokenError::Unavailable(status)) => Err(status),
             Err(_) => Err(Status::unauthorized()),
@@ -167,15 +175,19 @@ impl Authenticator {
             return Ok(Identity { user, audiences: own });
         }
         let (key, now) = (remembered::key(sent, audiences), server.clock().now());
-        if let Some(identity) = self.remembered.recall(&key, now) {
-            return Ok(identity);
-        }
-        let claims = self.issuer.verify(sent, audiences, now)?;
+        let verified = match self.remembered.recall(&key, now) {
+            Some(verified) => verified,
+            None => {
+                let claims = self.issuer.verify(sent, audiences)?;
+                let verified = Arc::new(Verified { identity: claims.identity(), claims });
+                self.remembered.keep(key, now, Arc::clone(&verified));
+                verified
+            }
+        };
+        verified.claims.check_time(now)?;
         let registry = server.registry().await.map_err(TokenError::Unavailable)?;
-        token::check_live(registry, &claims).await?;
-        let identity = claims.identity();
-        self.remembered.keep(key, now, identity.clone());
-        Ok(identity)
+        token::check_live(registry, &verified.claims, now).await?;
+        Ok(verified.identity.clone())
     }
 }
 

@@ -4,19 +4,31 @@
 //! of theirs, are bound to: in the whole cluster, or in one namespace. There is no rule that forbids.
 //!
 //! Guaranteed: a decision takes account of every role and binding whose write was answered by this server before the
-//! request came. Not here: the node authorizer (a kubelet has what its roles give it, whatever runs on it), and webhooks that
-//! authorize.
+//! request came. Others can be asked before and after the roles: see [`chain`]. Not here: the node authorizer (a kubelet has
+//! what its roles give it, whatever runs on it).
 
+mod chain;
+mod configuration;
 mod coverage;
 mod policy;
 mod rule;
+mod webhook;
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use windlass_api::{GroupResource, Status, StatusDetails, reason};
 
-use self::policy::{Binding, Follower};
+pub use self::{
+    chain::AuthorizerChain,
+    configuration::{AuthorizationConfiguration, ConfigurationError},
+    webhook::AccessReviewer,
+};
+use self::{
+    chain::Link,
+    policy::{Binding, Follower},
+    webhook::Opinion,
+};
 pub(crate) use self::{
     coverage::missing,
     policy::{Grants, RoleName, complaint, is_policy},
@@ -60,6 +72,8 @@ pub(crate) struct Attempt<'a> {
 pub(crate) enum Object<'a> {
     Resource {
         group: &'a str,
+        /// `*`: whichever.
+        version: &'a str,
         resource: &'a str,
         /// Empty: the object itself.
         subresource: &'a str,
@@ -79,8 +93,19 @@ pub(crate) enum Decision {
     Unrestricted,
     /// A rule allows it.
     Allowed(Reason),
-    /// No rule does; what kept some from being looked at.
+    /// A webhook allows it, for a reason of its own.
+    Granted(String),
+    /// Nobody allows it; what they say.
     Refused(String),
+    /// A webhook forbids it, whoever else might allow it.
+    Denied(String),
+    /// Nobody allows it, and a webhook could not be asked.
+    Failed {
+        /// Whether those that come after the webhook were not asked either.
+        denied: bool,
+        reason: String,
+        problem: String,
+    },
 }
 
 /// The binding that makes the difference.
@@ -95,6 +120,8 @@ pub(crate) struct Reason {
 #[derive(Debug, Default)]
 pub(crate) struct Authorizer {
     mode: Authorization,
+    /// Who decides in turn; none: the mode does.
+    chain: Option<AuthorizerChain>,
     /// None: nobody has asked yet, or the storage could not be followed any further.
     follower: Mutex<Option<Follower>>,
 }
@@ -108,6 +135,7 @@ impl<'a> Attempt<'a> {
             None => Object::Path(&request.path),
             Some(path) => Object::Resource {
                 group: &path.group,
+                version: &path.version,
                 resource: &path.resource,
                 subresource: &path.subresource,
                 namespace: path.namespace.as_deref().unwrap_or_default(),
@@ -160,7 +188,16 @@ impl<'a> Attempt<'a> {
 
 impl Decision {
     pub(crate) fn is_allowed(&self) -> bool {
-        !matches!(self, Self::Refused(_))
+        matches!(self, Self::Unrestricted | Self::Allowed(_) | Self::Granted(_))
+    }
+
+    pub(crate) fn is_denied(&self) -> bool {
+        matches!(self, Self::Denied(_) | Self::Failed { denied: true, .. })
+    }
+
+    /// What went wrong on the way to the decision; empty: nothing.
+    pub(crate) fn problem(&self) -> &str {
+        if let Self::Failed { problem, .. } = self { problem } else { "" }
     }
 
     /// Why, as reviews tell it.
@@ -168,7 +205,9 @@ impl Decision {
         match self {
             Self::Unrestricted => String::new(),
             Self::Allowed(Reason { binding, subject }) => format!("RBAC: allowed by {}", binding.describe(*subject)),
-            Self::Refused(why) => why.clone(),
+            Self::Granted(why) | Self::Refused(why) | Self::Denied(why) | Self::Failed { reason: why, .. } => {
+                why.clone()
+            }
         }
     }
 }
@@ -176,8 +215,13 @@ impl Decision {
 // === impl Authorizer ===
 
 impl Authorizer {
-    pub(crate) fn new(mode: Authorization) -> Self {
-        Self { mode, ..Self::default() }
+    pub(crate) fn new(mode: Authorization, chain: Option<AuthorizerChain>) -> Self {
+        Self { mode, chain, ..Self::default() }
+    }
+
+    /// Whether not all that users may do is in rules.
+    pub(crate) fn asks_webhooks(&self) -> bool {
+        self.chain.as_ref().is_some_and(AuthorizerChain::asks_webhooks)
     }
 
     /// Whether the user may do everything, whatever the roles say.
@@ -195,7 +239,67 @@ impl Authorizer {
         if self.trusts(user) {
             return Ok(Decision::Unrestricted);
         }
-        self.ask(storage, |grants| grants.decide(user, attempt, attempt.namespace())).await
+        match &self.chain {
+            Some(chain) => self.decide_in_turn(chain, storage, user, attempt).await,
+            None => self.ask(storage, |grants| grants.decide(user, attempt, attempt.namespace())).await,
+        }
+    }
+
+    /// Asks one after the other, until one allows or forbids it.
+    async fn decide_in_turn(
+        &self,
+        chain: &AuthorizerChain,
+        storage: &dyn Storage,
+        user: &User,
+        attempt: &Attempt<'_>,
+    ) -> Result<Decision, Status> {
+        let (mut reasons, mut problems) = (Vec::new(), Vec::new());
+        for link in chain.links() {
+            match link {
+                Link::AlwaysAllow => return Ok(Decision::Unrestricted),
+                Link::AlwaysDeny => reasons.push("Everything is forbidden.".to_owned()),
+                Link::Node => {}
+                Link::Rbac => {
+                    match self.ask(storage, |grants| grants.decide(user, attempt, attempt.namespace())).await? {
+                        Decision::Refused(why) => reasons.push(why),
+                        decided => return Ok(decided),
+                    }
+                }
+                Link::Webhook(webhook) => match webhook.opinion(user, attempt).await {
+                    Opinion::Allows(reason) => return Ok(Decision::Granted(reason)),
+                    Opinion::Forbids(reason) => return Ok(Decision::Denied(reason)),
+                    Opinion::None(reason) => reasons.push(reason),
+                    Opinion::Failed { denied: true, reason, problem } => {
+                        return Ok(Decision::Failed { denied: true, reason, problem });
+                    }
+                    Opinion::Failed { denied: false, reason, problem } => {
+                        reasons.push(reason);
+                        problems.push(problem);
+                    }
+                },
+            }
+        }
+        reasons.retain(|reason| !reason.is_empty());
+        let reason = reasons.join("\n");
+        Ok(match problems.as_slice() {
+            [] => Decision::Refused(reason),
+            [problem] => Decision::Failed { denied: false, reason, problem: problem.clone() },
+            several => Decision::Failed { denied: false, reason, problem: format!("[{}]", several.join(", ")) },
+        })
+    }
+
+    /// Fails, in the words of the real server, unless the user may do it.
+    pub(crate) async fn require(
+        &self,
+        storage: &dyn Storage,
+        user: &User,
+        attempt: &Attempt<'_>,
+    ) -> Result<(), Status> {
+        match self.decide(storage, user, attempt).await? {
+            Decision::Unrestricted | Decision::Allowed(_) | Decision::Granted(_) => Ok(()),
+            Decision::Refused(why) | Decision::Denied(why) => Err(attempt.forbidden(user, &why)),
+            Decision::Failed { problem, .. } => Err(Status::internal(problem)),
+        }
     }
 
     /// All that a user may do in a namespace; and the roles that are not there.

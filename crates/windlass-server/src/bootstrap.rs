@@ -20,8 +20,11 @@ use crate::{
     storage::Storage,
 };
 
+mod authentication;
 mod extensions;
 mod roles;
+
+pub(crate) use self::authentication::publish_client_ca;
 
 /// Where the server itself can be reached, as the service `kubernetes` says it.
 #[derive(Clone, Copy, Debug)]
@@ -96,6 +99,7 @@ async fn bootstrap(registry: &Registry, cidr: ServiceCidr, endpoint: Endpoint) -
     });
     ensure(registry, "discovery.k8s.io", "endpointslices", Some("default"), slice).await?;
     service_addresses(registry, cidr).await?;
+    authentication::ensure_tracking(registry, registry.clock()).await?;
     for (name, value, description) in SYSTEM_CLASSES {
         let class = json!({"metadata": {"name": name}, "value": value, "description": description});
         ensure(registry, "scheduling.k8s.io", "priorityclasses", None, class).await?;

@@ -5,10 +5,11 @@
 //! has no endpoints, and, where there is an address, that it could not be reached.
 
 use http::Method;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 use windlass_api::{GroupKind, GroupResource, Status, reason};
 
 use crate::{
+    admission::{Asked, Attributes, Operation, PartKind},
     http::Query,
     registry::{Errors, Item, ListParams, Path, Registry, Target, Tree},
 };
@@ -17,8 +18,10 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Connection {
     Log,
-    /// Commands in containers, and their streams.
-    Container,
+    /// A command in a container, and its streams.
+    Command,
+    /// The streams of what runs already.
+    Attach,
     Ports,
     PodProxy,
     NodeProxy,
@@ -29,12 +32,26 @@ pub(crate) enum Connection {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Silence;
 
+impl Registry {
+    /// Lets admission refuse a connection.
+    pub(crate) async fn admit_connection(&self, target: &Target, options: Value, asked: Asked) -> Result<(), Status> {
+        let name = target.subresource.as_deref().unwrap_or_default();
+        let Some(part) = target.resource.subresource(name) else { return Err(Status::unknown_resource()) };
+        let part = PartKind::from(part);
+        let write = Attributes::of(Operation::Connect, target, options, asked);
+        let mut write = Attributes { part: Some(part), ..write };
+        self.admit(&mut write).await?;
+        self.validate_admission(&mut write).await
+    }
+}
+
 impl Connection {
     /// What the subresource of a resource of the core group connects to.
     pub(crate) fn of(plural: &str, subresource: &str) -> Option<Self> {
         Some(match (plural, subresource) {
             ("pods", "log") => Self::Log,
-            ("pods", "exec" | "attach") => Self::Container,
+            ("pods", "exec") => Self::Command,
+            ("pods", "attach") => Self::Attach,
             ("pods", "portforward") => Self::Ports,
             ("pods", "proxy") => Self::PodProxy,
             ("nodes", "proxy") => Self::NodeProxy,
@@ -52,9 +69,51 @@ impl Connection {
     pub(crate) fn takes(self, method: &Method) -> bool {
         match self {
             Self::Log => method == Method::GET,
-            Self::Container | Self::Ports => method == Method::GET || method == Method::POST,
+            Self::Command | Self::Attach | Self::Ports => method == Method::GET || method == Method::POST,
             Self::PodProxy | Self::NodeProxy | Self::ServiceProxy => true,
         }
+    }
+
+    /// Whether admission is asked before: about all but logs, which are read.
+    pub(crate) fn is_admitted(self) -> bool {
+        self != Self::Log
+    }
+
+    /// The options of a connection as an object, by which admission knows it. `path`: what a proxy passes on.
+    pub(crate) fn options(self, query: &Query, path: &str) -> Result<Value, Status> {
+        let mut options = Map::new();
+        match self {
+            Self::Log => {}
+            Self::Command | Self::Attach => {
+                // Output is wanted unless it is refused.
+                for (field, default) in [("stdin", false), ("stdout", true), ("stderr", true), ("tty", false)] {
+                    if query.optional_boolean(field).unwrap_or(default) {
+                        options.insert(field.to_owned(), true.into());
+                    }
+                }
+                if let Some(container) = query.text("container") {
+                    options.insert("container".to_owned(), container.into());
+                }
+                if self == Self::Command {
+                    let command: Vec<&str> = query.all("command").collect();
+                    options.insert("command".to_owned(), if command.is_empty() { Value::Null } else { json!(command) });
+                }
+            }
+            Self::Ports => {
+                let ports = query.all("ports").flat_map(|ports| ports.split(','));
+                let ports: Result<Vec<i32>, _> = ports.map(str::parse).collect();
+                let ports = ports.map_err(|_| Status::bad_request("unable to parse the ports of a port-forward"))?;
+                if !ports.is_empty() {
+                    options.insert("ports".to_owned(), ports.into());
+                }
+            }
+            Self::PodProxy | Self::NodeProxy | Self::ServiceProxy => {
+                if !path.is_empty() {
+                    options.insert("path".to_owned(), path.into());
+                }
+            }
+        }
+        Ok(options.into())
     }
 
     /// Connects, which fails sooner or later. A pod that has no node yet has an empty log.
@@ -70,7 +129,7 @@ impl Connection {
                     node => Err(unreachable_node(registry, node, "pods").await),
                 }
             }
-            Self::Container => {
+            Self::Command | Self::Attach => {
                 let pod = object(registry, target, name).await?;
                 check_container(&pod, query.get("container").unwrap_or_default())?;
                 Err(on_node_of(registry, &pod).await)

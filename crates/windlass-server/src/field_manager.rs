@@ -58,20 +58,12 @@ pub(crate) fn set_of(paths: &[&str]) -> Set {
 }
 
 /// Decides the managedFields of an object that `manager` is about to write in the place of `old` (none: to create). Both are of
-/// the version of the request; `new` may come with managedFields of the client's own. `adjust`: types may have changed since
-/// the managedFields were written.
-pub(crate) fn update(
-    kind: &Kind<'_>,
-    old: Option<&Value>,
-    new: &mut Value,
-    manager: &str,
-    now: &str,
-    adjust: bool,
-    style: Style,
-) {
+/// the version of the request; `new` may come with managedFields of the client's own. It is left without any if the object
+/// cannot be converted to the version of one of its managers.
+pub(crate) fn update(kind: &Kind<'_>, old: Option<&Value>, new: &mut Value, manager: &str, now: &str, style: Style) {
     let given = detach(new);
     let live = old.and_then(|old| old.at(&["metadata", "managedFields"]));
-    let mut is_foreign = adjust;
+    let mut is_foreign = kind.is_evolving;
     let mut managers = match &given {
         _ if !kind.subresource.is_empty() => Managers::written(live),
         Some(given) if is_reset(given) => Managers::default(),
@@ -88,8 +80,8 @@ pub(crate) fn update(
     if !is_tracked {
         return;
     }
-    if is_foreign {
-        managers.reconcile(kind);
+    if is_foreign && managers.reconcile(kind).is_err() {
+        return;
     }
     // As there, who owns what stays as it was when the object does not fit its schema; what is decoded into a type of its own
     // always does.
@@ -98,6 +90,9 @@ pub(crate) fn update(
         return;
     }
     let old = old.unwrap_or(&kind.empty);
+    if managers.check_versions(kind, old).is_err() {
+        return;
+    }
     if let Ok(managers) = update::updated(kind, old, new, managers, manager, now) {
         attach(new, managers.into_value(), style);
     }
@@ -110,13 +105,9 @@ pub(crate) fn apply(
     old: Option<&Value>,
     patch: &Value,
     applier: Applier<'_>,
-    adjust: bool,
 ) -> Result<(Option<Value>, Option<Value>), Status> {
     let mut live = old.cloned().unwrap_or_else(|| kind.empty.clone());
-    let mut managers = Managers::written(detach(&mut live).as_ref());
-    if adjust {
-        managers.reconcile(kind);
-    }
+    let managers = Managers::written(detach(&mut live).as_ref());
     let applied = apply::applied(kind, &live, patch, managers, applier)?;
     Ok((applied.object, applied.managers.into_value()))
 }

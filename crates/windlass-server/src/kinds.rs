@@ -223,6 +223,7 @@ impl View {
             from_stored: Arc::new(self.from_stored),
             to_stored: Arc::new(self.to_stored),
             translator: None,
+            unserved: Arc::new([]),
         })
     }
 }

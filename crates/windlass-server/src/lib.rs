@@ -71,7 +71,7 @@ pub mod storage;
 pub use self::{
     admission::PodAccounts,
     authn::{KeyError, TokenIssuer, User},
-    authz::Authorization,
+    authz::{AccessReviewer, Authorization, AuthorizationConfiguration, AuthorizerChain, ConfigurationError},
     http::Body,
     kinds::service::{InvalidServiceCidr, ServiceCidr},
     server::{Server, ServerBuilder, Service},

@@ -3,14 +3,14 @@
 //! Those of built-in groups are made when the server starts, those of custom resources come and go with their
 //! definitions. Objects that name a service, or that somebody has made by hand, are left alone.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use windlass_api::Status;
 
 use crate::{
     encoded::Style,
-    registry::{Body, DeleteParams, ListParams, Registry, ResourceInfo, Target, Tree, WriteParams},
+    registry::{Body, DeleteParams, GetParams, ListParams, Registry, ResourceInfo, Target, Tree, WriteParams},
 };
 
 const LABEL: &str = "kube-aggregator.kubernetes.io/automanaged";
@@ -54,32 +54,109 @@ pub(crate) fn built_in(registry: &Registry) -> Vec<Value> {
     served.map(|(group, version)| registration(&group, &version, "onstart")).collect()
 }
 
-/// Makes and deletes objects until there is one for each version of custom resources that is served.
-pub(crate) async fn sync(registry: &Registry) -> Result<(), Status> {
-    let resources = registry.resources();
-    let Some(resource) = resources.get("apiregistration.k8s.io", "v1", "apiservices") else { return Ok(()) };
-    let mut missing = served(registry, Style::Custom);
-    let collection = Target::collection(resource, None);
-    let params = ListParams { labels: Some(format!("{LABEL}=true")), ..ListParams::default() };
-    for item in registry.list(&collection, params).await?.items {
-        let object = item.value();
-        let text = |field| object.text(&["spec", field]).to_owned();
-        if !missing.remove(&(text("group"), text("version"))) {
-            let target = Target::object(resource, None, object.text(&["metadata", "name"]));
-            match registry.delete(&target, DeleteParams::default()).await {
-                Err(status) if !status.is_not_found() => return Err(status),
-                _ => {}
+/// The versions of custom resources that are served, and those whose objects do not show it yet.
+#[derive(Debug, Default)]
+pub(crate) struct Registrations {
+    /// How many definitions serve a version.
+    served: BTreeMap<GroupVersion, usize>,
+    changed: BTreeSet<GroupVersion>,
+    /// The objects that an earlier run of the server has left are in step.
+    is_complete: bool,
+}
+
+impl Registrations {
+    /// Notes which versions a definition serves from now on, in place of those it has served.
+    pub(crate) fn replace(&mut self, old: Vec<GroupVersion>, new: Vec<GroupVersion>) {
+        for version in new {
+            let count = self.served.entry(version.clone()).or_default();
+            *count += 1;
+            if *count == 1 {
+                self.changed.insert(version);
+            }
+        }
+        for version in old {
+            let Some(count) = self.served.get_mut(&version) else { continue };
+            *count -= 1;
+            if *count == 0 {
+                self.served.remove(&version);
+                self.changed.insert(version);
             }
         }
     }
-    for (group, version) in missing {
-        let object = registration(&group, &version, "true");
-        match registry.create(&collection, Body::Value(object), WriteParams::default()).await {
-            Err(status) if !status.is_already_exists() => return Err(status),
-            _ => {}
+
+    /// Makes and deletes objects for the versions that have changed. Returns false if that has to be tried again.
+    pub(crate) async fn sync(&mut self, registry: &Registry) -> bool {
+        if !self.is_complete {
+            self.is_complete = self.sync_all(registry).await.is_ok();
+            if self.is_complete {
+                self.changed.clear();
+            }
+            return self.is_complete;
         }
+        while let Some(version) = self.changed.pop_first() {
+            let done = if self.served.contains_key(&version) {
+                add(registry, &version).await
+            } else {
+                remove(registry, &version).await
+            };
+            if done.is_err() {
+                self.changed.insert(version);
+                return false;
+            }
+        }
+        true
     }
-    Ok(())
+
+    async fn sync_all(&self, registry: &Registry) -> Result<(), Status> {
+        let Some(collection) = collection(registry) else { return Ok(()) };
+        let mut missing: BTreeSet<&GroupVersion> = self.served.keys().collect();
+        let params = ListParams { labels: Some(format!("{LABEL}=true")), ..ListParams::default() };
+        for item in registry.list(&collection, params).await?.items {
+            let object = item.value();
+            let text = |field| object.text(&["spec", field]).to_owned();
+            let version = (text("group"), text("version"));
+            if !missing.remove(&version) {
+                delete(registry, object.text(&["metadata", "name"])).await?;
+            }
+        }
+        for version in missing {
+            add(registry, version).await?;
+        }
+        Ok(())
+    }
+}
+
+fn collection(registry: &Registry) -> Option<Target> {
+    let resources = registry.resources();
+    resources.get("apiregistration.k8s.io", "v1", "apiservices").map(|resource| Target::collection(resource, None))
+}
+
+async fn add(registry: &Registry, (group, version): &GroupVersion) -> Result<(), Status> {
+    let Some(collection) = collection(registry) else { return Ok(()) };
+    let object = registration(group, version, "true");
+    match registry.create(&collection, Body::Value(object), WriteParams::default()).await {
+        Err(status) if !status.is_already_exists() => Err(status),
+        _ => Ok(()),
+    }
+}
+
+/// Deletes the object of a version, unless a user has made it.
+async fn remove(registry: &Registry, (group, version): &GroupVersion) -> Result<(), Status> {
+    let Some(collection) = collection(registry) else { return Ok(()) };
+    let name = format!("{version}.{group}");
+    let item = match registry.get(&Target::object(&collection.resource, None, &name), GetParams::default()).await {
+        Err(status) if status.is_not_found() => return Ok(()),
+        item => item?,
+    };
+    if item.value().text(&["metadata", "labels", LABEL]) == "true" { delete(registry, &name).await } else { Ok(()) }
+}
+
+async fn delete(registry: &Registry, name: &str) -> Result<(), Status> {
+    let Some(collection) = collection(registry) else { return Ok(()) };
+    match registry.delete(&Target::object(&collection.resource, None, name), DeleteParams::default()).await {
+        Err(status) if !status.is_not_found() => Err(status),
+        _ => Ok(()),
+    }
 }
 
 fn served(registry: &Registry, style: Style) -> BTreeSet<GroupVersion> {

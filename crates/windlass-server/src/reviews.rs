@@ -18,15 +18,19 @@ use serde_json::Value;
 use windlass_api::{GroupKind, Status};
 
 use crate::{
+    admission::{Attributes, Operation, PartKind},
     authn::User,
     codec,
     encoded::Encoded,
     registry::{
-        Answer, Body, Errors, Item, Registry, Shape, Target, WriteParams, Written, metadata_mut, settle_namespace,
+        Answer, Body, Errors, Item, Registry, Shape, Target, Tree, WriteParams, Written, metadata_mut, settle_namespace,
     },
     server::Inner,
     storage::Revision,
 };
+
+/// The group of requests for tokens.
+const TOKENS: &str = "authentication.k8s.io";
 
 /// Who asks, and whom.
 pub(crate) struct Asker<'a> {
@@ -40,7 +44,18 @@ struct Question<'a> {
     asker: &'a Asker<'a>,
     target: &'a Target,
     object: Value,
-    params: &'a WriteParams,
+    /// The same as a write, without its object.
+    write: Attributes,
+}
+
+impl Question<'_> {
+    /// Lets validating admission reject the question, once it is known to be valid.
+    async fn admit(&mut self) -> Result<(), Status> {
+        self.write.object = self.object.take();
+        let outcome = self.asker.registry.validate_admission(&mut self.write).await;
+        self.object = self.write.object.take();
+        outcome
+    }
 }
 
 /// Fills in the answer.
@@ -51,9 +66,7 @@ fn answerer(target: &Target) -> Option<(Answerer, &'static str)> {
     let resource = &target.resource;
     let subresource = target.subresource.as_deref().unwrap_or_default();
     Some(match (resource.group.as_str(), resource.plural.as_str(), subresource) {
-        ("authentication.k8s.io", "selfsubjectreviews", "") => {
-            (|question| Box::pin(async { Ok(identity::who_am_i(question)) }), "")
-        }
+        ("authentication.k8s.io", "selfsubjectreviews", "") => (|question| Box::pin(identity::who_am_i(question)), ""),
         ("authentication.k8s.io", "tokenreviews", "") => (|question| Box::pin(identity::whose_token(question)), ""),
         ("authorization.k8s.io", "selfsubjectaccessreviews", "") => (|question| Box::pin(access::may_i(question)), ""),
         ("authorization.k8s.io", "subjectaccessreviews", "") => (|question| Box::pin(access::may_they(question)), ""),
@@ -63,7 +76,7 @@ fn answerer(target: &Target) -> Option<(Answerer, &'static str)> {
         ("authorization.k8s.io", "selfsubjectrulesreviews", "") => {
             (|question| Box::pin(access::what_may_i(question)), "")
         }
-        ("", "serviceaccounts", "token") => (|question| Box::pin(tokens::request(question)), "TokenRequest"),
+        ("", "serviceaccounts", "token") => (|question| Box::pin(tokens::request(question)), tokens::KIND),
         _ => return None,
     })
 }
@@ -84,7 +97,7 @@ pub(crate) async fn answer(
     let shape = match kind {
         "" => target.resource.shape.clone(),
         kind => {
-            let plan = codec::plan("authentication.k8s.io", "v1", kind).ok_or_else(Status::unknown_resource)?;
+            let plan = codec::plan(TOKENS, "v1", kind).ok_or_else(Status::unknown_resource)?;
             Shape::BuiltIn(plan)
         }
     };
@@ -103,7 +116,21 @@ pub(crate) async fn answer(
     if target.subresource.is_none() {
         asker.registry.track(target, None, &mut object, params);
     }
-    let answered = answerer(Question { asker, target, object, params }).await?;
+    if kind == tokens::KIND {
+        tokens::default(&mut object);
+    }
+    let name = object.text(&["metadata", "name"]).to_owned();
+    let mut write = Attributes::of(Operation::Create, target, object, params.asked(target));
+    if write.name.is_empty() {
+        write.name = name;
+    }
+    if !kind.is_empty() {
+        let (group, version) = (TOKENS.to_owned(), "v1".to_owned());
+        write.part = Some(PartKind { group, version, kind: kind.to_owned() });
+    }
+    asker.registry.admit(&mut write).await?;
+    let object = write.object.take();
+    let answered = answerer(Question { asker, target, object, write }).await?;
     let answered = shape.normalise(answered, windlass_api::FieldValidation::Ignore)?.value;
     let item = Item { encoded: Encoded::new(&answered, shape.style()), revision: Revision(0) };
     Ok(Written { answer: Answer::Object(item), created: true, warnings: decoded.warnings })

@@ -24,7 +24,7 @@ use windlass_api::{BoxError, Clock, Entropy, Status};
 use crate::{
     admission::PodAccounts,
     authn::{Authenticator, TokenIssuer, Tokens, User},
-    authz::{Attempt, Authorization, Authorizer, Decision, RoleName, Rule},
+    authz::{Attempt, Authorization, Authorizer, AuthorizerChain, Decision, RoleName, Rule},
     bootstrap::{self, Choices},
     http::{Body, Origin, RequestBody, Stopping, Trust, handle},
     kinds::service::ServiceCidr,
@@ -62,6 +62,7 @@ pub struct ServerBuilder {
     storage: Option<Arc<dyn Storage>>,
     choices: Choices,
     authorization: Authorization,
+    authorizers: Option<AuthorizerChain>,
     address: SocketAddr,
 }
 
@@ -91,6 +92,8 @@ pub(crate) struct Inner {
     metrics: Metrics,
     /// Where clients are told that the server is.
     address: Mutex<SocketAddr>,
+    /// The authority of clients, in PEM, once the server serves with one.
+    client_ca: Mutex<Option<Arc<str>>>,
 }
 
 // === impl ServerBuilder ===
@@ -158,6 +161,13 @@ impl ServerBuilder {
         self
     }
 
+    /// Who decides in turn who may do what, instead of [`Self::authorization`]. Members of `system:masters` may do
+    /// everything all the same.
+    pub fn authorizers(mut self, chain: AuthorizerChain) -> Self {
+        self.authorizers = Some(chain);
+        self
+    }
+
     /// The server.
     #[must_use]
     pub fn build(self) -> Server {
@@ -166,7 +176,7 @@ impl ServerBuilder {
             clock: self.clock,
             entropy: self.entropy.unwrap_or_default(),
             authenticator: Authenticator::new(self.token, self.tokens, self.issuer),
-            authorizer: Arc::new(Authorizer::new(self.authorization)),
+            authorizer: Arc::new(Authorizer::new(self.authorization, self.authorizers)),
             storage: self.storage.unwrap_or_else(|| Arc::new(MemoryStorage::default())),
             choices: self.choices,
             registry: OnceCell::new(),
@@ -174,6 +184,7 @@ impl ServerBuilder {
             stopping,
             metrics: Metrics::default(),
             address: Mutex::new(self.address),
+            client_ca: Mutex::default(),
         }))
     }
 }
@@ -192,6 +203,7 @@ impl Server {
             storage: None,
             choices: Choices::default(),
             authorization: Authorization::default(),
+            authorizers: None,
             address: SocketAddr::from(([127, 0, 0, 1], 443)),
         }
     }
@@ -223,6 +235,9 @@ impl Server {
         tls: TlsIdentity,
         shutdown: impl Future<Output = ()>,
     ) -> io::Result<()> {
+        if let Some(pem) = tls.client_ca() {
+            self.0.publish_client_ca(pem).await;
+        }
         listener::serve(self, listener, Some(&tls), shutdown).await
     }
 
@@ -257,10 +272,15 @@ impl fmt::Debug for Server {
 impl Inner {
     /// The registry, started if this is the first request that needs it. A start that failed is tried again.
     pub(crate) async fn registry(&self) -> Result<&Registry, Status> {
-        let start = || {
+        let start = || async {
             let (clock, entropy) = (self.clock.clone(), self.entropy.clone());
-            let authorizer = Arc::clone(&self.authorizer);
-            bootstrap::start(self.storage.clone(), clock, entropy, self.choices, authorizer, self.address())
+            let (storage, authorizer) = (self.storage.clone(), Arc::clone(&self.authorizer));
+            let registry = bootstrap::start(storage, clock, entropy, self.choices, authorizer, self.address()).await?;
+            let client_ca = self.client_ca.lock().clone();
+            if let Some(pem) = client_ca {
+                bootstrap::publish_client_ca(&registry, &pem).await?;
+            }
+            Ok(registry)
         };
         self.registry.get_or_try_init(start).await
     }
@@ -281,10 +301,15 @@ impl Inner {
 
     /// Refuses what a user may not do.
     pub(crate) async fn authorize(&self, user: &User, attempt: &Attempt<'_>) -> Result<(), Status> {
-        match self.decide(user, attempt).await? {
-            Decision::Refused(why) => Err(attempt.forbidden(user, &why)),
-            Decision::Unrestricted | Decision::Allowed(_) => Ok(()),
+        if !self.authorizer.trusts(user) {
+            self.furnish().await?;
         }
+        self.authorizer.require(&*self.storage, user, attempt).await
+    }
+
+    /// Whether not all that users may do is in rules.
+    pub(crate) fn asks_webhooks(&self) -> bool {
+        self.authorizer.asks_webhooks()
     }
 
     /// All that a user may do in a namespace; and the roles that are not there.
@@ -319,6 +344,16 @@ impl Inner {
 
     pub(crate) fn set_address(&self, address: SocketAddr) {
         *self.address.lock() = address;
+    }
+
+    /// Publishes the authority of clients: now, if the server has started, or else when it starts.
+    async fn publish_client_ca(&self, pem: &Arc<str>) {
+        *self.client_ca.lock() = Some(Arc::clone(pem));
+        if let Some(registry) = self.registry.get()
+            && let Err(error) = bootstrap::publish_client_ca(registry, pem).await
+        {
+            tracing::warn!(%error, "cannot publish the authority of clients in kube-system");
+        }
     }
 
     pub(crate) fn is_stopping(&self) -> bool {

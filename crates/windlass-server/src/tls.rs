@@ -44,6 +44,8 @@ pub struct TlsIdentity {
     ca: Arc<str>,
     /// Who certifies clients, if anybody does.
     clients: Option<Arc<ClientAuthority>>,
+    /// The same, in PEM.
+    client_ca: Option<Arc<str>>,
 }
 
 /// Why there is no identity.
@@ -121,7 +123,7 @@ impl TlsIdentity {
             .with_cert_resolver(self.config.cert_resolver.clone());
         config.alpn_protocols.clone_from(&self.config.alpn_protocols);
         config.ignore_client_order = self.config.ignore_client_order;
-        Ok(Self { config: Arc::new(config), clients: Some(clients), ..self })
+        Ok(Self { config: Arc::new(config), clients: Some(clients), client_ca: Some(pem.into()), ..self })
     }
 
     /// Who has shown these certificates, leaf first.
@@ -130,6 +132,11 @@ impl TlsIdentity {
             (Some(clients), Some(chain)) => clients.identify(chain, now),
             _ => Shown::Nothing,
         }
+    }
+
+    /// The authority of clients, in PEM.
+    pub(crate) fn client_ca(&self) -> Option<&Arc<str>> {
+        self.client_ca.as_ref()
     }
 
     /// The certificate of the CA that clients are to trust, in PEM.
@@ -170,7 +177,7 @@ impl TlsIdentity {
         let mut config = server_config()?.with_no_client_auth().with_single_cert(chain, key)?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         config.ignore_client_order = true;
-        Ok(Self { config: Arc::new(config), ca: ca.into(), clients: None })
+        Ok(Self { config: Arc::new(config), ca: ca.into(), clients: None, client_ca: None })
     }
 }
 

@@ -29,6 +29,15 @@ pub(crate) enum OtherKubectl {
     Older,
 }
 
+/// The kind of program that is built from a package.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Output {
+    /// The package's `main`.
+    Program,
+    /// The package's tests, compiled.
+    Tests,
+}
+
 /// A Go module of this repository, which pins the versions of others.
 struct Module {
     directory: PathBuf,
@@ -56,11 +65,29 @@ pub(crate) fn build_polaris() -> Result<PathBuf> {
     module.compile("polaris-server", POLARIS, &version)
 }
 
+/// Builds Kubernetes' end-to-end tests, which `tools/e2e` pins, if they are not in the cache yet, and returns the program.
+pub(crate) fn build_e2e() -> Result<PathBuf> {
+    let module = Module { directory: root().join("tools").join("e2e"), file: "go.mod" };
+    let version = module.version_of("k8s.io/kubernetes")?;
+    module.compile_as(Output::Tests, "e2e.test", "k8s.io/kubernetes/test/e2e", &version)
+}
+
 /// The kubectl of the control plane's version, if the cache has it.
 pub(crate) fn built_kubectl() -> Option<PathBuf> {
     let module = Module { directory: root().join("tools"), file: "go.mod" };
     let version = module.version_of("k8s.io/kubernetes").ok()?;
     Some(directory(&version).ok()?.join("kubectl")).filter(|path| path.exists())
+}
+
+// === impl Output ===
+
+impl Output {
+    const fn go_command(self) -> &'static [&'static str] {
+        match self {
+            Self::Program => &["build"],
+            Self::Tests => &["test", "-c"],
+        }
+    }
 }
 
 // === impl OtherKubectl ===
@@ -92,6 +119,11 @@ impl Module {
 
     /// Builds a program, unless the cache has it.
     fn compile(&self, program: &str, package: &str, version: &str) -> Result<PathBuf> {
+        self.compile_as(Output::Program, program, package, version)
+    }
+
+    /// Builds a program or the tests of a package, unless the cache has them.
+    fn compile_as(&self, output: Output, program: &str, package: &str, version: &str) -> Result<PathBuf> {
         let directory = directory(version)?;
         let target = directory.join(program);
         if target.exists() {
@@ -102,7 +134,8 @@ impl Module {
         // Built beside its place and moved there, so that a build that was cut off leaves nothing that looks whole.
         let unfinished = directory.join(format!("{program}.unfinished"));
         let status = Command::new("go")
-            .args(["build", "-trimpath", "-buildvcs=false", "-modfile", self.file])
+            .args(output.go_command())
+            .args(["-trimpath", "-buildvcs=false", "-modfile", self.file])
             .args(["-ldflags", &linker_flags(version), "-o"])
             .arg(&unfinished)
             .arg(package)
@@ -110,7 +143,7 @@ impl Module {
             .status()
             .map_err(|error| format!("running go: {error}"))?;
         if !status.success() {
-            return Err(format!("go build {package} failed ({status})").into());
+            return Err(format!("go {} {package} failed ({status})", output.go_command().join(" ")).into());
         }
         fs::rename(&unfinished, &target)?;
         eprintln!("built {program} in {} s", started.elapsed().as_secs());
@@ -125,7 +158,8 @@ fn directory(version: &str) -> Result<PathBuf> {
     Ok(directory)
 }
 
-fn cache() -> Result<PathBuf> {
+/// The folder for what is built once, outside the clone.
+pub(crate) fn cache() -> Result<PathBuf> {
     if let Some(own) = env::var_os("WINDLASS_CACHE") {
         return Ok(own.into());
     }

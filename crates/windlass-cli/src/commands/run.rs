@@ -61,7 +61,15 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
     let _lock = Lock::take(&place.folder)?;
     let bind = (Ipv4Addr::LOCALHOST, options.port).into();
     let controllers: Controllers = "*".parse()?;
-    let bound = Bound::bind(Settings { bind, nodes: NODES, controllers, console: None, otherwise: OTHERWISE }).await?;
+    let bound = Bound::bind(Settings {
+        bind,
+        nodes: NODES,
+        controllers,
+        console: None,
+        authorizers: None,
+        otherwise: OTHERWISE,
+    })
+    .await?;
     let (path, is_ours) = match &options.kubeconfig {
         Some(path) => (here.join(path), false),
         None => (place.folder.join(KUBECONFIG), true),

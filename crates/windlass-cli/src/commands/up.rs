@@ -11,7 +11,10 @@ use windlass_controllers::{BuiltIn, Controllers};
 use windlass_runtime::shutdown;
 
 use super::announce;
-use crate::control_plane::{Bound, Settings, tell_of_replaced};
+use crate::{
+    authorization,
+    control_plane::{Bound, Settings, tell_of_replaced},
+};
 
 /// The flags of `windlass up`.
 #[derive(Args, Debug)]
@@ -30,6 +33,10 @@ pub(crate) struct Options {
     /// Where to show what the controllers do, to a browser; a port alone is one of this machine's loopback
     #[arg(long, value_name = "ADDR:PORT", value_parser = console)]
     console: Option<SocketAddr>,
+    /// The file that says who authorizes requests, webhooks among them; of the kind AuthorizationConfiguration, as for
+    /// kube-apiserver. Without it, roles do
+    #[arg(long, value_name = "FILE")]
+    authorization_config: Option<PathBuf>,
 }
 
 /// What can be said when the address is taken.
@@ -69,8 +76,10 @@ fn controllers() -> String {
 }
 
 pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
-    let Options { bind, kubeconfig, nodes, controllers, console } = options;
-    let bound = Bound::bind(Settings { bind, nodes, controllers, console, otherwise: OTHERWISE }).await?;
+    let Options { bind, kubeconfig, nodes, controllers, console, authorization_config } = options;
+    let authorizers = authorization_config.as_deref().map(authorization::read).transpose()?;
+    let settings = Settings { bind, nodes, controllers, console, authorizers, otherwise: OTHERWISE };
+    let bound = Bound::bind(settings).await?;
     tell_of_replaced(&kubeconfig).await;
     // The listener takes connections already. What cannot be written ends this before anything has begun.
     let kubeconfig = bound.write_kubeconfig(&kubeconfig)?;

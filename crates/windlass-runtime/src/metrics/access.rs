@@ -1,6 +1,11 @@
 //! Who may see metrics: whoever the cluster knows by a token and allows it.
 
-use std::{borrow::Borrow, collections::HashMap, hash::Hash, time::Duration};
+use std::{
+    borrow::Borrow,
+    collections::{BTreeMap, HashMap},
+    hash::Hash,
+    time::Duration,
+};
 
 use http::{Request, StatusCode, header};
 use parking_lot::Mutex;
@@ -25,8 +30,18 @@ const REMEMBERED: usize = 1024;
 pub(super) struct Gate {
     client: Client,
     users: Memory<String, Option<UserInfo>>,
-    /// By user, verb and path.
-    decisions: Memory<(String, String, String), Decision>,
+    decisions: Memory<Question, Decision>,
+}
+
+/// Whether a user may do something with a path. Users of one name may differ in everything else, and in what they may do.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Question {
+    user: Option<String>,
+    uid: Option<String>,
+    groups: Option<Vec<String>>,
+    extra: Option<BTreeMap<String, Vec<String>>>,
+    verb: String,
+    path: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,24 +95,25 @@ impl Gate {
     }
 
     async fn decision(&self, user: UserInfo, method: &str, path: &str) -> Result<Decision, windlass_client::Error> {
-        let verb = method.to_lowercase();
-        let key = (user.username.clone().unwrap_or_default(), verb.clone(), path.to_owned());
-        if let Some(decision) = self.decisions.get(&key) {
+        let UserInfo { username: user, uid, groups, extra } = user;
+        let (verb, path) = (method.to_lowercase(), path.to_owned());
+        let question = Question { user, uid, groups, extra, verb, path };
+        if let Some(decision) = self.decisions.get(&question) {
             return Ok(decision);
         }
-        let spec = SubjectAccessReviewSpec {
-            user: user.username,
-            uid: user.uid,
-            groups: user.groups,
-            extra: user.extra,
-            non_resource_attributes: Some(NonResourceAttributes { path: Some(path.to_owned()), verb: Some(verb) }),
-            ..SubjectAccessReviewSpec::default()
-        };
+        let spec = SubjectAccessReviewSpec::from(question.clone());
         let review = self.client.create(&SubjectAccessReview { spec, ..SubjectAccessReview::default() }).await?;
         let allowed = review.status.is_some_and(|status| status.allowed && status.denied != Some(true));
         let (decision, lifetime) = if allowed { (Decision::Allow, ALLOWED) } else { (Decision::Deny, DENIED) };
-        self.decisions.put(key, decision, lifetime);
+        self.decisions.put(question, decision, lifetime);
         Ok(decision)
+    }
+}
+
+impl From<Question> for SubjectAccessReviewSpec {
+    fn from(Question { user, uid, groups, extra, verb, path }: Question) -> Self {
+        let non_resource_attributes = Some(NonResourceAttributes { path: Some(path), verb: Some(verb) });
+        Self { user, uid, groups, extra, non_resource_attributes, ..Self::default() }
     }
 }
 
@@ -135,5 +151,57 @@ impl<K: Hash + Eq, V: Clone> Memory<K, V> {
 impl<K, V> Default for Memory<K, V> {
     fn default() -> Self {
         Self(Mutex::default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use bytes::Bytes;
+    use http::Response;
+    use http_body_util::{BodyExt as _, Full};
+    use serde_json::{Value, json};
+    use windlass_client::Body;
+
+    use super::*;
+
+    /// A cluster in which tokens are users as JSON, and members of `viewers` without a uid or extras see metrics.
+    fn cluster() -> Client {
+        let answer = |mut review: Value| {
+            let spec = review["spec"].clone();
+            review["status"] = match spec["token"].as_str() {
+                Some(token) => {
+                    let user: Value = serde_json::from_str(token).unwrap();
+                    json!({"authenticated": true, "user": user})
+                }
+                None => {
+                    let is_viewer = spec["groups"] == json!(["viewers"]);
+                    json!({"allowed": is_viewer && spec["uid"].is_null() && spec["extra"].is_null()})
+                }
+            };
+            review
+        };
+        let service = tower::service_fn(move |request: Request<Body>| async move {
+            let body = request.into_body().collect().await.unwrap().to_bytes();
+            let answer = answer(serde_json::from_slice(&body).unwrap()).to_string();
+            Ok::<_, Infallible>(Response::builder().status(201).body(Full::new(Bytes::from(answer))).unwrap())
+        });
+        Client::from_service(service, "default")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn decisions_of_one_user_do_not_count_for_a_namesake() {
+        let gate = Gate::new(cluster());
+        let code = async |user: Value| {
+            let request = Request::get("/metrics").header(header::AUTHORIZATION, format!("Bearer {user}"));
+            let refusal = gate.refusal(&request.body(()).unwrap()).await;
+            refusal.map_or(200, |answer| answer.status().as_u16())
+        };
+        assert_eq!(code(json!({"username": "ann", "groups": ["viewers"]})).await, 200);
+        assert_eq!(code(json!({"username": "ann", "groups": ["others"]})).await, 403);
+        assert_eq!(code(json!({"username": "ann", "groups": ["viewers"], "uid": "2"})).await, 403);
+        assert_eq!(code(json!({"username": "ann", "groups": ["viewers"], "extra": {"scope": ["none"]}})).await, 403);
+        assert_eq!(code(json!({"username": "ann", "groups": ["viewers"]})).await, 200);
     }
 }

@@ -88,7 +88,8 @@ impl NoEscalation {
         resource: &str,
         name: &str,
     ) -> Result<bool, Status> {
-        let object = Object::Resource { group: GROUP, resource, subresource: "", namespace: &write.namespace, name };
+        let namespace = &write.namespace;
+        let object = Object::Resource { group: GROUP, version: "*", resource, subresource: "", namespace, name };
         let decision = self.0.decide(&**registry.storage(), &write.asked.user, &Attempt { verb, object }).await?;
         Ok(decision.is_allowed())
     }

@@ -85,7 +85,7 @@ impl Admission for ServiceAccounts {
             check_account(&write.object, &account, write.operation).map_err(|why| match write.operation {
                 Operation::Create => write.forbidden(why),
                 // The real server gives this no class.
-                Operation::Update | Operation::Delete => Status::unclassified(why),
+                Operation::Update | Operation::Delete | Operation::Connect => Status::unclassified(why),
             })
         })
     }
@@ -198,7 +198,9 @@ fn check_account(pod: &Value, account: &Value, operation: Operation) -> Result<(
     match operation {
         _ if !insists => Ok(()),
         Operation::Create => check_secrets(pod, account),
-        Operation::Update | Operation::Delete => check_containers(pod, EPHEMERAL_CONTAINERS, account),
+        Operation::Update | Operation::Delete | Operation::Connect => {
+            check_containers(pod, EPHEMERAL_CONTAINERS, account)
+        }
     }
 }
 

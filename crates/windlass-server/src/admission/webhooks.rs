@@ -1,6 +1,6 @@
 //! The plugins `MutatingAdmissionWebhook` and `ValidatingAdmissionWebhook`: programs elsewhere are asked about writes.
 //!
-//! What is registered counts from the next write on. Not here: writes of a scale, evictions, bindings, and connections to pods.
+//! What is registered counts from the next write on.
 
 mod call;
 mod hook;
@@ -102,7 +102,11 @@ impl Admission for Webhooks {
         let policies = ["WebhookConfiguration", "AdmissionPolicy", "AdmissionPolicyBinding"];
         let of_admission = write.resource.group == "admissionregistration.k8s.io"
             && policies.iter().any(|end| write.resource.kind.ends_with(end));
-        !of_admission && write.subresource.as_deref() != Some("scale")
+        !of_admission
+    }
+
+    fn knows_parts(&self) -> bool {
+        true
     }
 
     fn admit<'a>(&'a self, registry: &'a Registry, write: &'a mut Attributes) -> BoxFuture<'a, Result<(), Status>> {
@@ -216,8 +220,12 @@ async fn review(version: &str, uid: &str, invocation: &Invocation, write: &Attri
 }
 
 async fn request(uid: &str, invocation: &Invocation, write: &Attributes) -> Result<Value, Status> {
-    let (kind, resource) = invocation.resource.named();
-    let (request_kind, request_resource) = write.resource.named();
+    let (mut kind, resource) = invocation.resource.named();
+    let (mut request_kind, request_resource) = write.resource.named();
+    if let Some(part) = &write.part {
+        kind = part.named();
+        request_kind = part.named();
+    }
     let subresource = write.subresource.as_deref().unwrap_or_default();
     let user = &write.asked.user;
     let mut asker = json!({});
@@ -236,19 +244,21 @@ async fn request(uid: &str, invocation: &Invocation, write: &Attributes) -> Resu
         Operation::Create => "CREATE",
         Operation::Update => "UPDATE",
         Operation::Delete => "DELETE",
-    };
-    let options = match write.operation {
-        Operation::Create => "CreateOptions",
-        Operation::Update => "UpdateOptions",
-        Operation::Delete => "DeleteOptions",
+        Operation::Connect => "CONNECT",
     };
     let dry_run = write.asked.dry_run == DryRun::All;
-    let mut options = json!({"kind": options, "apiVersion": "meta.k8s.io/v1"});
+    let of_kind = |kind: &str| json!({"kind": kind, "apiVersion": "meta.k8s.io/v1"});
+    let mut options = match write.operation {
+        Operation::Create => of_kind("CreateOptions"),
+        Operation::Update => of_kind("UpdateOptions"),
+        Operation::Delete => of_kind("DeleteOptions"),
+        Operation::Connect => Value::Null,
+    };
     if dry_run {
         options["dryRun"] = json!(["All"]);
     }
-    let object = invocation.object(&write.object).await?;
-    let old = invocation.object(write.old.as_ref().unwrap_or(&Value::Null)).await?;
+    let object = invocation.object(write, &write.object).await?;
+    let old = invocation.object(write, write.old.as_ref().unwrap_or(&Value::Null)).await?;
     let mut request = json!({
         "uid": uid, "kind": kind, "resource": resource, "requestKind": request_kind, "requestResource": request_resource,
         "name": write.name, "namespace": write.review_namespace(), "operation": operation, "userInfo": asker,
@@ -270,9 +280,15 @@ async fn patched(hook: &Hook, invocation: &Invocation, write: &mut Attributes, p
             hook.name()
         )));
     }
-    let before = invocation.object(&write.object).await?;
+    let before = invocation.object(write, &write.object).await?;
     let patched = apply_patch(PatchType::Json, patch, &before, None, FieldValidation::Ignore);
     let patched = patched.map_err(|status| Status::internal(status.message))?;
+    if let Some(part) = &write.part {
+        let object = part.shape()?.normalise(patched.value, FieldValidation::Ignore)?.value;
+        let changed = part.shown(&object) != before;
+        write.object = object;
+        return Ok(changed);
+    }
     let resource = &invocation.resource;
     let managed_fields = write.object.at(&["metadata", "managedFields"]).cloned();
     let decoded = resource.shape.normalise(patched.value, FieldValidation::Ignore)?;
@@ -282,7 +298,7 @@ async fn patched(hook: &Hook, invocation: &Invocation, write: &mut Attributes, p
     if let Some(managed_fields) = managed_fields {
         metadata_mut(&mut object).insert("managedFields".to_owned(), managed_fields);
     }
-    let changed = invocation.object(&object).await? != before;
+    let changed = invocation.object(write, &object).await? != before;
     write.object = object;
     Ok(changed)
 }

@@ -63,9 +63,16 @@ const SUBRESOURCE_VERBS: [&str; 3] = ["get", "patch", "update"];
 /// The resources that a definition defines: one per served version.
 pub(super) fn resources(definition: &Definition, entropy: &Entropy) -> Vec<Arc<ResourceInfo>> {
     let Some(storage) = definition.storage() else { return Vec::new() };
-    let stored = Stored::new(definition, storage, entropy);
-    let versions = definition.versions.iter().zip(&*stored.types).filter(|(version, _)| version.served);
-    versions.map(|(version, ty)| Arc::new(resource(definition, version, Arc::clone(ty), &stored))).collect()
+    let mut stored = Stored::new(definition, storage, entropy);
+    let types = Arc::clone(&stored.types);
+    let (served, unserved): (Vec<_>, Vec<_>) =
+        definition.versions.iter().zip(&*types).partition(|(version, _)| version.served);
+    let infos = |stored: &Stored, versions: Vec<(&DefinitionVersion, &Arc<CustomType>)>| -> Vec<_> {
+        let infos = versions.into_iter().map(|(version, ty)| resource(definition, version, Arc::clone(ty), stored));
+        infos.map(Arc::new).collect()
+    };
+    stored.unserved = infos(&stored, unserved).into();
+    infos(&stored, served)
 }
 
 /// Of the keys of the objects.
@@ -86,6 +93,7 @@ struct Stored {
     /// All versions, in their order: objects may be of one that was stored once.
     types: Arc<[Arc<CustomType>]>,
     webhook: Option<Arc<dyn Translator>>,
+    unserved: Arc<[Arc<ResourceInfo>]>,
 }
 
 impl Stored {
@@ -99,7 +107,8 @@ impl Stored {
                 Arc::new(CustomType::new(definition, version, &storage.name))
             }
         });
-        Self { types: types.collect(), ty, webhook: webhook.map(|webhook| Arc::new(webhook) as Arc<dyn Translator>) }
+        let webhook = webhook.map(|webhook| Arc::new(webhook) as Arc<dyn Translator>);
+        Self { types: types.collect(), ty, webhook, unserved: Arc::new([]) }
     }
 }
 
@@ -178,6 +187,7 @@ fn conversion(shown: &Arc<CustomType>, stored: &Stored) -> Conversion {
         from_stored: Arc::new(convert(shown)),
         to_stored: Arc::new(convert(&stored.ty)),
         translator: stored.webhook.clone(),
+        unserved: Arc::clone(&stored.unserved),
     }
 }
 

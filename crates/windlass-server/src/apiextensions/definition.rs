@@ -77,9 +77,22 @@ pub(super) struct ScalePaths {
     pub(super) selector: Option<String>,
 }
 
+#[cfg(test)]
+thread_local! {
+    static READS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+/// Returns how often definitions have been read on this thread.
+#[cfg(test)]
+pub(super) fn reads() -> usize {
+    READS.get()
+}
+
 impl Definition {
     /// Reads a stored definition.
     pub(super) fn read(object: &Value) -> Self {
+        #[cfg(test)]
+        READS.set(READS.get() + 1);
         let condition = |kind: &str| {
             let conditions = object.items(&["status", "conditions"]);
             conditions.iter().any(|condition| condition["type"] == kind && condition["status"] == "True")

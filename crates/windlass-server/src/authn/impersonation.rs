@@ -7,7 +7,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue};
 use parking_lot::Mutex;
 use percent_encoding::percent_decode_str;
 use windlass_api::Status;
@@ -101,20 +101,19 @@ pub(crate) async fn impersonated(
     Err(first.unwrap_or_else(|| Status::internal("all impersonation modes failed")))
 }
 
-/// Whom the headers name, as they name them.
+/// Returns the user whom the headers name, as they name it; `None` without such headers.
+///
+/// Values are bytes, as in Go: whatever is not UTF-8 becomes U+FFFD, the way JSON shows it. A header is never dropped, because
+/// the request would then run as the caller, or with fewer groups than the client counts on.
 fn wanted(headers: &HeaderMap) -> Result<Option<User>, Status> {
-    let text = |name: &str| {
-        let value = headers.get(name).and_then(|value| value.to_str().ok());
-        value.unwrap_or_default().to_owned()
-    };
-    let mut wanted = User { name: text(USER), uid: text(UID), ..User::default() };
+    let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+    let first = |name: &str| headers.get(name).map(text).unwrap_or_default();
+    let mut wanted = User { name: first(USER), uid: first(UID), ..User::default() };
     for (name, value) in headers {
-        let Ok(value) = value.to_str() else { continue };
         if name.as_str() == GROUP {
-            wanted.groups.push(value.to_owned());
+            wanted.groups.push(text(value));
         } else if let Some(key) = name.as_str().strip_prefix(EXTRA) {
-            let key = percent_decode_str(key).decode_utf8_lossy().into_owned();
-            wanted.extra.entry(key).or_default().push(value.to_owned());
+            wanted.extra.entry(extra_key(key)).or_default().push(text(value));
         }
     }
     if !wanted.name.is_empty() {
@@ -124,6 +123,17 @@ fn wanted(headers: &HeaderMap) -> Result<Option<User>, Status> {
         return Ok(None);
     }
     Err(Status::bad_request(format!("requested {} without impersonating a user name", in_go(&wanted))))
+}
+
+/// Decodes the key of an extra. A key with an incomplete escape is taken as it is, escapes included.
+fn extra_key(encoded: &str) -> String {
+    let escapes = encoded.split('%').skip(1);
+    let is_escape = |rest: &str| rest.bytes().take(2).filter(u8::is_ascii_hexdigit).count() == 2;
+    if escapes.into_iter().all(is_escape) {
+        percent_decode_str(encoded).decode_utf8_lossy().into_owned()
+    } else {
+        encoded.to_owned()
+    }
 }
 
 /// One attempt to go one way.
@@ -178,8 +188,14 @@ impl Passage<'_> {
     async fn ask_for_groups(&self, groups: &[String]) -> Result<(), Status> {
         let refused = |name: &str, why: &str| {
             let verb = self.verb();
-            let object =
-                Object::Resource { group: self.group(), resource: "groups", subresource: "", namespace: "", name };
+            let object = Object::Resource {
+                group: self.group(),
+                version: self.version(),
+                resource: "groups",
+                subresource: "",
+                namespace: "",
+                name,
+            };
             Err(Attempt { verb: &verb, object }.forbidden(self.asker, why))
         };
         if self.is_narrow() {
@@ -205,6 +221,7 @@ impl Passage<'_> {
             if let Some(why) = extra.iter().find_map(|(key, values)| improper(key, values)) {
                 let object = Object::Resource {
                     group: AUTHENTICATION,
+                    version: "v1",
                     resource: RESOURCE,
                     subresource: "",
                     namespace: "",
@@ -234,7 +251,8 @@ impl Passage<'_> {
         namespace: &str,
         name: &str,
     ) -> Result<(), Status> {
-        let object = Object::Resource { group, resource, subresource, namespace, name };
+        let version = if group.is_empty() { "" } else { "v1" };
+        let object = Object::Resource { group, version, resource, subresource, namespace, name };
         self.ask(&Attempt { verb: &self.verb(), object }).await
     }
 
@@ -248,6 +266,10 @@ impl Passage<'_> {
 
     fn verb(&self) -> String {
         if self.is_narrow() { format!("impersonate:{}", self.way.name) } else { "impersonate".to_owned() }
+    }
+
+    fn version(&self) -> &'static str {
+        if self.is_narrow() { "v1" } else { "" }
     }
 
     /// Where users and groups are, as resources.
@@ -312,4 +334,81 @@ fn in_go(user: &User) -> String {
         format!("map[string][]string{{{}}}", entries.join(", "))
     };
     format!("&user.DefaultInfo{{Name:\"\", UID:{}, Groups:{groups}, Extra:{extra}}}", go_quote(&user.uid))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderName, StatusCode};
+    use serde_json::Value;
+
+    use super::*;
+    use crate::{
+        Server,
+        authn::Shown,
+        http::{Origin, Trust, handle},
+        server::boxed,
+    };
+
+    fn named(headers: &[(&str, &[u8])]) -> Result<Option<User>, Status> {
+        let header = |(name, value): &(&str, &[u8])| {
+            (HeaderName::from_bytes(name.as_bytes()).unwrap(), HeaderValue::from_bytes(value).unwrap())
+        };
+        wanted(&headers.iter().map(header).collect())
+    }
+
+    #[test]
+    fn non_ascii_headers_name_the_user_they_spell() {
+        let user = named(&[
+            ("impersonate-user", "josé".as_bytes()),
+            ("impersonate-uid", "ü1".as_bytes()),
+            ("impersonate-group", "entwürfe".as_bytes()),
+            ("impersonate-group", b"caf\xe9"),
+            ("impersonate-extra-ort", "köln".as_bytes()),
+        ]);
+        let user = user.unwrap().unwrap();
+        assert_eq!((user.name.as_str(), user.uid.as_str()), ("josé", "ü1"));
+        assert_eq!(user.groups, ["entwürfe", "caf\u{fffd}"]);
+        assert_eq!(user.extra["ort"], ["köln"]);
+    }
+
+    #[test]
+    fn non_ascii_group_without_user_is_rejected() {
+        let refusal = named(&[("impersonate-group", "entwürfe".as_bytes())]).unwrap_err();
+        assert_eq!(refusal.code, 400);
+    }
+
+    #[test]
+    fn extra_keys_are_decoded_whole_or_not_at_all() {
+        for (sent, key) in [
+            ("acme.io%2fscope", "acme.io/scope"),
+            ("k%c3%b6ln", "köln"),
+            ("%2f%zz", "%2f%zz"),
+            ("%2f%2", "%2f%2"),
+            ("a%", "a%"),
+            ("plain", "plain"),
+        ] {
+            assert_eq!(extra_key(sent), key, "{sent}");
+        }
+    }
+
+    /// The attack: an administrator's proxy impersonates a user with an umlaut, and the header was ignored.
+    #[tokio::test]
+    async fn request_for_non_ascii_user_does_not_run_as_caller() {
+        let server = Server::builder().token("ADMIN").build();
+        let origin = Origin { trust: Trust::Credentials(Shown::Nothing), stopping: server.inner().stopping() };
+        let ask = |path: &str| {
+            let request = http::Request::get(path)
+                .header("authorization", "Bearer ADMIN")
+                .header("impersonate-user", HeaderValue::from_bytes("josé".as_bytes()).unwrap())
+                .body(boxed(http_body_util::Empty::<bytes::Bytes>::new()))
+                .unwrap();
+            handle(server.inner().clone(), origin.clone(), request)
+        };
+        let response = ask("/api/v1/secrets").await;
+        assert_eq!(response.status(), StatusCode::FORBIDDEN);
+        let body = http_body_util::BodyExt::collect(response.into_body()).await.unwrap().to_bytes();
+        let status: Value = serde_json::from_slice(&body).unwrap();
+        let message = status["message"].as_str().unwrap();
+        assert!(message.contains("User \"josé\" cannot list resource \"secrets\""), "{message}");
+    }
 }

@@ -1,17 +1,18 @@
-//! Tokens of service accounts that were good a moment ago.
+//! Tokens of service accounts whose signature was right a moment ago.
 //!
-//! To verify a signature costs more than most requests do. So a token that was good counts as good for a while, as on the
-//! real server: that its account was deleted is noticed when that time is over, and not before. What was refused is not remembered.
+//! To verify a signature costs more than most requests do, so a result is kept for a while. It says nothing of time or of
+//! what the token is bound to: both are checked with each request, and so a token ends with its account. What was refused is
+//! not kept.
 
-use std::{collections::HashMap, fmt};
+use std::{collections::HashMap, fmt, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 
-use super::Identity;
+use super::{Identity, token::Claims};
 
-/// How long: `--token-success-cache-ttl` of the real server, as it is there.
+/// How long: `--token-success-cache-ttl` of the real server, where the answer of a whole check is kept.
 const REMEMBERED: SignedDuration = SignedDuration::from_secs(10);
 
 /// How many tokens at most; the real server has no bound.
@@ -23,28 +24,35 @@ const MOST_AUDIENCES: usize = 16;
 /// What was sent, and for whom it was to be meant; the tokens themselves are not kept.
 type Key = [u8; 32];
 
+/// A token whose signature is right.
+#[derive(Debug)]
+pub(super) struct Verified {
+    pub(super) claims: Claims,
+    pub(super) identity: Identity,
+}
+
 #[derive(Default)]
 pub(super) struct Remembered(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// Identities with the time at which they were found.
-    tokens: HashMap<Key, (Timestamp, Identity)>,
+    /// With the time at which they were verified.
+    tokens: HashMap<Key, (Timestamp, Arc<Verified>)>,
     /// When those that are over were last taken out.
     swept: Timestamp,
 }
 
 impl Remembered {
-    /// Whose the token is, if it was good a moment ago.
-    pub(super) fn recall(&self, key: &Key, now: Timestamp) -> Option<Identity> {
+    /// Returns what was verified of the token a moment ago.
+    pub(super) fn recall(&self, key: &Key, now: Timestamp) -> Option<Arc<Verified>> {
         let remembered = self.0.lock();
-        let (since, identity) = remembered.tokens.get(key)?;
-        is_fresh(*since, now).then(|| identity.clone())
+        let (since, verified) = remembered.tokens.get(key)?;
+        is_fresh(*since, now).then(|| Arc::clone(verified))
     }
 
-    /// Keeps in mind that it is good now.
-    pub(super) fn keep(&self, key: Key, now: Timestamp, identity: Identity) {
-        if identity.audiences.len() > MOST_AUDIENCES {
+    /// Keeps what was verified now.
+    pub(super) fn keep(&self, key: Key, now: Timestamp, verified: Arc<Verified>) {
+        if verified.identity.audiences.len() > MOST_AUDIENCES {
             return;
         }
         let mut remembered = self.0.lock();
@@ -54,7 +62,7 @@ impl Remembered {
         }
         // With so many in use at once those that come now are verified each time.
         if remembered.tokens.len() < CAPACITY {
-            remembered.tokens.insert(key, (now, identity));
+            remembered.tokens.insert(key, (now, verified));
         }
     }
 }
@@ -84,17 +92,25 @@ impl fmt::Debug for Remembered {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::authn::User;
+
+    /// A token for so many audiences.
+    fn verified(audiences: usize) -> Arc<Verified> {
+        let claims = Claims::of_account("default", "robot", vec!["us".to_owned(); audiences]);
+        Arc::new(Verified { identity: claims.identity(), claims })
+    }
 
     #[test]
     fn a_token_is_remembered_for_ten_seconds_and_for_those_audiences() {
         let remembered = Remembered::default();
         let at = |seconds: i64| Timestamp::from_second(1_000_000 + seconds).unwrap();
         let for_us = key(b"token", &["us".to_owned()]);
-        remembered.keep(for_us, at(0), Identity { user: User::new("robot").into(), audiences: Vec::new() });
-        let known = |key: &Key, seconds| remembered.recall(key, at(seconds)).map(|identity| identity.user.name.clone());
-        assert_eq!(known(&for_us, 0).as_deref(), Some("robot"));
-        assert_eq!(known(&for_us, 9).as_deref(), Some("robot"));
+        remembered.keep(for_us, at(0), verified(1));
+        let known = |key: &Key, seconds| {
+            let verified = remembered.recall(key, at(seconds))?;
+            Some(verified.identity.user.name.clone())
+        };
+        assert_eq!(known(&for_us, 0).as_deref(), Some("system:serviceaccount:default:robot"));
+        assert_eq!(known(&for_us, 9).as_deref(), Some("system:serviceaccount:default:robot"));
         assert_eq!(known(&for_us, 10), None);
         assert_eq!(known(&for_us, -1), None);
         assert_eq!(known(&key(b"token", &[]), 0), None);
@@ -105,13 +121,12 @@ mod tests {
     fn what_is_over_makes_room() {
         let remembered = Remembered::default();
         let at = |seconds: i64| Timestamp::from_second(1_000_000 + seconds).unwrap();
-        let robot = || Identity { user: User::new("robot").into(), audiences: Vec::new() };
         for token in 0..=CAPACITY {
-            remembered.keep(key(&token.to_le_bytes(), &[]), at(0), robot());
+            remembered.keep(key(&token.to_le_bytes(), &[]), at(0), verified(1));
         }
         let last = key(&CAPACITY.to_le_bytes(), &[]);
         assert!(remembered.recall(&last, at(0)).is_none(), "there was no room");
-        remembered.keep(last, at(20), robot());
+        remembered.keep(last, at(20), verified(1));
         assert!(remembered.recall(&last, at(20)).is_some());
         assert_eq!(remembered.0.lock().tokens.len(), 1);
     }
@@ -121,7 +136,7 @@ mod tests {
         let remembered = Remembered::default();
         let audiences = vec!["a".to_owned(); MOST_AUDIENCES + 1];
         let (key, now) = (key(b"token", &audiences), Timestamp::from_second(1_000_000).unwrap());
-        remembered.keep(key, now, Identity { user: User::new("robot").into(), audiences });
+        remembered.keep(key, now, verified(audiences.len()));
         assert!(remembered.recall(&key, now).is_none());
     }
 }

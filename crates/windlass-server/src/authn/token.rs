@@ -1,7 +1,7 @@
 //! Tokens of service accounts: JSON web tokens that this server signs (ES256) and takes back.
 //!
 //! A token says whose it is, for whom it is meant, and until when; it can be bound to a pod, a node or a secret, and ends
-//! with that object or with its account, whichever is gone first ([`super::remembered`]: a little later). The key lives as long as the server and comes from the
+//! with that object or with its account, whichever is gone first. The key lives as long as the server and comes from the
 //! operating system, never from a seed, unless one is given.
 
 use std::{
@@ -20,7 +20,7 @@ use ring::{
 use rustls::pki_types::{PrivateKeyDer, pem::PemObject as _};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use windlass_api::Status;
+use windlass_api::{Meta, Status};
 
 use super::{Identity, User};
 use crate::{
@@ -103,6 +103,9 @@ pub(super) struct Claims {
     id: String,
     bound: Vec<Bound>,
     audiences: Vec<String>,
+    /// In seconds since the epoch, as is `not_after`.
+    not_before: i64,
+    not_after: i64,
 }
 
 /// Why a token is no good, in the words of the real server.
@@ -118,6 +121,9 @@ pub(crate) enum TokenError {
     #[error("the server could not look up the account of a token")]
     Unavailable(#[source] Status),
 }
+
+/// Clocks of several servers differ by so many seconds; what was deleted counts for as long, too.
+const LEEWAY: i64 = 60;
 
 const KINDS: [(&str, &str); 3] = [("pod", "pods"), ("secret", "secrets"), ("node", "nodes")];
 
@@ -201,9 +207,9 @@ impl Issuer {
         Ok(format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature)))
     }
 
-    /// Reads a token that this server has issued to be shown to one of `audiences`, and that is valid now. Whether its
-    /// account is still there is for [`check_live`] to say.
-    pub(super) fn verify(&self, token: &[u8], audiences: &[String], now: Timestamp) -> Result<Claims, TokenError> {
+    /// Reads a token that this server has issued to be shown to one of `audiences`. [`Claims::check_time`] and [`check_live`]
+    /// tell whether it is still valid.
+    pub(super) fn verify(&self, token: &[u8], audiences: &[String]) -> Result<Claims, TokenError> {
         let invalid = |why: &str| TokenError::Invalid(why.to_owned());
         let token = std::str::from_utf8(token).map_err(|_| TokenError::Unknown)?;
         let (text, signature) = token.rsplit_once('.').ok_or(TokenError::Unknown)?;
@@ -228,15 +234,6 @@ impl Issuer {
                 "token audiences [{meant_for}] is invalid for the target audiences [{asked}]"
             )));
         }
-        // Clocks of several servers differ.
-        const LEEWAY: i64 = 60;
-        let now = now.as_second();
-        if claims.int(&["exp"]).is_none_or(|end| now > end.saturating_add(LEEWAY)) {
-            return Err(invalid("service account token has expired"));
-        }
-        if claims.int(&["nbf"]).is_none_or(|start| now < start.saturating_sub(LEEWAY)) {
-            return Err(invalid("service account token is not valid yet"));
-        }
         let own = &claims["kubernetes.io"];
         let reference = |kind: &'static str| {
             own.get(kind).map(|value| Bound {
@@ -252,6 +249,8 @@ impl Issuer {
             id: claims.text(&["jti"]).to_owned(),
             bound: KINDS.iter().filter_map(|(kind, _)| reference(kind)).collect(),
             audiences: shared,
+            not_before: claims.int(&["nbf"]).unwrap_or(i64::MAX),
+            not_after: claims.int(&["exp"]).unwrap_or(i64::MIN),
         })
     }
 
@@ -292,19 +291,19 @@ impl Issuer {
     }
 }
 
-/// Whether the account of a token, and what it is bound to, are still there.
-pub(super) async fn check_live(registry: &Registry, claims: &Claims) -> Result<(), TokenError> {
-    let found = uid_of(registry, "serviceaccounts", Some(&claims.namespace), &claims.name).await?;
-    match found.as_deref() {
-        None => {
-            let gone = format!("service account {}/{} has been deleted", claims.namespace, claims.name);
-            return Err(TokenError::Invalid(gone));
+/// Fails unless the account of a token and the objects that the token is bound to are still there.
+pub(super) async fn check_live(registry: &Registry, claims: &Claims, now: Timestamp) -> Result<(), TokenError> {
+    let Claims { namespace, name, uid, .. } = claims;
+    match found(registry, "serviceaccounts", Some(namespace), name).await? {
+        Some(account) if *account.uid() != **uid => {
+            let found = account.uid();
+            return Err(TokenError::Invalid(format!("service account UID ({found}) does not match claim ({uid})")));
         }
-        Some(uid) if uid != claims.uid => {
-            let other = format!("service account UID ({uid}) does not match claim ({})", claims.uid);
-            return Err(TokenError::Invalid(other));
+        Some(account) if is_deleted(&account, now) => {
+            return Err(TokenError::Invalid(format!("service account {namespace}/{name} has been deleted")));
         }
         Some(_) => {}
+        None => return Err(TokenError::Invalid(format!("serviceaccounts {} not found", go_quote(name)))),
     }
     let has_pod = claims.bound.iter().any(|bound| bound.kind == "pod");
     for bound in &claims.bound {
@@ -313,31 +312,38 @@ pub(super) async fn check_live(registry: &Registry, claims: &Claims) -> Result<(
             continue;
         }
         let Some((_, plural)) = KINDS.iter().find(|(kind, _)| *kind == bound.kind) else { continue };
-        let namespace = (bound.kind != "node").then_some(claims.namespace.as_str());
-        match uid_of(registry, plural, namespace, &bound.name).await? {
-            Some(uid) if uid == bound.uid => {}
-            Some(uid) => {
-                let (kind, claimed) = (bound.kind, &bound.uid);
-                let other = format!("{kind} UID ({uid}) does not match service account {kind} ref claim ({claimed})");
+        let namespace = (bound.kind != "node").then_some(namespace.as_str());
+        match found(registry, plural, namespace, &bound.name).await? {
+            Some(object) if *object.uid() != *bound.uid => {
+                let (kind, found, claimed) = (bound.kind, object.uid(), &bound.uid);
+                let other = format!("{kind} UID ({found}) does not match service account {kind} ref claim ({claimed})");
                 return Err(TokenError::Invalid(other));
             }
-            None => return Err(TokenError::Invalid("service account token has been invalidated".to_owned())),
+            Some(object) if !is_deleted(&object, now) => {}
+            _ => return Err(TokenError::Invalid("service account token has been invalidated".to_owned())),
         }
     }
     Ok(())
 }
 
-async fn uid_of(
+/// Reports whether an object that finalizers or a grace period keep has ended for the holders of its tokens.
+fn is_deleted(object: &Meta, now: Timestamp) -> bool {
+    object.deletion_timestamp().is_some_and(|end| end.as_second() < now.as_second().saturating_sub(LEEWAY))
+}
+
+/// Returns the metadata of an object of the core group; `None` if it does not exist.
+async fn found(
     registry: &Registry,
     plural: &str,
     namespace: Option<&str>,
     name: &str,
-) -> Result<Option<String>, TokenError> {
+) -> Result<Option<Meta>, TokenError> {
     let table = registry.resources();
     let Some(resource) = table.get("", "v1", plural) else { return Ok(None) };
     let target = Target::object(resource, namespace, name);
-    let item = registry.peek(&target).await.map_err(TokenError::Unavailable)?;
-    Ok(item.map(|item| item.value().text(&["metadata", "uid"]).to_owned()))
+    let Some(item) = registry.peek(&target).await.map_err(TokenError::Unavailable)? else { return Ok(None) };
+    let meta = item.encoded.meta().map_err(|error| TokenError::Unavailable(Status::internal(error)))?;
+    Ok(Some(meta))
 }
 
 impl Bound {
@@ -347,23 +353,51 @@ impl Bound {
 }
 
 impl Claims {
+    /// Those of a token that is always good, for tests.
+    #[cfg(test)]
+    pub(super) fn of_account(namespace: &str, name: &str, audiences: Vec<String>) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            uid: "u".to_owned(),
+            id: String::new(),
+            bound: Vec::new(),
+            audiences,
+            not_before: i64::MIN,
+            not_after: i64::MAX,
+        }
+    }
+
+    /// Fails before and after the time for which the token was issued.
+    pub(super) fn check_time(&self, now: Timestamp) -> Result<(), TokenError> {
+        let invalid = |why: &str| Err(TokenError::Invalid(why.to_owned()));
+        let now = now.as_second();
+        if now > self.not_after.saturating_add(LEEWAY) {
+            return invalid("service account token has expired");
+        }
+        if now < self.not_before.saturating_sub(LEEWAY) {
+            return invalid("service account token is not valid yet");
+        }
+        Ok(())
+    }
+
     /// Whose the token is.
-    pub(super) fn identity(self) -> Identity {
+    pub(super) fn identity(&self) -> Identity {
         let mut user = User::service_account(&self.namespace, &self.name);
-        user.uid = self.uid;
+        user.uid.clone_from(&self.uid);
         let mut tell = |what: &str, value: String| {
             user.extra.insert(format!("authentication.kubernetes.io/{what}"), vec![value]);
         };
         if !self.id.is_empty() {
             tell("credential-id", format!("JTI={}", self.id));
         }
-        for bound in self.bound.into_iter().filter(|bound| bound.kind != "secret") {
-            tell(&format!("{}-name", bound.kind), bound.name);
+        for bound in self.bound.iter().filter(|bound| bound.kind != "secret") {
+            tell(&format!("{}-name", bound.kind), bound.name.clone());
             if !bound.uid.is_empty() {
-                tell(&format!("{}-uid", bound.kind), bound.uid);
+                tell(&format!("{}-uid", bound.kind), bound.uid.clone());
             }
         }
-        Identity { user: user.into(), audiences: self.audiences }
+        Identity { user: user.into(), audiences: self.audiences.clone() }
     }
 }
 
@@ -391,11 +425,13 @@ mod tests {
         let later = |seconds: i64| Timestamp::from_second(1_000_000 + seconds).unwrap();
         let own = [ISSUER.to_owned()];
         let token = issuer.issue(&grant(&own), now).unwrap();
-        let claims = issuer.verify(token.as_bytes(), &own, later(599)).unwrap();
+        let claims = issuer.verify(token.as_bytes(), &own).unwrap();
+        claims.check_time(later(599)).unwrap();
         assert_eq!(claims.identity().user.name, "system:serviceaccount:ns:robot");
 
         let fails = |token: &str, audience: &str, now| {
-            issuer.verify(token.as_bytes(), &[audience.to_owned()], now).unwrap_err().to_string()
+            let verified = issuer.verify(token.as_bytes(), &[audience.to_owned()]);
+            verified.and_then(|claims| claims.check_time(now)).unwrap_err().to_string()
         };
         assert!(fails(&token, ISSUER, later(700)).contains("has expired"));
         assert!(fails(&token, ISSUER, later(-100)).contains("not valid yet"));
@@ -413,7 +449,7 @@ mod tests {
         let now = Timestamp::from_second(1_000_000).unwrap();
         let own = [NAME.to_owned()];
         let token = issuer().issue(&grant(&own), now).unwrap();
-        assert!(issuer().verify(token.as_bytes(), &own, now).is_ok());
+        assert!(issuer().verify(token.as_bytes(), &own).is_ok());
         assert_eq!(issuer().configuration("x")["issuer"], NAME);
         let other = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap().serialize_pem();
         for (pem, why) in [(other.as_str(), "P-256"), ("no key", "read as PEM")] {

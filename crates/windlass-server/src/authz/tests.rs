@@ -30,7 +30,7 @@ fn attempt(text: &str) -> Attempt<'_> {
     let mut next = || words.next().unwrap_or_default();
     let (verb, group, resource, name) = (next(), next(), next(), next());
     let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
-    Attempt { verb, object: Object::Resource { group, resource, subresource, namespace: "n", name } }
+    Attempt { verb, object: Object::Resource { group, version: "v1", resource, subresource, namespace: "n", name } }
 }
 
 #[test]
@@ -154,7 +154,14 @@ async fn what_is_written_counts_at_once() {
     );
     let elsewhere = Attempt {
         verb: "get",
-        object: Object::Resource { group: "", resource: "pods", subresource: "", namespace: "m", name: "" },
+        object: Object::Resource {
+            group: "",
+            version: "v1",
+            resource: "pods",
+            subresource: "",
+            namespace: "m",
+            name: "",
+        },
     };
     assert!(!stored.authorizer.decide(&stored.storage, &jane, &elsewhere).await.unwrap().is_allowed());
     assert_eq!(stored.ask(&user("joan", &[]), "get  pods").await, "()");
@@ -189,7 +196,7 @@ async fn those_who_are_trusted_need_no_role() {
     let stored = Stored { storage, authorizer: Authorizer::default() };
     assert_eq!(stored.ask(&user("root", &[MASTERS]), "get  pods").await, "");
     assert_eq!(stored.ask(&user("jane", &[AUTHENTICATED]), "get  pods").await, "()");
-    let open = Stored { authorizer: Authorizer::new(Authorization::AlwaysAllow), ..stored };
+    let open = Stored { authorizer: Authorizer::new(Authorization::AlwaysAllow, None), ..stored };
     assert_eq!(open.ask(&user("jane", &[AUTHENTICATED]), "get  pods").await, "");
     assert_eq!(open.ask(&user("system:anonymous", &["system:unauthenticated"]), "get  pods").await, "()");
     let (rules, _) = open.authorizer.rules_of(&open.storage, &user("jane", &[AUTHENTICATED]), "n").await.unwrap();

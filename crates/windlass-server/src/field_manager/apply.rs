@@ -10,7 +10,7 @@ use super::{
     element::{Element, equal},
     fields::fields_of,
     items::BadItem,
-    kind::{Difference, Kind, show},
+    kind::{Difference, Incomparable, Kind, during, show},
     managers::{Fields, Identity, Manager, Managers, Operation},
     merge::{merge, remove},
     schema::Type,
@@ -128,6 +128,10 @@ fn merged(
         ))
     })?;
     let failed = |what: &'static str| move |bad: BadItem| Status::unclassified(format!("failed to {what}: {bad}"));
+    managers.check_versions(kind, live)?;
+    if kind.is_evolving {
+        managers.reconcile(kind)?;
+    }
     let merged = merge(live, patch, &kind.ty).map_err(failed("merge config"))?;
     let identity = Identity::apply(applier.manager, kind.subresource);
     let last = managers.find(&identity).cloned();
@@ -139,17 +143,19 @@ fn merged(
         time: last.as_ref().and_then(|last| last.time.clone()),
     });
     let new = match &last {
-        Some(last) if !last.fields.is_empty() => pruned(kind, merged, &managers, last),
+        Some(last) if !last.fields.is_empty() => {
+            pruned(kind, merged, &managers, last).map_err(during("failed to prune fields"))?
+        }
         _ => merged,
     };
     let difference = Difference::new(kind, live, &new);
     if !applier.force {
-        let conflicts = managers.conflicts(&identity, &difference).map_err(failed("compare objects"))?;
+        let conflicts = managers.conflicts(&identity, &difference).map_err(Incomparable::into_status)?;
         if !conflicts.is_empty() {
             return Err(Refusal::Conflicts(conflicts));
         }
     }
-    managers.lose(&identity, &difference).map_err(failed("compare objects"))?;
+    managers.lose(&identity, &difference).map_err(Incomparable::into_status)?;
     let changed = !equal(live, &new);
     if let Some(own) = managers.find_mut(&identity) {
         own.fields = Fields::Set(strip(&own.fields.to_set()));
@@ -162,12 +168,14 @@ fn merged(
 }
 
 /// Without what the manager applied before and does no more, unless somebody else owns it.
-fn pruned(kind: &Kind<'_>, merged: Value, managers: &Managers, last: &Manager) -> Value {
-    let version = last.api_version.as_str();
+fn pruned(kind: &Kind<'_>, merged: Value, managers: &Managers, last: &Manager) -> Result<Value, Status> {
+    let (own, version) = (kind.api_version.as_str(), last.api_version.as_str());
+    let then = kind.convert(&merged, own, version);
     // What was applied in a version that is gone stays.
-    let (Some(ty), Some(mut merged_then)) = (kind.type_in(version), kind.convert(&merged, &kind.api_version, version))
+    let (Some(ty), Some(mut merged_then)) =
+        (kind.type_in(version)?, then.map_err(during("failed to convert merged object to last applied version"))?)
     else {
-        return merged;
+        return Ok(merged);
     };
     let last_set = last.fields.to_set().with_named_fields(Some(&ty));
     let mut pruned = remove_or_all(&merged_then, &last_set, &ty);
@@ -179,25 +187,26 @@ fn pruned(kind: &Kind<'_>, merged: Value, managers: &Managers, last: &Manager) -
     }
     let mut current = version;
     for ((_, owner), fields) in &owned {
-        let (Some(ty), Some(whole), Some(rest)) =
-            (kind.type_in(owner), kind.convert(&merged_then, current, owner), kind.convert(&pruned, current, owner))
-        else {
-            continue;
-        };
+        let failed =
+            |which| format!("failed add back owned items: failed to convert {which} object at version {owner}");
+        let (whole, rest) = (kind.convert(&merged_then, current, owner), kind.convert(&pruned, current, owner));
+        let whole = whole.map_err(during(failed("merged")))?;
+        let rest = rest.map_err(during(failed("pruned")))?;
+        let (Some(ty), Some(whole), Some(rest)) = (kind.type_in(owner)?, whole, rest) else { continue };
         let named = |set: &Set| set.with_named_fields(Some(&ty));
         let kept = named(&fields_of(&rest, &ty)).union(&named(fields));
         pruned = remove_or_all(&whole, &named(&fields_of(&whole, &ty)).difference(&kept), &ty);
         (merged_then, current) = (whole, owner);
     }
     // What is left of that goes only if the manager had applied it.
-    let (Some(whole), Some(rest)) =
-        (kind.convert(&merged_then, current, version), kind.convert(&pruned, current, version))
-    else {
-        return merged;
+    let failed = "failed add back dangling items: failed to convert pruned object to last applied version";
+    let (whole, rest) = (kind.convert(&merged_then, current, version), kind.convert(&pruned, current, version));
+    let (Some(whole), Some(rest)) = (whole?, rest.map_err(during(failed))?) else {
+        return Ok(merged);
     };
     let named = |value: &Value| fields_of(value, &ty).with_named_fields(Some(&ty));
     let gone = named(&whole).difference(&named(&rest)).intersection(&last_set);
-    kind.convert(&remove_or_all(&whole, &gone, &ty), version, &kind.api_version).unwrap_or(merged)
+    Ok(kind.convert(&remove_or_all(&whole, &gone, &ty), version, own)?.unwrap_or(merged))
 }
 
 fn remove_or_all(value: &Value, fields: &Set, ty: &Type) -> Value {

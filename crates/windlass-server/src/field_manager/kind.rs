@@ -1,8 +1,9 @@
 //! A kind of objects in its versions, as far as ownership goes.
 
-use std::{cell::RefCell, fmt, ops::Deref, sync::Arc};
+use std::{cell::RefCell, collections::BTreeMap, fmt, ops::Deref, sync::Arc};
 
 use serde_json::Value;
+use windlass_api::Status;
 
 use super::{compare::Changes, items::BadItem, schema::Type, set::Set};
 
@@ -25,21 +26,26 @@ pub(crate) struct Kind<'k> {
     pub(crate) subresource: &'k str,
     /// An object without content.
     pub(crate) empty: Value,
-    /// The kind in another version; none: it is not served.
-    pub(crate) other: &'k dyn Fn(&str) -> Option<Version>,
+    /// Types may have changed since managedFields were written.
+    pub(crate) is_evolving: bool,
+    /// Finds the kind in another version. `None`: a built-in kind has no such version, and its managers are dropped. An
+    /// error fails an apply, and clears the managedFields of an update.
+    pub(crate) other: &'k dyn Fn(&str) -> Result<Option<Version>, Status>,
 }
 
 /// Another version of a kind.
 pub(crate) struct Version {
     pub(crate) ty: TypeHandle,
     pub(crate) reset: Set,
+    /// Conversions can fail: a webhook makes them.
+    pub(crate) is_fallible: bool,
     /// From the version of the request, and back to it.
     pub(crate) convert: Convert,
     pub(crate) back: Convert,
 }
 
 /// Makes an object of one version one of another.
-pub(crate) type Convert = Box<dyn Fn(Value) -> Value>;
+pub(crate) type Convert = Box<dyn Fn(Value) -> Result<Value, Status>>;
 
 /// How two states of an object differ, in each version that anybody asks for.
 pub(super) struct Difference<'d> {
@@ -47,7 +53,15 @@ pub(super) struct Difference<'d> {
     old: &'d Value,
     new: &'d Value,
     /// None: the version is not served.
-    known: RefCell<Vec<(String, Option<Arc<Lost>>)>>,
+    known: RefCell<BTreeMap<String, Option<Arc<Lost>>>>,
+}
+
+/// Why two states cannot be compared.
+#[derive(Debug)]
+pub(super) enum Incomparable {
+    Items(BadItem),
+    /// They could not be converted.
+    Version(Status),
 }
 
 /// The fields that differ, as somebody sees it who owned them.
@@ -72,21 +86,37 @@ impl Deref for TypeHandle {
 }
 
 impl Kind<'_> {
-    /// An object of one version in another one; none: one of them is not served.
-    pub(super) fn convert(&self, value: &Value, from: &str, to: &str) -> Option<Value> {
+    /// Converts an object from one version to another. `None`: there is no such version.
+    pub(super) fn convert(&self, value: &Value, from: &str, to: &str) -> Result<Option<Value>, Status> {
+        let mut value = value.clone();
         if from == to {
-            return Some(value.clone());
+            return Ok(Some(value));
         }
-        let own = if from == self.api_version { value.clone() } else { ((self.other)(from)?.back)(value.clone()) };
-        Some(if to == self.api_version { own } else { ((self.other)(to)?.convert)(own) })
+        if from != self.api_version {
+            let Some(version) = (self.other)(from)? else { return Ok(None) };
+            value = (version.back)(value)?;
+        }
+        if to != self.api_version {
+            let Some(version) = (self.other)(to)? else { return Ok(None) };
+            value = (version.convert)(value)?;
+        }
+        Ok(Some(value))
     }
 
-    /// The type of a version.
-    pub(super) fn type_in(&self, api_version: &str) -> Option<TypeHandle> {
-        if api_version == self.api_version {
-            return Some(self.ty.clone());
+    /// Fails if an object of the version of the request cannot be converted to another version.
+    pub(super) fn check_version(&self, api_version: &str, object: &Value) -> Result<(), Status> {
+        match (self.other)(api_version)? {
+            Some(version) if version.is_fallible => (version.convert)(object.clone()).map(drop),
+            _ => Ok(()),
         }
-        Some((self.other)(api_version)?.ty)
+    }
+
+    /// Returns the type of a version. `None`: there is no such version.
+    pub(super) fn type_in(&self, api_version: &str) -> Result<Option<TypeHandle>, Status> {
+        if api_version == self.api_version {
+            return Ok(Some(self.ty.clone()));
+        }
+        Ok((self.other)(api_version)?.map(|version| version.ty))
     }
 
     /// Group, version and kind as the real server writes them: `/v1, Kind=Pod`.
@@ -117,32 +147,74 @@ impl<'d> Difference<'d> {
     }
 
     /// In the version of the request.
-    pub(super) fn own(&self) -> Result<Arc<Lost>, BadItem> {
+    pub(super) fn own(&self) -> Result<Arc<Lost>, Incomparable> {
         let lost = self.in_version(&self.kind.api_version)?;
         Ok(lost.unwrap_or_else(|| Arc::new(Lost::of(Changes::default()))))
     }
 
     /// In any version; none: it is not served.
-    pub(super) fn in_version(&self, api_version: &str) -> Result<Option<Arc<Lost>>, BadItem> {
-        if let Some((_, lost)) = self.known.borrow().iter().find(|(known, _)| known == api_version) {
+    pub(super) fn in_version(&self, api_version: &str) -> Result<Option<Arc<Lost>>, Incomparable> {
+        if let Some(lost) = self.known.borrow().get(api_version) {
             return Ok(lost.clone());
         }
         let changes = if api_version == self.kind.api_version {
             let changes = Changes::between_objects(self.old, self.new, &self.kind.ty)?;
             Some(changes.without(&self.kind.reset))
         } else {
-            match (self.kind.other)(api_version) {
+            match (self.kind.other)(api_version)? {
                 None => None,
                 Some(version) => {
                     let (old, new) = ((version.convert)(self.old.clone()), (version.convert)(self.new.clone()));
+                    let old = old.map_err(during("failed to convert old object"))?;
+                    let new = new.map_err(during("failed to convert new object"))?;
                     let changes = Changes::between_objects(&old, &new, &version.ty)?;
                     Some(changes.without(&version.reset))
                 }
             }
         };
         let lost = changes.map(Lost::of).map(Arc::new);
-        self.known.borrow_mut().push((api_version.to_owned(), lost.clone()));
+        self.known.borrow_mut().insert(api_version.to_owned(), lost.clone());
         Ok(lost)
+    }
+}
+
+/// Says in front of an error during which step it occurred.
+pub(super) fn during(step: impl fmt::Display) -> impl FnOnce(Status) -> Status {
+    move |mut status| {
+        status.message = format!("{step}: {}", status.message);
+        status
+    }
+}
+
+// === impl Incomparable ===
+
+impl Incomparable {
+    pub(super) fn into_status(self) -> Status {
+        match self {
+            Self::Items(bad) => Status::unclassified(format!("failed to compare objects: {bad}")),
+            Self::Version(status) => status,
+        }
+    }
+}
+
+impl From<BadItem> for Incomparable {
+    fn from(bad: BadItem) -> Self {
+        Self::Items(bad)
+    }
+}
+
+impl From<Status> for Incomparable {
+    fn from(status: Status) -> Self {
+        Self::Version(status)
+    }
+}
+
+impl fmt::Display for Incomparable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Items(bad) => bad.fmt(f),
+            Self::Version(status) => f.write_str(&status.message),
+        }
     }
 }
 

@@ -35,7 +35,8 @@ fn config_map(reset: &[&str]) -> Kind<'static> {
         reset: set_of(reset),
         subresource: "",
         empty: json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {}}),
-        other: &|_| None,
+        is_evolving: false,
+        other: &|_| Ok(None),
     }
 }
 
@@ -45,7 +46,7 @@ fn object(data: Value) -> Value {
 
 /// The object after an update by this manager.
 fn updated(old: Option<&Value>, mut new: Value, manager: &str, now: &str) -> Value {
-    update(&config_map(&[]), old, &mut new, manager, now, false, Style::BuiltIn);
+    update(&config_map(&[]), old, &mut new, manager, now, Style::BuiltIn);
     new
 }
 
@@ -54,7 +55,7 @@ fn applied(old: Option<&Value>, data: Value, manager: &str, force: bool) -> Resu
     let mut patch = object(data);
     patch["metadata"] = json!({"name": "a"});
     let applier = Applier { manager, force, now: NOW };
-    let (new, managed) = apply(&config_map(&[]), old, &patch, applier, false).map_err(|status| status.message)?;
+    let (new, managed) = apply(&config_map(&[]), old, &patch, applier).map_err(|status| status.message)?;
     let mut new = new.unwrap_or_else(|| super::clone_without(old.unwrap()));
     new["metadata"]["uid"] = "u".into();
     super::attach(&mut new, managed, Style::BuiltIn);
@@ -406,7 +407,7 @@ fn the_oldest_of_many_updaters_become_one() {
 fn fields_that_a_write_resets_have_no_new_owner() {
     let kind = config_map(&["data.status"]);
     let mut new = object(json!({"status": "x", "spec": "y"}));
-    update(&kind, None, &mut new, "m", NOW, false, Style::BuiltIn);
+    update(&kind, None, &mut new, "m", NOW, Style::BuiltIn);
     assert_eq!(owners(&new), [r#"m Update now {"f:data":{".":{},"f:spec":{}}}"#]);
 }
 

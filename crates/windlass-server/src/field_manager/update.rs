@@ -1,11 +1,13 @@
 //! What a write makes of the ownership of fields.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
+use windlass_api::Status;
 
 use super::{
     apply::Conflict,
-    items::BadItem,
-    kind::{Difference, Kind},
+    kind::{Difference, Incomparable, Kind},
     managers::{Fields, Identity, Manager, Managers},
 };
 
@@ -17,7 +19,7 @@ pub(super) fn updated(
     mut managers: Managers,
     manager: &str,
     now: &str,
-) -> Result<Managers, BadItem> {
+) -> Result<Managers, Incomparable> {
     let difference = Difference::new(kind, old, new);
     let own = difference.own()?;
     let identity = Identity::update(manager, &kind.api_version, kind.subresource);
@@ -47,7 +49,7 @@ pub(super) fn updated(
 impl Managers {
     /// Takes from all managers but one what has been changed or removed. Managers of versions that are not served any more
     /// are dropped.
-    pub(super) fn lose(&mut self, but: &Identity, difference: &Difference<'_>) -> Result<(), BadItem> {
+    pub(super) fn lose(&mut self, but: &Identity, difference: &Difference<'_>) -> Result<(), Incomparable> {
         let mut kept = Vec::with_capacity(self.entries.len());
         for mut manager in std::mem::take(&mut self.entries) {
             if manager.identity != *but {
@@ -63,7 +65,7 @@ impl Managers {
     }
 
     /// What a write would take from others, in the order in which it is told.
-    pub(super) fn conflicts(&self, but: &Identity, difference: &Difference<'_>) -> Result<Vec<Conflict>, BadItem> {
+    pub(super) fn conflicts(&self, but: &Identity, difference: &Difference<'_>) -> Result<Vec<Conflict>, Incomparable> {
         let mut managers: Vec<&Manager> = self.entries.iter().filter(|manager| manager.identity != *but).collect();
         managers.sort_by(|a, b| a.identity.rank().cmp(&b.identity.rank()));
         let mut conflicts = Vec::new();
@@ -78,10 +80,18 @@ impl Managers {
         Ok(conflicts)
     }
 
+    /// Fails if the object cannot be converted to the version of one of its managers.
+    pub(super) fn check_versions(&self, kind: &Kind<'_>, object: &Value) -> Result<(), Status> {
+        let versions: BTreeSet<&str> = self.entries.iter().map(|manager| manager.api_version.as_str()).collect();
+        let others = versions.into_iter().filter(|version| *version != kind.api_version);
+        // All are tried, so that all conversions are known to be needed after one pass.
+        others.map(|version| kind.check_version(version, object)).fold(Ok(()), Result::and)
+    }
+
     /// Adjusts fields that were written when their types were others.
-    pub(super) fn reconcile(&mut self, kind: &Kind<'_>) {
+    pub(super) fn reconcile(&mut self, kind: &Kind<'_>) -> Result<(), Status> {
         for manager in &mut self.entries {
-            let Some(ty) = kind.type_in(&manager.api_version) else { continue };
+            let Some(ty) = kind.type_in(&manager.api_version)? else { continue };
             let mut set = manager.fields.to_set();
             let before = set.clone();
             set.reconcile(&ty);
@@ -89,5 +99,6 @@ impl Managers {
                 manager.fields = Fields::Set(set);
             }
         }
+        Ok(())
     }
 }

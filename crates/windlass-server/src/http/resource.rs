@@ -1,6 +1,6 @@
 //! Requests for resources: from a path to the verb of the registry, and back to an answer.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Response, StatusCode, header};
@@ -18,6 +18,7 @@ use super::{
     watch,
 };
 use crate::{
+    admission,
     connect::{Connection, Silence},
     encoded::Style,
     metrics::{Asked, Meter, Scope, Verb},
@@ -153,10 +154,32 @@ async fn connect(
         return Err(Status::method_not_allowed().into());
     }
     let target = Target::object(resource, path.namespace.as_deref(), &path.name).subresource(&path.subresource);
+    if connection.is_admitted() {
+        if exchange.query.get("dryRun").is_some() {
+            return Err(Status::bad_request("dryRun is not supported").into());
+        }
+        let options = connection.options(&exchange.query, &passed_path(path, &exchange.info.path))?;
+        let asked = admission::Asked {
+            user: exchange.user.clone(),
+            warnings: exchange.warnings.clone(),
+            name: path.name.clone(),
+            ..admission::Asked::default()
+        };
+        registry.admit_connection(&target, options, asked).await?;
+    }
     let Silence = connection.connect(registry, &target, &exchange.query).await?;
     let mut response = Response::new(Body::whole(Bytes::new()));
     *response.status_mut() = StatusCode::NO_CONTENT;
     Ok(response)
+}
+
+/// The path that a proxy passes on.
+fn passed_path(path: &ResourcePath, whole: &str) -> String {
+    let mut passed = path.rest.iter().fold(String::new(), |passed, part| passed + "/" + part);
+    if whole.ends_with('/') && !passed.ends_with('/') {
+        passed.push('/');
+    }
+    passed
 }
 
 fn is_built_in(resource: &ResourceInfo) -> bool {
@@ -266,7 +289,7 @@ impl Request<'_> {
     async fn create(self, body: RequestBody) -> Result<Response<Body>, Failure> {
         let showing = self.showing()?;
         let body = self.object(body).await?;
-        let params = self.write_params(WriteOptions::parse(&self.exchange.query, "CreateOptions", self.user_agent())?);
+        let params = self.write_params(WriteOptions::parse(&self.exchange.query, "CreateOptions", &self.user_agent())?);
         let written = if reviews::is_question(&self.target) {
             let asker = Asker { server: self.server, registry: self.registry, user: &self.exchange.user };
             reviews::answer(&asker, &self.target, &body, &params).await?
@@ -281,7 +304,7 @@ impl Request<'_> {
     async fn update(self, body: RequestBody) -> Result<Response<Body>, Failure> {
         let showing = self.showing()?;
         // The options are looked at before the body, as the real server does, of updates only.
-        let params = self.write_params(WriteOptions::parse(&self.exchange.query, "UpdateOptions", self.user_agent())?);
+        let params = self.write_params(WriteOptions::parse(&self.exchange.query, "UpdateOptions", &self.user_agent())?);
         let body = self.object(body).await?;
         let written = self.registry.update(&self.target, body, params).await?;
         self.written(&showing, written)
@@ -291,7 +314,7 @@ impl Request<'_> {
         let kind = self.patch_kind()?;
         let showing = self.showing()?;
         let body = read::read(&self.exchange.headers, body).await?;
-        let options = WriteOptions::parse_patch(&self.exchange.query, kind, self.user_agent())?;
+        let options = WriteOptions::parse_patch(&self.exchange.query, kind, &self.user_agent())?;
         let patch = match kind {
             PatchKind::Json => PatchType::Json,
             PatchKind::Merge => PatchType::Merge,
@@ -348,9 +371,10 @@ impl Request<'_> {
         }
     }
 
-    fn user_agent(&self) -> &str {
+    /// Names the manager of the fields that are written, unless the query does. Bytes, as in Go.
+    fn user_agent(&self) -> Cow<'_, str> {
         let agent = self.exchange.headers.get(header::USER_AGENT);
-        agent.and_then(|value| value.to_str().ok()).unwrap_or_default()
+        agent.map(|value| String::from_utf8_lossy(value.as_bytes())).unwrap_or_default()
     }
 
     async fn object(&self, body: RequestBody) -> Result<ObjectBody, Failure> {

@@ -27,6 +27,8 @@ pub(crate) struct Conversion {
     pub(crate) to_stored: Arc<dyn Fn(Value) -> Value + Send + Sync>,
     /// Whoever knows how versions differ, before the two above bring the result into form; none: they know it all.
     pub(crate) translator: Option<Arc<dyn Translator>>,
+    /// The versions that are not served, but still own fields of objects.
+    pub(crate) unserved: Arc<[Arc<ResourceInfo>]>,
 }
 
 /// In which version writes are computed and checked.
@@ -50,20 +52,22 @@ pub(crate) struct Conversions(Arc<Mutex<Learned>>);
 
 #[derive(Debug, Default)]
 struct Learned {
-    /// By apiVersion, and by the object before it as JSON.
-    known: BTreeMap<(String, String), Value>,
-    wanted: Vec<Wanted>,
+    known: BTreeMap<Question, Result<Value, Status>>,
+    wanted: BTreeMap<Question, Wanted>,
 }
+
+/// An apiVersion, and the object to convert to it as JSON.
+type Question = (String, String);
 
 #[derive(Debug)]
 struct Wanted {
     translator: Arc<dyn Translator>,
     object: Value,
-    to: String,
 }
 
-/// How often something is computed anew: each time it knows of more translations, and nothing needs many in a row.
-const MOST_ROUNDS: usize = 16;
+/// The most passes of a computation. Each pass gets a few steps further: four conversions in a row for each version that owns
+/// fields of the object.
+const MOST_ROUNDS: usize = 1000;
 
 impl fmt::Debug for Conversion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -74,8 +78,8 @@ impl fmt::Debug for Conversion {
 // === impl Conversions ===
 
 impl Conversions {
-    /// Computes something, and again for as long as translations turn up that have to be asked for. What was computed without
-    /// them is thrown away, failure or not.
+    /// Computes something, again each time that translations are missing. A computation fails at the first missing one, so
+    /// that only objects that exist are translated. Whether a failed translation fails the computation is up to it.
     pub(crate) async fn settle<T>(&self, mut compute: impl FnMut() -> Result<T, Status>) -> Result<T, Status> {
         for _ in 0..MOST_ROUNDS {
             let computed = compute();
@@ -84,23 +88,24 @@ impl Conversions {
                 return computed;
             }
             drop(computed);
-            for Wanted { translator, object, to } in wanted {
-                let key = (to.clone(), object.to_string());
-                let translated = translated(&*translator, vec![object], &to).await?.pop().unwrap_or_default();
-                self.0.lock().known.insert(key, translated);
+            for (question, Wanted { translator, object }) in wanted {
+                let translated = translated(&*translator, vec![object], &question.0).await;
+                let translated = translated.map(|mut objects| objects.pop().unwrap_or_default());
+                self.0.lock().known.insert(question, translated);
             }
         }
         Err(Status::internal("the versions of an object are converted without an end"))
     }
 
-    /// The object as a translator makes it; as it is, until that is known.
-    fn look(&self, translator: &Arc<dyn Translator>, object: Value, to: &str) -> Value {
+    /// Returns the object as a translator makes it. Fails if that is not known yet.
+    fn look(&self, translator: &Arc<dyn Translator>, object: Value, to: &str) -> Result<Value, Status> {
         let mut learned = self.0.lock();
-        if let Some(known) = learned.known.get(&(to.to_owned(), object.to_string())) {
+        let question = (to.to_owned(), object.to_string());
+        if let Some(known) = learned.known.get(&question) {
             return known.clone();
         }
-        learned.wanted.push(Wanted { translator: Arc::clone(translator), object: object.clone(), to: to.to_owned() });
-        object
+        learned.wanted.insert(question, Wanted { translator: Arc::clone(translator), object });
+        Err(Status::internal("an object has not been converted yet"))
     }
 }
 
@@ -200,10 +205,13 @@ impl ResourceInfo {
 
     /// An object of another version of the same resource in this one, in the middle of a computation that is
     /// [settled](Conversions::settle).
-    pub(super) fn convert_from(&self, other: &Self, object: Value, conversions: &Conversions) -> Value {
+    pub(super) fn convert_from(&self, other: &Self, object: Value, conversions: &Conversions) -> Result<Value, Status> {
         match self.with_hub(Hub::Asked) {
-            None => self.shown(&other.to_hub(object)).into_owned(),
-            Some(conversion) => (conversion.from_stored)(conversion.look(object, &self.api_version(), conversions)),
+            None => Ok(self.shown(&other.to_hub(object)).into_owned()),
+            Some(conversion) => {
+                let object = conversion.look(object, &self.api_version(), conversions)?;
+                Ok((conversion.from_stored)(object))
+            }
         }
     }
 }
@@ -226,14 +234,63 @@ impl Conversion {
         Ok(objects)
     }
 
-    fn look(&self, object: Value, to: &str, conversions: &Conversions) -> Value {
+    fn look(&self, object: Value, to: &str, conversions: &Conversions) -> Result<Value, Status> {
         match &self.translator {
             Some(translator) if is_other(&object, to) => conversions.look(translator, object, to),
-            _ => object,
+            _ => Ok(object),
         }
     }
 }
 
 fn is_other(object: &Value, api_version: &str) -> bool {
     object.text(&["apiVersion"]) != api_version
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Knows the objects that exist, and takes no others.
+    #[derive(Debug, Default)]
+    struct Strict(Mutex<Vec<Value>>);
+
+    impl Translator for Strict {
+        fn translate<'a>(&'a self, objects: Vec<Value>, to: &'a str) -> BoxFuture<'a, Result<Vec<Value>, Status>> {
+            self.0.lock().extend(objects.iter().cloned());
+            let convert = move |object: Value| {
+                if object["in"] != object["apiVersion"] {
+                    return Err(Status::unclassified(format!("no such object: {object}")));
+                }
+                Ok(json!({"apiVersion": to, "in": to}))
+            };
+            Box::pin(async move { objects.into_iter().map(convert).collect() })
+        }
+    }
+
+    #[tokio::test]
+    async fn only_objects_that_exist_are_converted() {
+        let strict = Arc::new(Strict::default());
+        let translator: Arc<dyn Translator> = Arc::clone(&strict) as _;
+        let conversions = Conversions::default();
+        let chain = || {
+            let first = json!({"apiVersion": "v1", "in": "v1"});
+            let second = conversions.look(&translator, first, "v2")?;
+            conversions.look(&translator, second, "v3")
+        };
+        assert_eq!(conversions.settle(chain).await.unwrap(), json!({"apiVersion": "v3", "in": "v3"}));
+        let asked = strict.0.lock().clone();
+        assert_eq!(asked, [json!({"apiVersion": "v1", "in": "v1"}), json!({"apiVersion": "v2", "in": "v2"})]);
+    }
+
+    #[tokio::test]
+    async fn failed_conversion_is_left_to_the_computation() {
+        let translator: Arc<dyn Translator> = Arc::new(Strict::default());
+        let conversions = Conversions::default();
+        let attempt = || conversions.look(&translator, json!({"apiVersion": "v1", "in": "v9"}), "v2");
+        let failure = conversions.settle(attempt).await.unwrap_err();
+        assert!(failure.message.starts_with("no such object: "), "{}", failure.message);
+        assert!(conversions.settle(|| Ok(attempt().is_err())).await.unwrap());
+    }
 }

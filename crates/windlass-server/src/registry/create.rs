@@ -47,6 +47,7 @@ impl Registry {
             object,
             old: None,
             asked: params.asked(target),
+            part: None,
             reinvocation: Reinvocation::default(),
         };
         self.admit(&mut attributes).await?;
@@ -121,6 +122,7 @@ impl Registry {
             object: object.take(),
             old: None,
             asked: params.asked(target),
+            part: None,
             reinvocation: Reinvocation::default(),
         };
         self.validate_admission(&mut attributes).await?;

@@ -39,6 +39,16 @@ pub(crate) struct DeleteParams {
     pub(crate) user: Arc<User>,
     /// Collects what the client is told even if the deletion fails.
     pub(crate) warnings: Warnings,
+    pub(crate) consent: Consent,
+}
+
+/// Whether admission is asked about a deletion.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Consent {
+    #[default]
+    Asked,
+    /// Admission has agreed already, to the eviction that the deletion is part of.
+    Given,
 }
 
 /// A deletion that succeeded.
@@ -79,7 +89,7 @@ impl Registry {
             let present = Item::stored(&current)?;
             let mut old = target.resource.hub_of(present.value()).await?;
             check_preconditions(target, &preconditions, &old)?;
-            if admitted != Some(current.modified) {
+            if admitted != Some(current.modified) && params.consent == Consent::Asked {
                 old = self.admit_deletion(target, old, &params).await?;
             }
             let step = match rules.deletion {
@@ -172,6 +182,7 @@ impl Registry {
                 warnings: params.warnings.clone(),
                 name: target.name().to_owned(),
             },
+            part: None,
             reinvocation: Reinvocation::default(),
         };
         self.admit(&mut attributes).await?;

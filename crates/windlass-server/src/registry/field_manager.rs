@@ -35,14 +35,13 @@ impl Registry {
         let resource = &*target.resource;
         let now = format_time(self.clock().now());
         let style = resource.shape.style();
-        let adjust = adjusts(resource);
         self.with_kind(target, old.is_none(), &params.conversions, |kind| {
             let old = old.map(|old| resource.shown(old));
             let old = old.as_deref();
             let Cow::Owned(mut shown) = resource.shown(new) else {
-                return field_manager::update(kind, old, new, &params.field_manager, &now, adjust, style);
+                return field_manager::update(kind, old, new, &params.field_manager, &now, style);
             };
-            field_manager::update(kind, old, &mut shown, &params.field_manager, &now, adjust, style);
+            field_manager::update(kind, old, &mut shown, &params.field_manager, &now, style);
             detach(new);
             attach(new, detach(&mut shown), style);
         });
@@ -75,7 +74,7 @@ impl Registry {
         let applier = Applier { manager: &params.field_manager, force: application.force, now: &now };
         let patch = &application.patch;
         let (object, managed_fields) = self.with_kind(target, true, &params.conversions, |kind| {
-            let (object, managed) = field_manager::apply(kind, shown.as_deref(), patch, applier, adjusts(resource))?;
+            let (object, managed) = field_manager::apply(kind, shown.as_deref(), patch, applier)?;
             let object = match object {
                 Some(object) => Some(in_form(&resource.shape, object, patch)?),
                 None => None,
@@ -111,10 +110,9 @@ impl Registry {
         params: &WriteParams,
         edit: impl FnOnce(&Value) -> Result<Scaling<'a>, Status>,
     ) -> Result<Value, Status> {
-        let resources = self.resources();
         let resource = &target.resource;
         let path = |api_version: &str| {
-            let version = resources.iter().find(|other| is_version(resource, other, api_version))?;
+            let version = self.version_of(resource, api_version)?;
             Some(version.strategy.rules().scale.as_ref().map(|scale| scale.spec_replicas.clone()).unwrap_or_default())
         };
         let own = resource.api_version();
@@ -131,17 +129,18 @@ impl Registry {
             reset: Set::default(),
             subresource: "scale",
             empty: empty(&scale::shape(), ""),
-            other: &|_| None,
+            is_evolving: false,
+            other: &|_| Ok(None),
         };
         let mut after = match edit(&before)? {
             Scaling::Given(mut after) => {
-                field_manager::update(&kind, Some(&before), &mut after, &params.field_manager, &now, false, style);
+                field_manager::update(&kind, Some(&before), &mut after, &params.field_manager, &now, style);
                 after
             }
             Scaling::Applied(application) => {
                 let applier = Applier { manager: &params.field_manager, force: application.force, now: &now };
                 let patch = &application.patch;
-                let (after, managed) = field_manager::apply(&kind, Some(&before), patch, applier, false)?;
+                let (after, managed) = field_manager::apply(&kind, Some(&before), patch, applier)?;
                 let mut after = match after {
                     // The real server has no way from a merged scale to that of a custom resource.
                     Some(_) if matches!(resource.shape, Shape::Custom(_)) => {
@@ -175,18 +174,18 @@ impl Registry {
         let resource = &target.resource;
         let subresource = target.subresource.as_deref().unwrap_or_default();
         let other = |api_version: &str| {
-            let resources = self.resources();
-            let version = resources.all().iter().find(|other| is_version(resource, other, api_version))?;
+            let Some(version) = self.version_of(resource, api_version) else { return unknown(resource, api_version) };
             let convert = |from: &Arc<ResourceInfo>, to: &Arc<ResourceInfo>| {
                 let (from, to, conversions) = (Arc::clone(from), Arc::clone(to), conversions.clone());
                 Box::new(move |object: Value| to.convert_from(&from, object, &conversions))
             };
-            Some(Version {
+            Ok(Some(Version {
                 ty: type_of(&version.shape),
                 reset: version.strategy.rules().resets.fields(subresource),
-                convert: convert(resource, version),
-                back: convert(version, resource),
-            })
+                is_fallible: resource.is_translated(),
+                convert: convert(resource, &version),
+                back: convert(&version, resource),
+            }))
         };
         use_it(&Kind {
             api_version: resource.api_version(),
@@ -195,8 +194,17 @@ impl Registry {
             reset: resource.strategy.rules().resets.fields(subresource),
             subresource,
             empty: if whole { empty_of(resource) } else { Value::Null },
+            is_evolving: is_evolving(resource),
             other: &other,
         })
+    }
+
+    /// Finds a resource in another of its versions, served or not.
+    fn version_of(&self, resource: &ResourceInfo, api_version: &str) -> Option<Arc<ResourceInfo>> {
+        let resources = self.resources();
+        let unserved = resource.conversion.iter().flat_map(|conversion| &*conversion.unserved);
+        let mut versions = resources.all().iter().chain(unserved);
+        versions.find(|other| is_version(resource, other, api_version)).cloned()
     }
 }
 
@@ -211,8 +219,24 @@ fn is_version(resource: &ResourceInfo, other: &ResourceInfo, api_version: &str) 
     other.prefix == resource.prefix && other.group == resource.group && other.api_version() == api_version
 }
 
+/// Reports in the words of the real server that a custom resource has no such version. Of built-in kinds that is no error.
+fn unknown(resource: &ResourceInfo, api_version: &str) -> Result<Option<Version>, Status> {
+    if matches!(resource.shape, Shape::BuiltIn(_)) {
+        return Ok(None);
+    }
+    let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
+    Err(Status::unclassified(if group.contains('/') {
+        format!("unexpected GroupVersion string: {api_version}")
+    } else if group == resource.group {
+        format!("request to convert CR to an invalid group/version: {api_version}")
+    } else {
+        let own = field_manager::shown_kind(&resource.api_version(), &resource.kind);
+        format!("{own} is unstructured and is not suitable for converting to {}", codec::go_quote(api_version))
+    }))
+}
+
 /// Whether types may have changed since managedFields were written: those of definitions that have been changed.
-fn adjusts(resource: &ResourceInfo) -> bool {
+fn is_evolving(resource: &ResourceInfo) -> bool {
     resource.conversion.is_some() && matches!(resource.shape, Shape::Custom(_))
 }
 

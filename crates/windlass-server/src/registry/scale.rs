@@ -1,10 +1,16 @@
 //! The scale subresource: replicas of any kind that has them, through one type.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value, json};
 use windlass_api::{FieldValidation, GroupKind, GroupResource, LabelSelector, Operator, Requirement, Status};
 
 use super::{Errors, Item, Path, Shape, Target, Tree, meta, strategy::ScaleRule, tree::as_object};
-use crate::{codec, encoded::Encoded};
+use crate::{
+    admission::{Attributes, PartKind, Reinvocation},
+    codec,
+    encoded::Encoded,
+};
 
 /// How scales are read.
 pub(super) fn shape() -> Shape {
@@ -33,6 +39,23 @@ pub(super) fn patchable_value(target: &Target, object: &Value) -> Result<Value, 
     let rule = rule(target)?;
     let replicas = at(object, &rule.spec_replicas).and_then(Value::as_i64);
     Ok(view(rule, object, replicas.unwrap_or_default()))
+}
+
+/// A write of an object as admission sees it: as a write of the object's scale.
+pub(super) fn attributes(target: &Target, write: &Attributes) -> Result<Attributes, Status> {
+    let old = write.old.as_ref().map(|old| patchable_value(target, old)).transpose()?;
+    Ok(Attributes {
+        operation: write.operation,
+        resource: Arc::clone(&write.resource),
+        subresource: write.subresource.clone(),
+        namespace: write.namespace.clone(),
+        name: write.name.clone(),
+        object: patchable_value(target, &write.object)?,
+        old,
+        asked: write.asked.clone(),
+        part: Some(PartKind { group: "autoscaling".to_owned(), version: "v1".to_owned(), kind: "Scale".to_owned() }),
+        reinvocation: Reinvocation::default(),
+    })
 }
 
 fn view(rule: &ScaleRule, object: &Value, replicas: i64) -> Value {
@@ -71,7 +94,10 @@ pub(super) fn scaled(target: &Target, object: &Value, scale: &Value) -> Result<V
     }
     *place = replicas.into();
     let version = scale.text(&["metadata", "resourceVersion"]);
-    super::tree::metadata_mut(&mut object).insert("resourceVersion".to_owned(), version.into());
+    // The scale of a custom resource may leave the version out, although the resource itself may not.
+    if !version.is_empty() || matches!(target.resource.shape, Shape::BuiltIn(_)) {
+        super::tree::metadata_mut(&mut object).insert("resourceVersion".to_owned(), version.into());
+    }
     Ok(object)
 }
 

@@ -10,7 +10,10 @@ use super::{
     tree::{metadata_mut, object_mut},
     update::{Aspect, precondition_failed},
 };
-use crate::codec;
+use crate::{
+    admission::{Attributes, Operation, PartKind},
+    codec,
+};
 
 impl Registry {
     pub(super) async fn create_subresource(
@@ -28,17 +31,26 @@ impl Registry {
         let decoded = super::Shape::BuiltIn(plan).decode(body, params.field_validation)?;
         let mut object = decoded.value;
         super::meta::settle_namespace(target, &mut object)?;
-        if object.text(&["metadata", "name"]) != target.name() {
+        let write = Attributes::of(Operation::Create, target, object, params.asked(target));
+        let mut write = Attributes { part: Some(PartKind::from(info)), ..write };
+        self.admit(&mut write).await?;
+        if write.object.text(&["metadata", "name"]) != target.name() {
             return Err(Status::bad_request(format!("name in URL does not match name in {} object", info.kind)));
         }
         match subresource {
-            "binding" => self.bind(target, &object, params).await?,
-            "eviction" => self.evict(target, &object, params).await?,
+            "binding" => {
+                check_binding(&write.object)?;
+                self.validate_admission(&mut write).await?;
+                self.bind(target, &write.object, params).await?;
+            }
+            "eviction" => {
+                let deletion = eviction::deletion(&write.object, params)?;
+                self.validate_admission(&mut write).await?;
+                self.evict(target, deletion, params).await?;
+            }
             _ => return Err(Status::method_not_allowed()),
         }
-        let status = Status { code: 201, ..Status::success(StatusDetails::default()) };
-        let status = Status { details: None, ..status };
-        Ok(Written { answer: Answer::Status(status), created: true, warnings: decoded.warnings })
+        Ok(Self::created(decoded.warnings))
     }
 
     /// Carries out a binding that came by itself, and names its pod.
@@ -57,28 +69,25 @@ impl Registry {
         }
         let table = self.resources();
         let pods = table.get("", "v1", "pods").ok_or_else(Status::unknown_resource)?;
+        let write = Attributes::of(Operation::Create, target, object, params.asked(target));
+        let mut write = Attributes { name: name.clone(), ..write };
+        self.admit(&mut write).await?;
+        check_binding(&write.object)?;
+        self.validate_admission(&mut write).await?;
         let pod = Target::object(pods, target.namespace.as_deref(), &name).subresource("binding");
-        self.create_subresource(&pod, "binding", &Body::Value(object), params).await
+        self.bind(&pod, &write.object, params).await?;
+        Ok(Self::created(decoded.warnings))
+    }
+
+    /// The answer to what is created and not kept.
+    fn created(warnings: Vec<String>) -> Written {
+        let status = Status { code: 201, details: None, ..Status::success(StatusDetails::default()) };
+        Written { answer: Answer::Status(status), created: true, warnings }
     }
 
     /// Puts a pod on a node.
     async fn bind(&self, target: &Target, binding: &Value, params: &WriteParams) -> Result<(), Status> {
         let node = binding.text(&["target", "name"]);
-        let kind = binding.text(&["target", "kind"]);
-        let mut errors = Errors::default();
-        if !kind.is_empty() && kind != "Node" {
-            errors.unsupported(&Path::new("target.kind"), kind, &["Node", "<empty>"]);
-        }
-        if node.is_empty() {
-            errors.required(&Path::new("target.name"), "");
-        }
-        let causes = errors.into_causes();
-        let texts: Vec<String> = causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect();
-        match texts.as_slice() {
-            [] => {}
-            [only] => return Err(Status::unclassified(only.clone())),
-            several => return Err(Status::unclassified(format!("[{}]", several.join(", ")))),
-        }
         let pod = Target { subresource: None, ..target.clone() };
         let name = target.name();
         let refused = |why: String| Err(Status::conflict(&GroupResource::new("", "pods/binding"), name, why));
@@ -129,5 +138,24 @@ impl Registry {
             Some(old) => *old = new,
             None => conditions.push(new),
         }
+    }
+}
+
+/// A binding names a node.
+fn check_binding(binding: &Value) -> Result<(), Status> {
+    let kind = binding.text(&["target", "kind"]);
+    let mut errors = Errors::default();
+    if !kind.is_empty() && kind != "Node" {
+        errors.unsupported(&Path::new("target.kind"), kind, &["Node", "<empty>"]);
+    }
+    if binding.text(&["target", "name"]).is_empty() {
+        errors.required(&Path::new("target.name"), "");
+    }
+    let causes = errors.into_causes();
+    let texts: Vec<String> = causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect();
+    match texts.as_slice() {
+        [] => Ok(()),
+        [only] => Err(Status::unclassified(only.clone())),
+        several => Err(Status::unclassified(format!("[{}]", several.join(", ")))),
     }
 }

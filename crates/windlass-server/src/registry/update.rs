@@ -1,7 +1,5 @@
 //! Updating: one loop of read, change, check and compare-and-put for every verb that changes what is there.
 
-use std::sync::Arc;
-
 use serde_json::Value;
 use windlass_api::{DryRun, GroupKind, Status};
 
@@ -16,7 +14,7 @@ use super::{
     tree::{as_object, copy_key, metadata_mut, object_mut},
 };
 use crate::{
-    admission::{Attributes, Operation, Reinvocation},
+    admission::{Attributes, Operation},
     encoded::Encoded,
     storage::{Change, CommitError, Expect, StoredValue},
 };
@@ -151,18 +149,12 @@ impl Registry {
         let present = Item::stored(current)?;
         let old = resource.hub_of(present.value()).await?;
         let new = params.conversions.settle(|| propose(Some(&old))).await?;
-        let mut attributes = Attributes {
-            operation: Operation::Update,
-            resource: Arc::clone(resource),
-            subresource: target.subresource.clone(),
-            namespace: target.namespace().to_owned(),
-            name: target.name().to_owned(),
-            object: new,
-            old: Some(old),
-            asked: params.asked(target),
-            reinvocation: Reinvocation::default(),
-        };
-        if aspect != Aspect::Internal {
+        let attributes = Attributes::of(Operation::Update, target, new, params.asked(target));
+        let mut attributes = Attributes { old: Some(old), ..attributes };
+        let is_scale = target.subresource.as_deref() == Some("scale");
+        if is_scale {
+            self.admit_scale(target, &mut attributes).await?;
+        } else if aspect != Aspect::Internal {
             self.admit(&mut attributes).await?;
         }
         let mut new = attributes.object.take();
@@ -202,7 +194,10 @@ impl Registry {
         field_manager::keep_times(&mut new, &old);
         attributes.object = new;
         attributes.old = Some(old);
-        if aspect != Aspect::Internal {
+        if is_scale {
+            let mut scaling = scale::attributes(target, &attributes)?;
+            self.validate_admission(&mut scaling).await?;
+        } else if aspect != Aspect::Internal {
             self.validate_admission(&mut attributes).await?;
         }
         let (mut new, old) = (attributes.object, attributes.old.unwrap_or_default());
@@ -244,6 +239,17 @@ impl Registry {
         }
     }
 
+    /// Asks admission about the scale of an object, and scales the object by what becomes of it.
+    async fn admit_scale(&self, target: &Target, write: &mut Attributes) -> Result<(), Status> {
+        let mut scaling = scale::attributes(target, write)?;
+        let wanted = scaling.object.clone();
+        self.admit(&mut scaling).await?;
+        if scaling.object != wanted {
+            write.object = scale::scaled(target, &write.object, &scaling.object)?;
+        }
+        Ok(())
+    }
+
     /// An update of an object that is not there.
     async fn create_by_update(
         &self,
@@ -252,23 +258,12 @@ impl Registry {
         params: &WriteParams,
         warnings: &mut Vec<String>,
     ) -> Result<(Item, bool), Status> {
-        let resource = &target.resource;
         let uid = object.text(&["metadata", "uid"]);
         if !uid.is_empty() {
             return Err(precondition_failed(target, params.dry_run, "UID", uid, ""));
         }
         read_version(&object)?;
-        let mut attributes = Attributes {
-            operation: Operation::Create,
-            resource: Arc::clone(resource),
-            subresource: None,
-            namespace: target.namespace().to_owned(),
-            name: target.name().to_owned(),
-            object,
-            old: None,
-            asked: params.asked(target),
-            reinvocation: Reinvocation::default(),
-        };
+        let mut attributes = Attributes::of(Operation::Create, target, object, params.asked(target));
         self.admit(&mut attributes).await?;
         let mut object = attributes.object.take();
         meta::wipe(&mut object);

@@ -13,32 +13,34 @@ use crate::{
 const SPEC: Path<'static> = Path::new("spec");
 
 /// A `SelfSubjectAccessReview`.
-pub(super) async fn may_i(question: Question<'_>) -> Result<Value, Status> {
+pub(super) async fn may_i(mut question: Question<'_>) -> Result<Value, Status> {
     let mut errors = Errors::default();
     validate_attributes(&question.object, &mut errors);
     validate_metadata(&question.object, &["managedFields"], "must be empty", &mut errors);
     check(errors)?;
+    question.admit().await?;
     decided(question.asker, question.object, question.asker.user).await
 }
 
 /// A `SubjectAccessReview`.
-pub(super) async fn may_they(question: Question<'_>) -> Result<Value, Status> {
+pub(super) async fn may_they(mut question: Question<'_>) -> Result<Value, Status> {
     let mut errors = Errors::default();
     validate_attributes(&question.object, &mut errors);
     validate_subject(&question.object, &mut errors);
     validate_metadata(&question.object, &["managedFields"], "must be empty", &mut errors);
     check(errors)?;
+    question.admit().await?;
     let user = subject(&question.object);
     decided(question.asker, question.object, &user).await
 }
 
 /// A `LocalSubjectAccessReview`.
-pub(super) async fn may_they_here(question: Question<'_>) -> Result<Value, Status> {
-    let Question { asker, object, .. } = question;
+pub(super) async fn may_they_here(mut question: Question<'_>) -> Result<Value, Status> {
+    let object = &question.object;
     let mut errors = Errors::default();
-    validate_attributes(&object, &mut errors);
-    validate_subject(&object, &mut errors);
-    validate_metadata(&object, &["managedFields", "namespace"], "must be empty except for namespace", &mut errors);
+    validate_attributes(object, &mut errors);
+    validate_subject(object, &mut errors);
+    validate_metadata(object, &["managedFields", "namespace"], "must be empty except for namespace", &mut errors);
     if let Some(attributes) = object.at(&["spec", "resourceAttributes"]) {
         let namespace = attributes.text(&["namespace"]);
         if namespace != object.text(&["metadata", "namespace"]) {
@@ -51,18 +53,21 @@ pub(super) async fn may_they_here(question: Question<'_>) -> Result<Value, Statu
         errors.invalid(&path, &path_attributes(attributes), "disallowed on this kind of request");
     }
     check(errors)?;
-    let user = subject(&object);
-    decided(asker, object, &user).await
+    question.admit().await?;
+    let user = subject(&question.object);
+    decided(question.asker, question.object, &user).await
 }
 
 /// A `SelfSubjectRulesReview`.
-pub(super) async fn what_may_i(question: Question<'_>) -> Result<Value, Status> {
-    let Question { asker, mut object, .. } = question;
-    let namespace = object.text(&["spec", "namespace"]).to_owned();
+pub(super) async fn what_may_i(mut question: Question<'_>) -> Result<Value, Status> {
+    let namespace = question.object.text(&["spec", "namespace"]).to_owned();
     if namespace.is_empty() {
         return Err(Status::bad_request("no namespace on request"));
     }
+    question.admit().await?;
+    let Question { asker, mut object, .. } = question;
     let (rules, lost) = asker.server.rules_of(asker.user, &namespace).await?;
+    let is_incomplete = asker.server.asks_webhooks();
     let with = |with: fn(&Rule) -> bool, show: fn(&Rule) -> Value| -> Vec<Value> {
         rules.iter().filter(|rule| with(rule)).map(show).collect()
     };
@@ -74,10 +79,12 @@ pub(super) async fn what_may_i(question: Question<'_>) -> Result<Value, Status> 
         "nonResourceRules": with(|rule| !rule.paths.is_empty(), |rule| {
             json!({"verbs": rule.verbs, "nonResourceURLs": rule.paths})
         }),
-        "incomplete": false,
+        "incomplete": is_incomplete,
     });
-    if let Some(lost) = complaint(&lost, RoleName::singular) {
-        status["evaluationError"] = lost.into();
+    let unresolved = is_incomplete.then(|| "webhook authorizer does not support user rule resolution".to_owned());
+    let problems: Vec<String> = unresolved.into_iter().chain(complaint(&lost, RoleName::singular)).collect();
+    if !problems.is_empty() {
+        status["evaluationError"] = problems.join(", ").into();
     }
     let review = as_object(&mut object);
     review.insert("metadata".to_owned(), json!({}));
@@ -91,7 +98,12 @@ async fn decided(asker: &Asker<'_>, mut review: Value, user: &User) -> Result<Va
     let attempt = attempt(&review);
     let decision = asker.server.decide(user, &attempt).await?;
     let mut status = json!({"allowed": decision.is_allowed()});
-    for (field, text) in [("reason", decision.reason()), ("evaluationError", selectors::problem(&review))] {
+    if decision.is_denied() {
+        status["denied"] = true.into();
+    }
+    let problems = [decision.problem().to_owned(), selectors::problem(&review)];
+    let problems = problems.into_iter().filter(|problem| !problem.is_empty()).collect::<Vec<_>>().join(", ");
+    for (field, text) in [("reason", decision.reason()), ("evaluationError", problems)] {
         if !text.is_empty() {
             status[field] = text.into();
         }
@@ -108,6 +120,7 @@ fn attempt(review: &Value) -> Attempt<'_> {
     let text = |field| review.text(&["spec", "resourceAttributes", field]);
     let object = Object::Resource {
         group: text("group"),
+        version: text("version"),
         resource: text("resource"),
         subresource: text("subresource"),
         namespace: text("namespace"),
@@ -118,7 +131,16 @@ fn attempt(review: &Value) -> Attempt<'_> {
 
 fn subject(review: &Value) -> User {
     let groups = review.items(&["spec", "groups"]).iter().filter_map(Value::as_str).map(str::to_owned);
-    User { name: review.text(&["spec", "user"]).to_owned(), groups: groups.collect(), ..User::default() }
+    let texts = |values: &Value| -> Vec<String> {
+        values.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    let extra = review.entries(&["spec", "extra"]).map(|(key, values)| (key.clone(), texts(values)));
+    User {
+        name: review.text(&["spec", "user"]).to_owned(),
+        uid: review.text(&["spec", "uid"]).to_owned(),
+        groups: groups.collect(),
+        extra: extra.collect(),
+    }
 }
 
 fn validate_subject(review: &Value, errors: &mut Errors) {

@@ -10,22 +10,24 @@ use crate::{
 };
 
 /// A `SelfSubjectReview`. Nothing of what was sent comes back.
-pub(super) fn who_am_i(question: Question<'_>) -> Value {
+pub(super) async fn who_am_i(mut question: Question<'_>) -> Result<Value, Status> {
+    question.admit().await?;
     let Question { asker, mut object, .. } = question;
     let review = as_object(&mut object);
     let now = format_time(asker.registry.clock().now());
     review.insert("metadata".to_owned(), json!({"creationTimestamp": now}));
     review.insert("status".to_owned(), json!({"userInfo": asker.user.to_value()}));
-    object
+    Ok(object)
 }
 
 /// A `TokenReview`.
-pub(super) async fn whose_token(question: Question<'_>) -> Result<Value, Status> {
-    let Question { asker, mut object, .. } = question;
-    let token = object.text(&["spec", "token"]);
-    if token.is_empty() {
+pub(super) async fn whose_token(mut question: Question<'_>) -> Result<Value, Status> {
+    if question.object.text(&["spec", "token"]).is_empty() {
         return Err(Status::bad_request("token is required for TokenReview in authentication"));
     }
+    question.admit().await?;
+    let Question { asker, mut object, .. } = question;
+    let token = object.text(&["spec", "token"]);
     let named = object.items(&["spec", "audiences"]).iter().filter_map(Value::as_str).map(str::to_owned);
     let mut audiences: Vec<String> = named.collect();
     if audiences.is_empty() {

@@ -115,11 +115,85 @@ async fn a_service_account_is_known_by_its_token_until_it_or_the_token_ends() {
     assert_eq!(fixture.post(SELF, &token, json!({})).await.0, 201);
     let gone = fixture.send(Method::DELETE, &format!("{ACCOUNTS}/robot"), "TOKEN", &[], json!({})).await;
     assert_eq!(gone.0, 200);
-    assert_eq!(fixture.post(SELF, &token, json!({})).await.0, 201, "the token was good a moment ago");
-    fixture.now.fetch_add(10, Ordering::Relaxed);
     assert_eq!(fixture.post(SELF, &token, json!({})).await.0, 401);
     let (_, review) = fixture.post(REVIEWS, "TOKEN", json!({"spec": {"token": token}})).await;
-    assert_eq!(review["status"]["error"], "[invalid bearer token, service account default/robot has been deleted]");
+    assert_eq!(review["status"]["error"], "[invalid bearer token, serviceaccounts \"robot\" not found]");
+}
+
+/// Seconds after its deletion timestamp for which an object's tokens are good.
+const LEEWAY: i64 = 60;
+
+impl Fixture {
+    async fn put(&self, method: Method, path: &str, body: Value) -> Value {
+        let (code, answer) = self.send(method, path, "TOKEN", &[], body).await;
+        assert!(code < 300, "{path}: {answer}");
+        answer
+    }
+
+    /// The code of a request with the token, and what a review says is wrong with it.
+    async fn judged(&self, token: &str) -> (u16, String) {
+        let (code, _) = self.post(SELF, token, json!({})).await;
+        let (_, review) = self.post(REVIEWS, "TOKEN", json!({"spec": {"token": token}})).await;
+        (code, review["status"]["error"].as_str().unwrap_or_default().to_owned())
+    }
+}
+
+#[tokio::test]
+async fn token_of_terminating_account_is_rejected() {
+    let fixture = Fixture::new();
+    let account = json!({"metadata": {"name": "robot", "finalizers": ["acme.io/stay"]}});
+    fixture.put(Method::POST, ACCOUNTS, account).await;
+    let request = fixture.put(Method::POST, &format!("{ACCOUNTS}/robot/token"), json!({"spec": {}})).await;
+    let token = request["status"]["token"].as_str().unwrap();
+    assert_eq!(fixture.judged(token).await, (201, String::new()));
+    fixture.put(Method::DELETE, &format!("{ACCOUNTS}/robot"), json!({})).await;
+    fixture.now.fetch_add(LEEWAY, Ordering::Relaxed);
+    assert_eq!(fixture.judged(token).await, (201, String::new()));
+    fixture.now.fetch_add(1, Ordering::Relaxed);
+    let gone = "[invalid bearer token, service account default/robot has been deleted]";
+    assert_eq!(fixture.judged(token).await, (401, gone.to_owned()));
+}
+
+#[tokio::test]
+async fn token_bound_to_terminating_object_is_rejected() {
+    let fixture = Fixture::new();
+    fixture.put(Method::POST, ACCOUNTS, json!({"metadata": {"name": "robot"}})).await;
+    let pod = json!({"serviceAccountName": "robot", "containers": [{"name": "c", "image": "i"}]});
+    for (kind, collection, spec) in [
+        ("Pod", "/api/v1/namespaces/default/pods", pod),
+        ("Secret", "/api/v1/namespaces/default/secrets", Value::Null),
+        ("Node", "/api/v1/nodes", Value::Null),
+    ] {
+        let mut object = json!({"metadata": {"name": "bound", "finalizers": ["acme.io/stay"]}});
+        if !spec.is_null() {
+            object["spec"] = spec;
+        }
+        fixture.put(Method::POST, collection, object).await;
+        let bound = json!({"spec": {"boundObjectRef": {"kind": kind, "apiVersion": "v1", "name": "bound"}}});
+        let request = fixture.put(Method::POST, &format!("{ACCOUNTS}/robot/token"), bound).await;
+        let token = request["status"]["token"].as_str().unwrap();
+        assert_eq!(fixture.judged(token).await, (201, String::new()), "{kind}");
+        let options = json!({"gracePeriodSeconds": 0});
+        fixture.put(Method::DELETE, &format!("{collection}/bound"), options).await;
+        fixture.now.fetch_add(LEEWAY + 1, Ordering::Relaxed);
+        let gone = "[invalid bearer token, service account token has been invalidated]";
+        assert_eq!(fixture.judged(token).await, (401, gone.to_owned()), "{kind}");
+    }
+}
+
+#[tokio::test]
+async fn token_of_deleted_pod_is_rejected_at_once() {
+    let fixture = Fixture::new();
+    fixture.put(Method::POST, ACCOUNTS, json!({"metadata": {"name": "robot"}})).await;
+    let pods = "/api/v1/namespaces/default/pods";
+    let spec = json!({"serviceAccountName": "robot", "containers": [{"name": "c", "image": "i"}]});
+    fixture.put(Method::POST, pods, json!({"metadata": {"name": "p"}, "spec": spec})).await;
+    let bound = json!({"spec": {"boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": "p"}}});
+    let request = fixture.put(Method::POST, &format!("{ACCOUNTS}/robot/token"), bound).await;
+    let token = request["status"]["token"].as_str().unwrap();
+    assert_eq!(fixture.judged(token).await.0, 201);
+    fixture.put(Method::DELETE, &format!("{pods}/p"), json!({"gracePeriodSeconds": 0})).await;
+    assert_eq!(fixture.judged(token).await.0, 401);
 }
 
 #[tokio::test]

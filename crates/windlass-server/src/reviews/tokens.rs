@@ -16,10 +16,18 @@ const MIN_LIFETIME: i64 = 600;
 const WARN_ONLY_LIFETIME: i64 = 3607;
 const YEAR: i64 = 365 * 24 * 3600;
 
+pub(super) const KIND: &str = "TokenRequest";
+
+/// Fills in the lifetime, as admission is to see it.
+pub(super) fn default(request: &mut Value) {
+    default_pointer(object_mut(request, "spec"), "expirationSeconds", DEFAULT_LIFETIME);
+}
+
 /// A `TokenRequest`.
-pub(super) async fn request(question: Question<'_>) -> Result<Value, Status> {
-    let Question { asker, target, mut object, params } = question;
-    let kind = GroupKind::new("authentication.k8s.io", "TokenRequest");
+pub(super) async fn request(mut question: Question<'_>) -> Result<Value, Status> {
+    let (asker, target) = (question.asker, question.target);
+    let object = &mut question.object;
+    let kind = GroupKind::new("authentication.k8s.io", KIND);
     let (registry, issuer) = (asker.registry, asker.server.authenticator().issuer());
     let name = target.name.as_deref().unwrap_or_default();
     let namespace = target.namespace.as_deref().unwrap_or_default();
@@ -37,8 +45,7 @@ pub(super) async fn request(question: Question<'_>) -> Result<Value, Status> {
             format!("the UID in the token request ({given}) does not match the UID of the service account ({uid})");
         return Err(Status::conflict(&GroupResource::new(kind.group, kind.kind), name, why));
     }
-    let spec = object_mut(&mut object, "spec");
-    default_pointer(spec, "expirationSeconds", DEFAULT_LIFETIME);
+    let spec = object_mut(object, "spec");
     if spec.items(&["audiences"]).is_empty() {
         spec.insert("audiences".to_owned(), json!([issuer.audience()]));
     }
@@ -53,6 +60,8 @@ pub(super) async fn request(question: Question<'_>) -> Result<Value, Status> {
         errors.invalid(&path, &requested, "may not specify a duration larger than 2^32 seconds");
     }
     errors.check(&kind, "")?;
+    question.admit().await?;
+    let Question { mut object, write, .. } = question;
     let bound = match object.at(&["spec", "boundObjectRef"]) {
         Some(reference) => bound_to(registry, namespace, name, reference).await?,
         None => Vec::new(),
@@ -72,7 +81,7 @@ pub(super) async fn request(question: Question<'_>) -> Result<Value, Status> {
         id: &id,
     };
     let token = issuer.issue(&grant, now)?;
-    tracing::debug!(namespace, name, id, dry_run = ?params.dry_run, "issued a token");
+    tracing::debug!(namespace, name, id, dry_run = ?write.asked.dry_run, "issued a token");
     let end = jiff::Timestamp::from_second(now.as_second().saturating_add(requested)).unwrap_or(jiff::Timestamp::MAX);
     let metadata = metadata_mut(&mut object);
     metadata.insert("name".to_owned(), name.into());

@@ -20,6 +20,7 @@ use super::{Server, Service};
 use crate::{http::Body, tls::TlsIdentity};
 
 mod extensions;
+mod identity;
 mod protobuf;
 mod sockets;
 

@@ -7,9 +7,13 @@ use windlass_api::{GroupResource, LabelSelector, Status};
 
 use super::{Attributes, HookId, Operation, call::Failure};
 use crate::{
-    admission::conditions::{Conditions, Verdict},
+    admission::{
+        PartKind,
+        conditions::{Conditions, Verdict},
+    },
+    codec,
     kinds::label_selector,
-    registry::{Registry, ResourceInfo, Target, Tree},
+    registry::{Registry, ResourceInfo, Shape, Target, Tree},
 };
 
 /// One entry of a configuration.
@@ -109,7 +113,8 @@ impl Hook {
 
     fn selects_object(&self, write: &Attributes) -> bool {
         let selector = self.selector("objectSelector");
-        let selected = |object: &Value| object.is_object() && selects(&selector, object);
+        // Without metadata nothing is selected, not even by what is absent.
+        let selected = |object: &Value| object.at(&["metadata"]).is_some() && selects(&selector, object);
         selector.is_empty() || selected(&write.object) || write.old.as_ref().is_some_and(selected)
     }
 
@@ -135,23 +140,45 @@ impl Hook {
 }
 
 impl Invocation {
-    /// An object as the webhook sees it; null where there is none.
-    pub(super) async fn object(&self, hub: &Value) -> Result<Value, Status> {
+    /// An object of a write as the webhook sees it; null where there is none.
+    pub(super) async fn object(&self, write: &Attributes, hub: &Value) -> Result<Value, Status> {
         if hub.is_null() {
             return Ok(Value::Null);
         }
-        let mut object = self.resource.shown(&self.resource.adopt(hub.clone()).await?).into_owned();
-        let (kind, _) = self.resource.named();
-        if let Some(fields) = object.as_object_mut() {
-            let api_version = match (kind["group"].as_str(), kind["version"].as_str()) {
-                (Some("") | None, version) => version.unwrap_or_default().to_owned(),
-                (Some(group), version) => format!("{group}/{}", version.unwrap_or_default()),
-            };
-            fields.insert("apiVersion".to_owned(), api_version.into());
-            fields.insert("kind".to_owned(), kind["kind"].clone());
+        if let Some(part) = &write.part {
+            return Ok(part.shown(hub));
         }
-        Ok(object)
+        let ResourceInfo { group, version, kind, .. } = &*self.resource;
+        let object = self.resource.shown(&self.resource.adopt(hub.clone()).await?).into_owned();
+        Ok(typed(object, group, version, kind))
     }
+}
+
+impl PartKind {
+    /// As reviews name it.
+    pub(super) fn named(&self) -> Value {
+        json!({"group": self.group, "version": self.version, "kind": self.kind})
+    }
+
+    /// An object of the kind as webhooks see it.
+    pub(super) fn shown(&self, object: &Value) -> Value {
+        typed(object.clone(), &self.group, &self.version, &self.kind)
+    }
+
+    pub(super) fn shape(&self) -> Result<Shape, Status> {
+        let plan = codec::plan(&self.group, &self.version, &self.kind);
+        Ok(Shape::BuiltIn(plan.ok_or_else(Status::unknown_resource)?))
+    }
+}
+
+/// The object with its kind and version.
+fn typed(mut object: Value, group: &str, version: &str, kind: &str) -> Value {
+    if let Some(fields) = object.as_object_mut() {
+        let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+        fields.insert("apiVersion".to_owned(), api_version.into());
+        fields.insert("kind".to_owned(), kind.into());
+    }
+    object
 }
 
 impl ResourceInfo {
@@ -176,6 +203,7 @@ fn matches(rule: &Value, resource: &ResourceInfo, write: &Attributes) -> bool {
         Operation::Create => "CREATE",
         Operation::Update => "UPDATE",
         Operation::Delete => "DELETE",
+        Operation::Connect => "CONNECT",
     };
     let in_namespace = !write.namespace.is_empty() && !write.is_namespace();
     let scope = match rule.text(&["scope"]) {

@@ -12,7 +12,7 @@ use windlass_api::{
 
 use crate::registry::{
     DeleteParams, Errors, ListParams, Path, Registry, Target, Tree, WriteParams,
-    delete::check_preconditions,
+    delete::{Consent, check_preconditions},
     tree::{as_object, object_mut},
     update::Aspect,
 };
@@ -28,8 +28,12 @@ const RETRY_SECONDS: u32 = 10;
 
 impl Registry {
     /// Deletes a pod on behalf of its node.
-    pub(super) async fn evict(&self, target: &Target, eviction: &Value, params: &WriteParams) -> Result<(), Status> {
-        let deletion = deletion(eviction, params)?;
+    pub(super) async fn evict(
+        &self,
+        target: &Target,
+        deletion: DeleteParams,
+        params: &WriteParams,
+    ) -> Result<(), Status> {
         let pod = Target { subresource: None, ..target.clone() };
         let mut attempts = 0;
         let found = loop {
@@ -120,7 +124,7 @@ impl Registry {
 }
 
 /// The deletion that an eviction asks for.
-fn deletion(eviction: &Value, params: &WriteParams) -> Result<DeleteParams, Status> {
+pub(super) fn deletion(eviction: &Value, params: &WriteParams) -> Result<DeleteParams, Status> {
     let options = eviction.at(&["deleteOptions"]).cloned().unwrap_or_default();
     let dry_runs = options.items(&["dryRun"]);
     if dry_runs.iter().any(|value| value != "All") {
@@ -141,6 +145,7 @@ fn deletion(eviction: &Value, params: &WriteParams) -> Result<DeleteParams, Stat
         dry_run: if dry_run { DryRun::All } else { DryRun::No },
         user: params.user.clone(),
         warnings: params.warnings.clone(),
+        consent: Consent::Given,
     })
 }
 

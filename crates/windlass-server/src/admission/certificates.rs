@@ -1,0 +1,187 @@
+//! Certificates: who may approve and sign a request, and which subject is never certified.
+//!
+//! The plugins `CertificateApproval`, `CertificateSigning` and `CertificateSubjectRestriction`. Whoever may write the
+//! subresource `approval` or `status` also needs leave for the signer, by its name or for all signers of its domain.
+
+use std::sync::Arc;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use futures::future::BoxFuture;
+use rustls::pki_types::{CertificateSigningRequestDer, pem::PemObject as _};
+use serde_json::Value;
+use windlass_api::Status;
+use x509_parser::{asn1_rs::Any, certification_request::X509CertificationRequest, prelude::FromDer as _};
+
+use super::{Admission, Attributes, Operation};
+use crate::{
+    authn::User,
+    authz::{Attempt, Authorizer, MASTERS, Object},
+    codec::go_quote,
+    registry::{Registry, Tree},
+};
+
+const GROUP: &str = "certificates.k8s.io";
+/// Certifies clients of the API server, whose organizations are groups.
+const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
+
+/// Checks leave to approve and to sign.
+#[derive(Debug)]
+pub(crate) struct CertificateDecisions(pub(crate) Arc<Authorizer>);
+
+/// Rejects requests of the client signer for `system:masters`.
+#[derive(Debug)]
+pub(crate) struct CertificateSubjects;
+
+impl Admission for CertificateDecisions {
+    fn handles(&self, write: &Attributes) -> bool {
+        // What the server itself writes has no user.
+        is_request(write)
+            && write.operation == Operation::Update
+            && !write.asked.user.name.is_empty()
+            && matches!(write.subresource.as_deref(), Some("approval" | "status"))
+    }
+
+    fn validate<'a>(&'a self, registry: &'a Registry, write: &'a Attributes) -> BoxFuture<'a, Result<(), Status>> {
+        Box::pin(async move {
+            let old = write.old.as_ref().unwrap_or(&Value::Null);
+            let verb = if write.subresource.as_deref() == Some("approval") {
+                "approve"
+            } else if ["certificate", "conditions"].iter().all(|field| is_kept(&write.object, old, field)) {
+                return Ok(());
+            } else {
+                "sign"
+            };
+            // That of the old state: the write may try to name another.
+            let signer = old.text(&["spec", "signerName"]);
+            if self.is_allowed(registry, &write.asked.user, verb, signer).await? {
+                return Ok(());
+            }
+            let signer = go_quote(signer);
+            Err(write.forbidden(format!("user not permitted to {verb} requests with signerName {signer}")))
+        })
+    }
+}
+
+impl CertificateDecisions {
+    async fn is_allowed(&self, registry: &Registry, user: &User, verb: &str, signer: &str) -> Result<bool, Status> {
+        let domain = signer.split('/').next().unwrap_or_default();
+        for name in [signer, &format!("{domain}/*")] {
+            let object = Object::Resource {
+                group: GROUP,
+                version: "*",
+                resource: "signers",
+                subresource: "",
+                namespace: "",
+                name,
+            };
+            if self.0.decide(&**registry.storage(), user, &Attempt { verb, object }).await?.is_allowed() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl Admission for CertificateSubjects {
+    fn handles(&self, write: &Attributes) -> bool {
+        is_request(write) && write.operation == Operation::Create && write.subresource.is_none()
+    }
+
+    fn validate<'a>(&'a self, _: &'a Registry, write: &'a Attributes) -> BoxFuture<'a, Result<(), Status>> {
+        Box::pin(async move {
+            if write.object.text(&["spec", "signerName"]) != CLIENT_SIGNER {
+                return Ok(());
+            }
+            match asks_for_masters(write.object.text(&["spec", "request"])) {
+                Ok(false) => Ok(()),
+                Ok(true) => {
+                    Err(write.forbidden(format!("use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed")))
+                }
+                Err(why) => Err(write.forbidden(format!("failed to parse CSR: {why}"))),
+            }
+        })
+    }
+}
+
+fn is_request(write: &Attributes) -> bool {
+    write.resource.group == GROUP && write.resource.plural == "certificatesigningrequests"
+}
+
+fn is_kept(new: &Value, old: &Value, field: &str) -> bool {
+    let of = |object: &Value| object.at(&["status", field]).cloned().unwrap_or_default();
+    let is_empty = |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
+    of(new) == of(old) || is_empty(&of(new)) && is_empty(&of(old))
+}
+
+/// Reports whether one of the organizations that a request names is `system:masters`.
+///
+/// Stricter than the real server in one point: beside the request there must be no other PEM block, so that no other reader
+/// can take another block for the request.
+fn asks_for_masters(request: &str) -> Result<bool, &'static str> {
+    const NO_BLOCK: &str = "PEM block type must be CERTIFICATE REQUEST";
+    const MALFORMED: &str = "asn1: structure error: malformed certificate request";
+    let text = STANDARD.decode(request).map_err(|_| NO_BLOCK)?;
+    if String::from_utf8_lossy(&text).matches("-----BEGIN").count() != 1 {
+        return Err(NO_BLOCK);
+    }
+    let der = CertificateSigningRequestDer::from_pem_slice(&text).map_err(|_| NO_BLOCK)?;
+    let Ok((&[], request)) = X509CertificationRequest::from_der(&der) else { return Err(MALFORMED) };
+    let subject = &request.certification_request_info.subject;
+    Ok(subject.iter_organization().any(|organization| text_of(organization.attr_value()) == MASTERS))
+}
+
+/// Reads a text of whichever type; the types with one byte for a letter agree on the letters that count here.
+fn text_of(value: &Any<'_>) -> String {
+    const BMP_STRING: u32 = 30;
+    const UNIVERSAL_STRING: u32 = 28;
+    let width = match value.header.tag().0 {
+        BMP_STRING => 2,
+        UNIVERSAL_STRING => 4,
+        _ => return String::from_utf8_lossy(value.data).into_owned(),
+    };
+    let letter = |bytes: &[u8]| char::from_u32(bytes.iter().fold(0, |letter, byte| letter << 8 | u32::from(*byte)));
+    value.data.chunks(width).map(|bytes| letter(bytes).unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, DnType, DnValue, KeyPair};
+
+    use super::*;
+
+    fn request(organizations: &[DnValue]) -> String {
+        let mut params = CertificateParams::default();
+        for organization in organizations {
+            params.distinguished_name.push(DnType::OrganizationName, organization.clone());
+        }
+        params.distinguished_name.push(DnType::CommonName, "eve");
+        let pem = params.serialize_request(&KeyPair::generate().unwrap()).unwrap().pem().unwrap();
+        STANDARD.encode(pem)
+    }
+
+    #[test]
+    fn masters_are_found_in_each_string_type() {
+        for organization in [
+            DnValue::Utf8String(MASTERS.to_owned()),
+            DnValue::PrintableString(MASTERS.try_into().unwrap()),
+            DnValue::Ia5String(MASTERS.try_into().unwrap()),
+            DnValue::TeletexString(MASTERS.try_into().unwrap()),
+            DnValue::BmpString(MASTERS.try_into().unwrap()),
+            DnValue::UniversalString(MASTERS.try_into().unwrap()),
+        ] {
+            assert_eq!(asks_for_masters(&request(&[organization])), Ok(true));
+        }
+        assert_eq!(asks_for_masters(&request(&[DnValue::Utf8String("developers".to_owned())])), Ok(false));
+        assert_eq!(asks_for_masters(&request(&[])), Ok(false));
+    }
+
+    #[test]
+    fn request_beside_other_blocks_is_rejected() {
+        let pem = |encoded: String| String::from_utf8(STANDARD.decode(encoded).unwrap()).unwrap();
+        let masters = DnValue::Utf8String(MASTERS.to_owned());
+        let both = pem(request(&[])) + &pem(request(&[masters]));
+        assert!(asks_for_masters(&STANDARD.encode(both)).is_err());
+        assert!(asks_for_masters(&STANDARD.encode("-----BEGIN CERTIFICATE REQUEST-----")).is_err());
+        assert!(asks_for_masters("?").is_err());
+    }
+}

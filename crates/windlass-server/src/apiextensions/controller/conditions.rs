@@ -1,0 +1,37 @@
+//! The conditions in the status of a definition.
+
+use serde_json::{Map, Value, json};
+
+use crate::registry::{Tree, as_object, object_mut};
+
+pub(super) fn condition<'v>(object: &'v Value, kind: &str) -> Option<&'v Value> {
+    object.items(&["status", "conditions"]).iter().find(|condition| condition["type"] == kind)
+}
+
+/// Reports whether all names that the definition asks for are its own.
+pub(super) fn accepted(object: &Value) -> bool {
+    condition(object, "NamesAccepted").is_some_and(|condition| condition["status"] == "True")
+}
+
+/// Sets a condition. The time of its last transition stays if its status does.
+pub(crate) fn set_condition(object: &mut Value, kind: &str, holds: bool, why: (&str, &str), now: &str) {
+    let status = if holds { "True" } else { "False" };
+    let before = condition(object, kind).filter(|condition| condition["status"] == status);
+    let since = before.map_or(now, |condition| condition.text(&["lastTransitionTime"])).to_owned();
+    let mut new = Map::new();
+    for (key, value) in
+        [("type", kind), ("status", status), ("lastTransitionTime", &since), ("reason", why.0), ("message", why.1)]
+    {
+        new.insert(key.to_owned(), value.into());
+    }
+    let conditions = object_mut(object, "status").entry("conditions").or_insert(Value::Null);
+    if !conditions.is_array() {
+        *conditions = json!([]);
+    }
+    let Some(conditions) = conditions.as_array_mut() else { return };
+    match conditions.iter_mut().find(|condition| condition["type"] == kind) {
+        // What else is said of it (observedGeneration) stays.
+        Some(condition) => as_object(condition).extend(new),
+        None => conditions.push(Value::Object(new)),
+    }
+}

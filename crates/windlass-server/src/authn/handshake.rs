@@ -1,0 +1,80 @@
+//! Tokens of browsers, which cannot send headers with a WebSocket handshake: they come as a subprotocol.
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use http::{
+    HeaderMap,
+    header::{CONNECTION, SEC_WEBSOCKET_PROTOCOL, UPGRADE},
+};
+use windlass_api::Status;
+
+const TOKEN: &str = "base64url.bearer.authorization.k8s.io.";
+
+/// Returns the token that a handshake carries; `None` if it carries none, or the request is no handshake.
+///
+/// # Errors
+/// When there are several tokens, one is not readable, or no other subprotocol is offered beside it.
+pub(super) fn token(headers: &HeaderMap) -> Result<Option<Vec<u8>>, Status> {
+    if !is_handshake(headers) {
+        return Ok(None);
+    }
+    let (mut token, mut others) = (None, false);
+    for offered in headers.get_all(SEC_WEBSOCKET_PROTOCOL) {
+        for protocol in offered.to_str().unwrap_or_default().split(',').map(str::trim) {
+            let Some(encoded) = protocol.strip_prefix(TOKEN) else {
+                others = true;
+                continue;
+            };
+            if token.is_some() {
+                return Err(Status::unauthorized());
+            }
+            let decoded = URL_SAFE_NO_PAD.decode(encoded).map_err(|_| Status::unauthorized())?;
+            if std::str::from_utf8(&decoded).is_err() {
+                return Err(Status::unauthorized());
+            }
+            token = Some(decoded);
+        }
+    }
+    match token.filter(|token| !token.is_empty()) {
+        Some(_) if !others => Err(Status::unauthorized()),
+        token => Ok(token),
+    }
+}
+
+fn is_handshake(headers: &HeaderMap) -> bool {
+    let is = |value: &str, wanted: &str| value.trim().eq_ignore_ascii_case(wanted);
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    is(text(UPGRADE), "websocket") && text(CONNECTION).split(',').any(|option| is(option, "upgrade"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offered(protocols: &[&str]) -> Result<Option<Vec<u8>>, u16> {
+        let mut headers = HeaderMap::new();
+        headers.insert(UPGRADE, "websocket".parse().unwrap());
+        headers.insert(CONNECTION, "keep-alive, Upgrade".parse().unwrap());
+        for protocol in protocols {
+            headers.append(SEC_WEBSOCKET_PROTOCOL, protocol.parse().unwrap());
+        }
+        token(&headers).map_err(|status| status.code)
+    }
+
+    #[test]
+    fn handshake_carries_one_readable_token_beside_a_protocol() {
+        let sent = |text: &str| format!("{TOKEN}{}", URL_SAFE_NO_PAD.encode(text));
+        assert_eq!(offered(&[&sent("abc"), "v5.channel.k8s.io"]), Ok(Some(b"abc".to_vec())));
+        assert_eq!(offered(&[&format!("v5.channel.k8s.io, {}", sent("abc"))]), Ok(Some(b"abc".to_vec())));
+        assert_eq!(offered(&["v5.channel.k8s.io"]), Ok(None));
+        assert_eq!(offered(&[&sent("abc")]), Err(401));
+        assert_eq!(offered(&[&sent("a"), &sent("b"), "v5.channel.k8s.io"]), Err(401));
+        assert_eq!(offered(&[&format!("{TOKEN}?"), "v5.channel.k8s.io"]), Err(401));
+    }
+
+    #[test]
+    fn subprotocol_of_other_requests_is_no_token() {
+        let mut headers = HeaderMap::new();
+        headers.insert(SEC_WEBSOCKET_PROTOCOL, format!("{TOKEN}?, v1").parse().unwrap());
+        assert_eq!(token(&headers).unwrap(), None);
+    }
+}

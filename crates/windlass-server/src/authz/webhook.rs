@@ -1,0 +1,230 @@
+//! Webhooks that authorize: a `SubjectAccessReview` is posted, and comes back with a status.
+//!
+//! An answer counts for a while, for the same user in all parts and the same attempt. Not here: the selectors of a request,
+//! without which a webhook is asked about more than what is wanted.
+
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
+
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use serde_json::{Map, Value, json};
+use tokio::time::{self, Instant};
+use windlass_api::{BoxError, ErrorChain};
+use windlass_cel::{EvaluationError, LIMIT_PER_CALL, Program};
+
+use super::{Attempt, Object};
+use crate::{authn::User, registry::Tree};
+
+/// So many answers are kept.
+const CAPACITY: usize = 8192;
+/// The texts of an attempt whose answer is kept have so many bytes at most.
+const LARGEST_KEPT: usize = 10_000;
+
+/// Sends reviews to a webhook, and returns what it answers.
+///
+/// Neither a timeout nor a cache is its business.
+pub trait AccessReviewer: fmt::Debug + Send + Sync + 'static {
+    /// Posts a `SubjectAccessReview`.
+    fn review(&self, review: Value) -> BoxFuture<'_, Result<Value, BoxError>>;
+}
+
+/// A webhook, and when and how it is asked.
+pub(crate) struct AuthorizationWebhook {
+    pub(super) reviewer: Arc<dyn AccessReviewer>,
+    /// `v1` or `v1beta1`.
+    pub(super) version: String,
+    pub(super) timeout: Duration,
+    pub(super) on_failure: OnFailure,
+    pub(super) conditions: Vec<(String, Program)>,
+    /// How long an answer counts that allows; `None`: it is not kept.
+    pub(super) allowed_for: Option<Duration>,
+    /// The same of other answers.
+    pub(super) refused_for: Option<Duration>,
+    pub(super) answers: Answers,
+}
+
+/// What it means that a webhook cannot be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnFailure {
+    NoOpinion,
+    Deny,
+}
+
+/// What a webhook thinks of an attempt, with its reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Opinion {
+    Allows(String),
+    Forbids(String),
+    None(String),
+    Failed { denied: bool, reason: String, problem: String },
+}
+
+/// Answers that still count.
+#[derive(Default)]
+pub(super) struct Answers(Mutex<HashMap<String, (Instant, Opinion)>>);
+
+impl AuthorizationWebhook {
+    /// Asks the webhook, if its conditions hold.
+    pub(super) async fn opinion(&self, user: &User, attempt: &Attempt<'_>) -> Opinion {
+        match self.is_concerned(user, attempt) {
+            Ok(true) => {}
+            Ok(false) => return Opinion::None(String::new()),
+            Err(problem) => return self.failed(problem),
+        }
+        let spec = self.spec(user, attempt);
+        let key = spec.to_string();
+        if let Some(opinion) = self.answers.get(&key) {
+            return opinion;
+        }
+        let version = &self.version;
+        let review = json!({"kind": "SubjectAccessReview", "apiVersion": format!("authorization.k8s.io/{version}"),
+            "metadata": {}, "spec": spec, "status": {"allowed": false}});
+        let opinion = match time::timeout(self.timeout, self.reviewer.review(review)).await {
+            Ok(Ok(answer)) => opinion_of(&answer),
+            Ok(Err(error)) => return self.failed(ErrorChain(&*error).to_string()),
+            Err(_) => return self.failed("context deadline exceeded".to_owned()),
+        };
+        let lifetime = if matches!(opinion, Opinion::Allows(_)) { self.allowed_for } else { self.refused_for };
+        if let Some(lifetime) =
+            lifetime.filter(|_| attempt.texts().iter().map(|text| text.len()).sum::<usize>() < LARGEST_KEPT)
+        {
+            self.answers.put(key, opinion.clone(), lifetime);
+        }
+        opinion
+    }
+
+    fn failed(&self, problem: String) -> Opinion {
+        Opinion::Failed { denied: self.on_failure == OnFailure::Deny, reason: String::new(), problem }
+    }
+
+    /// Whether all conditions hold; one that does not hold outweighs those that cannot be evaluated.
+    fn is_concerned(&self, user: &User, attempt: &Attempt<'_>) -> Result<bool, String> {
+        if self.conditions.is_empty() {
+            return Ok(true);
+        }
+        let request = condition_request(user, attempt);
+        let mut problems = Vec::new();
+        for (expression, program) in &self.conditions {
+            match program.condition(&[("request", Some(&request))], LIMIT_PER_CALL).result {
+                Ok(true) => {}
+                Ok(false) => return Ok(false),
+                Err(EvaluationError::Exhausted) => {
+                    problems.push(format!("expression '{expression}' resulted in error: cost limit exceeded"));
+                }
+                Err(error) => problems.push(format!("expression '{expression}' resulted in error: {error}")),
+            }
+        }
+        match problems.as_slice() {
+            [] => Ok(true),
+            [problem] => Err(problem.clone()),
+            several => Err(format!("[{}]", several.join(", "))),
+        }
+    }
+
+    /// The spec of a review, without what is empty.
+    fn spec(&self, user: &User, attempt: &Attempt<'_>) -> Value {
+        let mut spec = Map::new();
+        let texts = |texts: &[(&str, &str)]| -> Value {
+            texts
+                .iter()
+                .filter(|(_, text)| !text.is_empty())
+                .map(|(field, text)| ((*field).to_owned(), Value::from(*text)))
+                .collect()
+        };
+        let (field, attributes) = attempt.attributes();
+        spec.insert(field.to_owned(), texts(&attributes));
+        if !user.name.is_empty() {
+            spec.insert("user".to_owned(), user.name.as_str().into());
+        }
+        if !user.groups.is_empty() {
+            let field = if self.version == "v1" { "groups" } else { "group" };
+            spec.insert(field.to_owned(), json!(user.groups));
+        }
+        if !user.extra.is_empty() {
+            spec.insert("extra".to_owned(), json!(user.extra));
+        }
+        if !user.uid.is_empty() {
+            spec.insert("uid".to_owned(), user.uid.as_str().into());
+        }
+        spec.into()
+    }
+}
+
+impl fmt::Debug for AuthorizationWebhook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AuthorizationWebhook").field("reviewer", &self.reviewer).finish_non_exhaustive()
+    }
+}
+
+/// What conditions are evaluated about: a spec with all of its texts.
+fn condition_request(user: &User, attempt: &Attempt<'_>) -> Value {
+    let (field, attributes) = attempt.attributes();
+    let attributes: Value = attributes.iter().map(|(field, text)| ((*field).to_owned(), Value::from(*text))).collect();
+    let mut request = json!({"user": user.name, "groups": user.groups, "extra": user.extra, "uid": user.uid});
+    request[field] = attributes;
+    request
+}
+
+/// What an answer says.
+fn opinion_of(answer: &Value) -> Opinion {
+    let status = answer.at(&["status"]).unwrap_or(&Value::Null);
+    let reason = status.text(&["reason"]).to_owned();
+    match (status.flag(&["allowed"]), status.flag(&["denied"])) {
+        (true, true) => Opinion::Failed {
+            denied: true,
+            reason,
+            problem: "webhook subject access review returned both allow and deny response".to_owned(),
+        },
+        (false, true) => Opinion::Forbids(reason),
+        (true, false) => Opinion::Allows(reason),
+        (false, false) => Opinion::None(reason),
+    }
+}
+
+impl Answers {
+    fn get(&self, key: &str) -> Option<Opinion> {
+        let answers = self.0.lock();
+        let (end, opinion) = answers.get(key)?;
+        (Instant::now() < *end).then(|| opinion.clone())
+    }
+
+    fn put(&self, key: String, opinion: Opinion, lifetime: Duration) {
+        let now = Instant::now();
+        let mut answers = self.0.lock();
+        if answers.len() >= CAPACITY {
+            answers.retain(|_, (end, _)| now < *end);
+        }
+        if answers.len() >= CAPACITY {
+            answers.clear();
+        }
+        answers.insert(key, (now + lifetime, opinion));
+    }
+}
+
+impl<'a> Attempt<'a> {
+    /// The field of a review that describes the attempt, and what stands in it.
+    fn attributes(&self) -> (&'static str, Vec<(&'static str, &'a str)>) {
+        match self.object {
+            Object::Path(path) => ("nonResourceAttributes", vec![("path", path), ("verb", self.verb)]),
+            Object::Resource { group, version, resource, subresource, namespace, name } => (
+                "resourceAttributes",
+                vec![
+                    ("namespace", namespace),
+                    ("verb", self.verb),
+                    ("group", group),
+                    ("version", version),
+                    ("resource", resource),
+                    ("subresource", subresource),
+                    ("name", name),
+                ],
+            ),
+        }
+    }
+
+    fn texts(&self) -> Vec<&'a str> {
+        self.attributes().1.into_iter().map(|(_, text)| text).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

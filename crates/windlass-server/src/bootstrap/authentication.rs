@@ -1,0 +1,63 @@
+//! The ConfigMaps by which an API server tells others how it authenticates clients.
+
+use serde_json::{Value, json};
+use windlass_api::{Clock, Status};
+
+use crate::registry::{Body, Registry, Target, Tree, WriteParams, object_mut};
+
+const NAMESPACE: &str = "kube-system";
+/// For extension API servers, which trust the same authority of clients.
+const AUTHENTICATION: &str = "extension-apiserver-authentication";
+const CLIENT_CA: &str = "client-ca-file";
+/// Since when the use of tokens that are Secrets is recorded on them.
+const TOKEN_TRACKING: &str = "kube-apiserver-legacy-service-account-token-tracking";
+
+/// Creates what each API server creates, whatever its options are.
+pub(super) async fn ensure_tracking(registry: &Registry, clock: &Clock) -> Result<(), Status> {
+    let since = clock.now().strftime("%Y-%m-%d").to_string();
+    let map = json!({"metadata": {"name": TOKEN_TRACKING, "namespace": NAMESPACE}, "data": {"since": since}});
+    super::ensure(registry, "", "configmaps", Some(NAMESPACE), map).await
+}
+
+/// Publishes an authority of clients, beside those that other servers over the same storage have published.
+pub(crate) async fn publish_client_ca(registry: &Registry, pem: &str) -> Result<(), Status> {
+    let map = json!({"metadata": {"name": AUTHENTICATION, "namespace": NAMESPACE}, "data": {CLIENT_CA: pem}});
+    super::ensure(registry, "", "configmaps", Some(NAMESPACE), map).await?;
+    let resources = registry.resources();
+    let Some(configmaps) = resources.get("", "v1", "configmaps") else { return Ok(()) };
+    let target = Target::object(configmaps, Some(NAMESPACE), AUTHENTICATION);
+    let Some(found) = registry.peek(&target).await? else { return Ok(()) };
+    let Some(map) = with_authority(found.value(), pem) else { return Ok(()) };
+    let params = WriteParams { field_manager: "kube-apiserver".to_owned(), ..WriteParams::default() };
+    match registry.update(&target, Body::Value(map), params).await {
+        // Another server has published its own meanwhile; this one tries again when it starts again.
+        Err(status) if !status.is_conflict() => Err(status),
+        _ => Ok(()),
+    }
+}
+
+/// The ConfigMap with one authority more; `None` if it is there.
+fn with_authority(mut map: Value, pem: &str) -> Option<Value> {
+    let published = map.text(&["data", CLIENT_CA]);
+    if published.contains(pem.trim()) {
+        return None;
+    }
+    let separator = if published.is_empty() || published.ends_with('\n') { "" } else { "\n" };
+    let all = format!("{published}{separator}{pem}");
+    object_mut(&mut map, "data").insert(CLIENT_CA.to_owned(), all.into());
+    Some(map)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn authorities_are_published_once_each() {
+        let map = with_authority(json!({"data": {CLIENT_CA: "A"}}), "B\n").unwrap();
+        assert_eq!(map, json!({"data": {CLIENT_CA: "A\nB\n"}}));
+        assert_eq!(with_authority(map.clone(), "A\n"), None);
+        assert_eq!(with_authority(map, "B\n"), None);
+        assert_eq!(with_authority(json!({}), "B\n"), Some(json!({"data": {CLIENT_CA: "B\n"}})));
+    }
+}
