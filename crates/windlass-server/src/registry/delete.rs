@@ -1,6 +1,6 @@
 //! Deleting: at once, with grace, or when the finalizers are gone.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
