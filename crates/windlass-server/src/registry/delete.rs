@@ -43,7 +43,7 @@ pub(crate) struct DeleteParams {
     pub(crate) consent: Consent,
 }
 
-/// Whether admission is asked about a deletion.
+/// The part of admission in a deletion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Consent {
     #[default]
