@@ -17,6 +17,7 @@ macro_rules! cases {
 cases! {
     admission
     apply
+    attacks
     authorization
     certificates
     clients

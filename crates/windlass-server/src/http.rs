@@ -168,6 +168,13 @@ impl Failure {
     }
 }
 
+/// The answer to a client that has to read, or to wait, before it gets another: that of the real server.
+pub(crate) fn too_many_requests() -> Response<Body> {
+    let mut response = respond::text(StatusCode::TOO_MANY_REQUESTS, "Too many requests, please try again later.\n");
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    response
+}
+
 /// Answers a request, whatever happens.
 pub(crate) async fn handle(server: Arc<Inner>, origin: Origin, request: http::Request<RequestBody>) -> Response<Body> {
     let (Parts { method, uri, headers, .. }, body) = request.into_parts();

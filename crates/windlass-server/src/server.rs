@@ -23,7 +23,7 @@ use windlass_api::{BoxError, Clock, Entropy, Status};
 
 use crate::{
     admission::PodAccounts,
-    authn::{Authenticator, TokenIssuer, Tokens, User},
+    authn::{Anonymous, Authenticator, TokenIssuer, Tokens, User},
     authz::{Attempt, Authorization, Authorizer, AuthorizerChain, Decision, RoleName, Rule},
     bootstrap::{self, Choices},
     descriptions::Descriptions,
@@ -35,13 +35,22 @@ use crate::{
     tls::TlsIdentity,
 };
 
+mod budget;
 mod connection;
 mod gathered;
+mod heads;
 mod joined;
+mod limits;
 mod listener;
+mod outgoing;
+mod streams;
 
 #[cfg(test)]
 mod tests;
+
+use self::budget::Budget;
+pub(crate) use self::budget::OverBudget;
+pub use self::limits::Limits;
 
 /// An API server. Clones are handles on the same one.
 ///
@@ -65,6 +74,8 @@ pub struct ServerBuilder {
     authorization: Authorization,
     authorizers: Option<AuthorizerChain>,
     address: SocketAddr,
+    limits: Limits,
+    anonymous: Anonymous,
     descriptions: Descriptions,
 }
 
@@ -95,6 +106,8 @@ pub(crate) struct Inner {
     descriptions: Descriptions,
     /// Where clients are told that the server is.
     address: Mutex<SocketAddr>,
+    /// The account of what clients on sockets hold.
+    budget: Arc<Budget>,
     /// The authority of clients, in PEM, once the server serves with one.
     client_ca: Mutex<Option<Arc<str>>>,
 }
@@ -164,6 +177,18 @@ impl ServerBuilder {
         self
     }
 
+    /// The answer to requests without credentials over sockets; they are `system:anonymous` by default.
+    pub fn anonymous(mut self, anonymous: Anonymous) -> Self {
+        self.anonymous = anonymous;
+        self
+    }
+
+    /// Bounds what clients on sockets can make the server hold.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
     /// Descriptions of kinds and fields, for `kubectl explain` and for the columns of tables. By default there are none.
     ///
     /// `schemas` returns JSON schemas by their names in Kubernetes' OpenAPI documents, such as
@@ -188,7 +213,7 @@ impl ServerBuilder {
         Server(Arc::new(Inner {
             clock: self.clock,
             entropy: self.entropy.unwrap_or_default(),
-            authenticator: Authenticator::new(self.token, self.tokens, self.issuer),
+            authenticator: Authenticator::new(self.token, self.tokens, self.issuer, self.anonymous),
             authorizer: Arc::new(Authorizer::new(self.authorization, self.authorizers)),
             storage: self.storage.unwrap_or_else(|| Arc::new(MemoryStorage::default())),
             choices: self.choices,
@@ -198,6 +223,7 @@ impl ServerBuilder {
             metrics: Metrics::default(),
             descriptions: self.descriptions,
             address: Mutex::new(self.address),
+            budget: Budget::new(self.limits),
             client_ca: Mutex::default(),
         }))
     }
@@ -219,6 +245,8 @@ impl Server {
             authorization: Authorization::default(),
             authorizers: None,
             address: SocketAddr::from(([127, 0, 0, 1], 443)),
+            limits: Limits::default(),
+            anonymous: Anonymous::default(),
             descriptions: Descriptions::default(),
         }
     }
@@ -363,6 +391,10 @@ impl Inner {
 
     pub(crate) fn set_address(&self, address: SocketAddr) {
         *self.address.lock() = address;
+    }
+
+    pub(crate) fn budget(&self) -> &Arc<Budget> {
+        &self.budget
     }
 
     /// Publishes the authority of clients: now, if the server has started, or else when it starts.

@@ -95,6 +95,11 @@ pub(crate) fn table(
     assemble(metadata, definitions, rows)
 }
 
+/// Reports whether the rows of a table are sorted: it cannot be made row by row then.
+pub(crate) fn is_ordered(resource: &ResourceInfo) -> bool {
+    extensions::order(&resource.group, &resource.plural).is_some()
+}
+
 /// A table of the one row that is a scale, whatever it is the scale of.
 pub(crate) fn scale_table(
     metadata: Value,
@@ -163,7 +168,8 @@ pub(crate) fn cells(resource: &ResourceInfo, object: &Value, now: Timestamp) -> 
     }
 }
 
-fn row(resource: &ResourceInfo, object: Value, include: IncludeObject, now: Timestamp) -> Value {
+/// One row.
+pub(crate) fn row(resource: &ResourceInfo, object: Value, include: IncludeObject, now: Timestamp) -> Value {
     let mut row = Map::new();
     // A view of another version is printed as what it is a view of.
     let built_in = resource.conversion.as_ref().filter(|_| matches!(resource.shape, Shape::BuiltIn(_)));

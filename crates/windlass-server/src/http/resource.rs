@@ -159,28 +159,15 @@ async fn connect(
         if exchange.query.get("dryRun").is_some() {
             return Err(Status::bad_request("dryRun is not supported").into());
         }
-        let options = connection.options(&exchange.query, &passed_path(path, &exchange.info.path))?;
-        let asked = admission::Asked {
-            user: exchange.user.clone(),
-            warnings: exchange.warnings.clone(),
-            name: path.name.clone(),
-            ..admission::Asked::default()
-        };
+        let options = connection.options(&exchange.query, &exchange.info.passed_path())?;
+        let (user, warnings, name) = (exchange.user.clone(), exchange.warnings.clone(), path.name.clone());
+        let asked = admission::Asked { user, warnings, name, ..admission::Asked::default() };
         registry.admit_connection(&target, options, asked).await?;
     }
     let Silence = connection.connect(registry, &target, &exchange.query).await?;
     let mut response = Response::new(Body::whole(Bytes::new()));
     *response.status_mut() = StatusCode::NO_CONTENT;
     Ok(response)
-}
-
-/// The path that a proxy passes on.
-fn passed_path(path: &ResourcePath, whole: &str) -> String {
-    let mut passed = path.rest.iter().fold(String::new(), |passed, part| passed + "/" + part);
-    if whole.ends_with('/') && !passed.ends_with('/') {
-        passed.push('/');
-    }
-    passed
 }
 
 fn is_built_in(resource: &ResourceInfo) -> bool {

@@ -1,5 +1,7 @@
 //! Answers: objects, lists and statuses in the form that was agreed on.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use futures::stream;
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
@@ -24,6 +26,9 @@ use crate::{
 /// A list that is longer than this goes out in pieces of about this size, in bytes.
 const PIECE: usize = 64 << 10;
 
+/// The end of a table, whose last field is its rows.
+const END_OF_TABLE: &[u8] = b"]}";
+
 pub(super) const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 /// Of what Prometheus reads.
 pub(super) const METRICS: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
@@ -32,7 +37,7 @@ const NO_SNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 /// How objects are to be shown.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Showing<'r> {
-    pub(super) resource: &'r ResourceInfo,
+    pub(super) resource: &'r Arc<ResourceInfo>,
     pub(super) representation: Representation,
     /// Of the rows of tables.
     pub(super) include: IncludeObject,
@@ -93,6 +98,13 @@ impl Showing<'_> {
             }
             View::Table(version) => {
                 let metadata = list_metadata(&list, Style::BuiltIn);
+                if self.representation.encoding == Encoding::Json && !table::is_ordered(self.resource) {
+                    let none = json::encode(&self.table(metadata, std::iter::empty(), Header::Columns, version));
+                    let row = self.row(version);
+                    return Ok(self.concatenate(Frame::of_table(none), list, move |item, out| {
+                        push_json(&row(item.value()), out);
+                    }));
+                }
                 let objects = list.items.into_iter().map(|item| item.value());
                 let compact = json::encode(&self.table(metadata, objects, self.header(), version));
                 Ok(document(StatusCode::OK, compact, self.representation.encoding))
@@ -144,6 +156,18 @@ impl Showing<'_> {
             table["apiVersion"] = beta;
         }
         table
+    }
+
+    /// Makes the rows of a table one by one.
+    fn row(&self, version: MetaVersion) -> impl Fn(Value) -> Value + Send + 'static {
+        let (resource, include, now) = (Arc::clone(self.resource), self.include, self.now);
+        move |object| {
+            let mut row = table::row(&resource, object, include, now);
+            if version == MetaVersion::V1Beta1 && include == IncludeObject::Metadata {
+                row["object"]["apiVersion"] = version.api_version().into();
+            }
+            row
+        }
     }
 
     fn concatenate(
@@ -217,6 +241,13 @@ impl Frame {
             ),
         };
         Self { head: parts.0.concat(), tail: parts.1.concat() }
+    }
+
+    /// The frame of a table, from the table without rows.
+    fn of_table(mut none: Vec<u8>) -> Self {
+        let tail = none.split_off(none.len().saturating_sub(END_OF_TABLE.len()));
+        debug_assert_eq!(tail, END_OF_TABLE, "its rows are its last field");
+        Self { head: none, tail: [END_OF_TABLE, b"\n"].concat() }
     }
 }
 

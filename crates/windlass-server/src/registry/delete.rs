@@ -1,7 +1,8 @@
 //! Deleting: at once, with grace, or when the finalizers are gone.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use windlass_api::{
     DryRun, FieldValidation, GroupKind, GroupResource, Preconditions, Propagation, Status, StatusDetails, format_time,
@@ -11,6 +12,7 @@ use windlass_api::{
 use self::marked::Progress;
 use super::{
     Answer, Deletion, Dependents, Errors, Item, ItemList, ListParams, Path, Registry, Target, Tree, commit_failure,
+    size::check_size,
     tree::{metadata_mut, object_mut},
     update::observe_deleted,
 };
@@ -239,8 +241,8 @@ impl Registry {
             }
             // It may only become shorter.
             let Some(mut seconds) = asked.filter(|seconds| *seconds < given) else { return Grace::Pending };
-            let earlier = Duration::from_secs((given - seconds).unsigned_abs());
-            let mut at = parse_time(since).map_or(now, |at| at - earlier);
+            let moved = |at: Timestamp, seconds| at.saturating_add(go_seconds(seconds)).unwrap_or(now);
+            let mut at = parse_time(since).map_or(now, |at| moved(moved(at, given.wrapping_neg()), seconds));
             if at < now {
                 at = now;
                 if seconds != 0 {
@@ -260,7 +262,7 @@ impl Registry {
         } else {
             seconds
         };
-        let at = now + Duration::from_secs(seconds.unsigned_abs());
+        let at = now.saturating_add(go_seconds(seconds)).unwrap_or(now);
         set_deletion(new, &format_time(at), seconds);
         count_deletion(new);
         Grace::Seconds(seconds)
@@ -334,6 +336,7 @@ impl Registry {
             return Ok(Ok(Item { encoded, revision: current.modified }));
         }
         let expect = Expect::Unchanged(current.modified);
+        check_size(&current.key, expect, &encoded)?;
         match self.0.storage.commit(&current.key, expect, Change::Put(encoded.storage_bytes())).await {
             Ok(committed) => Ok(Ok(Item { encoded, revision: committed.revision })),
             Err(CommitError::Conflict { current }) => Ok(Err(current)),
@@ -409,6 +412,11 @@ enum Step {
 enum Outcome {
     Stays(Item),
     Gone(Item),
+}
+
+/// A number of seconds as Go multiplies it: what no duration of Go can hold wraps around.
+fn go_seconds(seconds: i64) -> SignedDuration {
+    SignedDuration::from_nanos(seconds.wrapping_mul(1_000_000_000))
 }
 
 fn set_deletion(object: &mut Value, at: &str, seconds: i64) {

@@ -15,6 +15,7 @@ use crate::{
     storage::{MemoryStorage, Retention, Revision, Storage},
 };
 
+mod attacks;
 mod deletion;
 mod kinds;
 mod reading;

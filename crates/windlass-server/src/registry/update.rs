@@ -10,6 +10,7 @@ use super::{
     meta, patch,
     read::parse_uint,
     scale,
+    size::check_size,
     tree::{as_object, copy_key, metadata_mut, object_mut},
 };
 use crate::{
@@ -225,6 +226,7 @@ impl Registry {
             }
             return Ok(Attempt::Done(unchanged));
         }
+        check_size(&current.key, expect, &encoded)?;
         match self.0.storage.commit(&current.key, expect, Change::Put(encoded.storage_bytes())).await {
             Ok(committed) => {
                 let item = Item { encoded, revision: committed.revision };

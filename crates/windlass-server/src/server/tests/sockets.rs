@@ -11,7 +11,7 @@ pub(super) struct Running {
     pub(super) address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<std::io::Result<()>>,
-    server: Server,
+    pub(super) server: Server,
 }
 
 impl Running {
@@ -25,7 +25,10 @@ impl Running {
     }
 
     async fn start(identity: Option<TlsIdentity>) -> Self {
-        let server = server();
+        Self::of(server(), identity).await
+    }
+
+    pub(super) async fn of(server: Server, identity: Option<TlsIdentity>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
@@ -40,12 +43,12 @@ impl Running {
         Self { address, stop: Some(stop), task, server }
     }
 
-    async fn connect(&self) -> TcpStream {
+    pub(super) async fn connect(&self) -> TcpStream {
         TcpStream::connect(self.address).await.unwrap()
     }
 
     /// Sends bytes as they are and reads until the server closes.
-    async fn raw(&self, bytes: impl AsRef<[u8]>) -> String {
+    pub(super) async fn raw(&self, bytes: impl AsRef<[u8]>) -> String {
         let mut stream = self.connect().await;
         stream.write_all(bytes.as_ref()).await.unwrap();
         rest(&mut stream).await
@@ -84,7 +87,7 @@ pub(super) fn head(method: &str, path: &str, more: &str) -> String {
     format!("{method} {path} HTTP/1.1\r\nHost: x\r\nUser-Agent: test\r\nAuthorization: Bearer TOKEN\r\n{more}\r\n")
 }
 
-async fn tls_connect(running: &Running, identity: &TlsIdentity, protocol: &[u8]) -> TlsStream<TcpStream> {
+pub(super) async fn tls_connect(running: &Running, identity: &TlsIdentity, protocol: &[u8]) -> TlsStream<TcpStream> {
     tls_over(running.connect().await, identity, protocol).await
 }
 
