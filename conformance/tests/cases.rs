@@ -17,6 +17,7 @@ macro_rules! cases {
 cases! {
     admission
     apply
+    attacks
     authorization
     certificates
     clients
@@ -61,6 +62,7 @@ cases! {
     strategic
     subresources
     verbs
+    views
     watches
     workloads
 }

@@ -96,6 +96,9 @@ pub use semantic::Semantic;
 #[cfg(feature = "k8s-openapi")]
 pub use builder::ObjectBuilder;
 #[cfg(feature = "k8s-openapi")]
+/// The times of the API, of [`Schedule`] and of [`Clock`].
+pub use jiff;
+
 pub use dynamic::{DynamicObject, PartialObject, TypeMeta};
 #[cfg(feature = "k8s-openapi")]
 pub use list::ObjectList;

@@ -2,7 +2,7 @@
 //!
 //! The constructors give the real server's texts to the letter: clients decide by them.
 
-use std::{fmt, time::Duration};
+use std::{collections::HashSet, fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -333,17 +333,20 @@ impl Status {
     /// The object breaks rules of its kind. Each cause is `(field, reason, body)` as in [`Cause`].
     #[must_use]
     pub fn invalid(kind: &GroupKind, name: &str, causes: Vec<Cause>) -> Self {
-        let mut problems: Vec<String> = Vec::with_capacity(causes.len());
+        // As text that is written once: there may be many thousands, and each may be long.
+        let mut seen = HashSet::with_capacity(causes.len());
+        let mut list = String::new();
         for cause in &causes {
-            let problem = format!("{}: {}", if cause.field.is_empty() { "<nil>" } else { &cause.field }, cause.message);
-            if !problems.contains(&problem) {
-                problems.push(problem);
+            let field = if cause.field.is_empty() { "<nil>" } else { &cause.field };
+            if seen.insert((field, &cause.message)) {
+                let separator = if list.is_empty() { "" } else { ", " };
+                list.extend([separator, field, ": ", &cause.message]);
             }
         }
-        let list = match problems.as_slice() {
-            [] => "<nil>".to_owned(),
-            [one] => one.clone(),
-            many => format!("[{}]", many.join(", ")),
+        let list = match seen.len() {
+            0 => "<nil>".to_owned(),
+            1 => list,
+            _ => format!("[{list}]"),
         };
         let details = StatusDetails {
             name: name.to_owned(),

@@ -27,6 +27,7 @@ mod function;
 mod library;
 mod parse;
 mod pattern;
+mod pattern_size;
 mod program;
 mod rules;
 mod schema;
@@ -38,6 +39,7 @@ mod value;
 pub use self::{
     error::{CompileError, EvaluationError, Expected},
     pattern::compile_pattern,
+    pattern_size::pattern_weight,
     program::{Environment, Evaluated, LIMIT_PER_CALL, Presence, Program},
     rules::{WrongRule, check_rules},
     schema::Schema,

@@ -68,7 +68,7 @@ pub(crate) fn parse(source: &str) -> Result<(IdedExpr, SourceInfo), CompileError
 }
 
 fn read(source: &str) -> Result<(IdedExpr, SourceInfo), CompileError> {
-    let parser = ENVIRONMENT.parser().max_recursion_depth(DEEPEST).enable_ident_escape_syntax(true);
+    let parser = ENVIRONMENT.parser().max_recursion_depth(DEEPEST);
     parser.parse_with_source_info(source).map_err(|errors| {
         let problems = errors.errors.into_iter().map(|error| Problem {
             line: usize::try_from(error.pos.0).unwrap_or(1).max(1),

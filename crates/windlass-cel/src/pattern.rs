@@ -3,11 +3,14 @@
 
 use regex::{Regex, RegexBuilder};
 
+use crate::pattern_size::check_repeats;
+
 /// Compiles a regular expression, in bounded memory.
 ///
 /// # Errors
 /// What is wrong with it, as Go says it.
 pub fn compile_pattern(pattern: &str) -> Result<Regex, String> {
+    check_repeats(pattern)?;
     let compiled = RegexBuilder::new(&translated(pattern)).size_limit(MOST_BYTES).dfa_size_limit(MOST_BYTES).build();
     compiled.map_err(|error| {
         let ours = error.to_string();
@@ -99,7 +102,8 @@ enum Part {
 }
 
 /// How Rust names a problem, and how Go does.
-const PROBLEMS: [(&str, &str, Part); 5] = [
+const PROBLEMS: [(&str, &str, Part); 6] = [
+    ("exceeds size limit", "expression too large", Part::Whole),
     ("unclosed group", "missing closing )", Part::Whole),
     ("unopened group", "unexpected )", Part::Whole),
     ("unclosed character class", "missing closing ]", Part::Class),

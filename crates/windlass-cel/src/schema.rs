@@ -1,6 +1,9 @@
 //! A structural schema as expressions see it: which fields there are, of which types, and how large they can get.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+};
 
 use serde_json::Value;
 
@@ -229,13 +232,13 @@ impl Object {
         let is_implied = |name: &str| is_resource && implied.iter().any(|(other, _)| *other == name);
         let all = declared.filter(|(name, _)| !is_implied(name)).chain(implied.into_iter().filter(|_| is_resource));
         let required = schema.get("required").and_then(Value::as_array);
+        let required: HashSet<&str> = required.into_iter().flatten().filter_map(Value::as_str).collect();
         let mut least = 2;
         let mut fields = BTreeMap::new();
         for (property, schema) in all {
             let embedded = is_set(schema, "x-kubernetes-embedded-resource");
             let Some(schema_of_field) = Schema::read(schema, embedded, &format!("{name}.{property}")) else { continue };
-            let must = required.is_some_and(|names| names.iter().any(|name| name == property));
-            if must && schema.get("default").is_none() {
+            if required.contains(property) && schema.get("default").is_none() {
                 least += property.len() as u64 + schema_of_field.least_bytes + 4;
             }
             if let Some(escaped) = windlass_api::escape(property) {

@@ -1,6 +1,9 @@
 //! Objects, checked by the rules of their schema.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use serde_json::Value as Json;
 use windlass_api::Cause;
@@ -182,11 +185,18 @@ impl Node {
             }
             Json::Array(items) => {
                 let Some(node) = &self.items else { return Ok(()) };
+                // The items before, by the values of their keys; of equal ones the first.
+                let mut earlier: HashMap<Vec<Option<&Json>>, &Json> = HashMap::new();
+                let keys = self.keys.as_deref();
+                let values =
+                    |item| keys.iter().copied().flatten().map(move |key| Json::get(item, key)).collect::<Vec<_>>();
+                if keys.is_some() {
+                    for old in before.value.and_then(Json::as_array).into_iter().flatten() {
+                        earlier.entry(values(old)).or_insert(old);
+                    }
+                }
                 for (index, item) in items.iter().enumerate() {
-                    let old = self.keys.as_ref().and_then(|keys| {
-                        let same = |old: &&Json| keys.iter().all(|key| old.get(key) == item.get(key));
-                        before.value?.as_array()?.iter().find(same)
-                    });
+                    let old = if earlier.is_empty() { None } else { earlier.get(&values(item)).copied() };
                     let unchanged = if old.is_some() { old == Some(item) } else { before.unchanged };
                     node.validate(item, Before { value: old, unchanged }, &format!("{path}[{index}]"), run)?;
                 }

@@ -4,6 +4,7 @@ mod authorization;
 mod commands;
 mod connection;
 mod control_plane;
+mod descriptions;
 mod recorder;
 #[cfg(test)]
 mod reference;

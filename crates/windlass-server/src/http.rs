@@ -294,8 +294,17 @@ async fn answer(server: &Arc<Inner>, exchange: Exchange, body: RequestBody) -> R
     }
     let document = match discovery::answer(&table, path, accept, known, &server.address().to_string()) {
         Some(document) => document?,
-        None => openapi::answer(&table, path, exchange.raw_query.as_deref(), accept, known, server.clock().now())
-            .ok_or(Failure::NotFound)?,
+        None => {
+            let request = openapi::Request {
+                path,
+                query: exchange.raw_query.as_deref(),
+                accept,
+                if_none_match: known,
+                descriptions: server.descriptions(),
+                now: server.clock().now(),
+            };
+            openapi::answer(&table, &request).ok_or(Failure::NotFound)?
+        }
     };
     let encoding = match media::negotiate_error(&exchange.headers, &exchange.query) {
         ErrorEncoding::As(encoding) => encoding,

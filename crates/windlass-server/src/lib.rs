@@ -57,6 +57,7 @@ mod reviews;
 
 mod apiextensions;
 
+mod descriptions;
 mod discovery;
 mod openapi;
 mod table;

@@ -149,12 +149,3 @@ fn go_float(float: f64) -> String {
         _ => float.to_string(),
     }
 }
-
-/// How deep a value nests.
-fn depth(value: &Value) -> usize {
-    match value {
-        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or_default(),
-        Value::Object(entries) => 1 + entries.values().map(depth).max().unwrap_or_default(),
-        _ => 0,
-    }
-}

@@ -32,6 +32,7 @@ use crate::{
 };
 
 mod address;
+mod causes;
 mod continue_token;
 mod conversion;
 mod create;
@@ -46,7 +47,9 @@ mod read;
 mod resets;
 mod resource;
 mod scale;
+mod seen;
 mod select;
+mod size;
 mod strategy;
 mod subresources;
 mod tree;
@@ -58,6 +61,7 @@ mod tests;
 
 pub(crate) use self::{
     address::{Range, parse as parse_address},
+    causes::Causes,
     conversion::{Conversion, Conversions, Hub, Translator},
     delete::DeleteParams,
     field::{Errors, Path, Shown, validate_address, validate_domain_prefixed},
@@ -71,6 +75,7 @@ pub(crate) use self::{
     resets::Resets,
     resource::{CustomShape, ResourceInfo, ResourceTable, Shape, SubresourceInfo, TaggedBody},
     scale::requirement,
+    seen::{Seen, first_by},
     select::Derived,
     strategy::{
         Deletion, Dependents, Effect, FieldRule, Generation, MetadataRule, Part, Rules, ScaleRule, StatusRule,
@@ -364,6 +369,16 @@ impl Registry {
     /// Closes the watches of resources whose keys begin so.
     pub(crate) fn drop_watches_of(&self, prefix: &str) {
         self.0.watches.drop_topic(prefix);
+    }
+
+    /// Waits until the watches that are ready for it have the event of a commit, which is answered after that.
+    pub(crate) async fn delivered(&self, key: &str, revision: Revision) {
+        self.0.watches.delivered(key, revision).await;
+    }
+
+    /// Whether anybody watches an object.
+    pub(crate) fn is_watched(&self, key: &str) -> bool {
+        self.0.watches.is_watched(key)
     }
 
     /// Closes all watches, as the loss of all connections would.

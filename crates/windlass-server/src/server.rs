@@ -26,6 +26,7 @@ use crate::{
     authn::{Anonymous, Authenticator, TokenIssuer, Tokens, User},
     authz::{Attempt, Authorization, Authorizer, AuthorizerChain, Decision, RoleName, Rule},
     bootstrap::{self, Choices},
+    descriptions::{Descriptions, SchemaSource},
     http::{Body, Origin, RequestBody, Stopping, Trust, handle},
     kinds::service::ServiceCidr,
     metrics::Metrics,
@@ -75,6 +76,7 @@ pub struct ServerBuilder {
     address: SocketAddr,
     limits: Limits,
     anonymous: Anonymous,
+    descriptions: Descriptions,
 }
 
 /// A server in this process, as a `tower` service: no socket, no task, no credentials.
@@ -101,6 +103,7 @@ pub(crate) struct Inner {
     /// True once answers that go on are to end.
     stopping: watch::Sender<bool>,
     metrics: Metrics,
+    descriptions: Descriptions,
     /// Where clients are told that the server is.
     address: Mutex<SocketAddr>,
     /// The account of what clients on sockets hold.
@@ -186,6 +189,17 @@ impl ServerBuilder {
         self
     }
 
+    /// Descriptions of kinds and fields, for `kubectl explain` and for the columns of tables. By default there are none.
+    ///
+    /// `schemas` returns JSON schemas by their names in Kubernetes' OpenAPI documents, such as
+    /// `io.k8s.api.core.v1.Pod`; only their descriptions are used. The feature `schemars` of `k8s-openapi` has them. The
+    /// function is called for each document that a client reads.
+    pub fn descriptions(mut self, schemas: fn() -> serde_json::Map<String, serde_json::Value>) -> Self {
+        let schemas: SchemaSource = schemas;
+        self.descriptions = Descriptions::new(schemas);
+        self
+    }
+
     /// Who decides in turn who may do what, instead of [`Self::authorization`]. Members of `system:masters` may do
     /// everything all the same.
     pub fn authorizers(mut self, chain: AuthorizerChain) -> Self {
@@ -208,6 +222,7 @@ impl ServerBuilder {
             furnished: OnceCell::new(),
             stopping,
             metrics: Metrics::default(),
+            descriptions: self.descriptions,
             address: Mutex::new(self.address),
             budget: Budget::new(self.limits),
             client_ca: Mutex::default(),
@@ -233,6 +248,7 @@ impl Server {
             address: SocketAddr::from(([127, 0, 0, 1], 443)),
             limits: Limits::default(),
             anonymous: Anonymous::default(),
+            descriptions: Descriptions::default(),
         }
     }
 
@@ -352,6 +368,10 @@ impl Inner {
 
     pub(crate) fn metrics(&self) -> &Metrics {
         &self.metrics
+    }
+
+    pub(crate) fn descriptions(&self) -> &Descriptions {
+        &self.descriptions
     }
 
     pub(crate) fn clock(&self) -> &Clock {

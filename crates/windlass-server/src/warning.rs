@@ -1,26 +1,32 @@
 //! Warnings that travel beside an answer, whether it succeeds or not.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use http::HeaderValue;
 use parking_lot::Mutex;
 
-/// All texts of one answer together may have so many characters; past that each is cut to [`CUT`].
+/// The most characters of all texts of one answer together; past that each is cut to [`CUT`], and no more are added once
+/// those fill it, too.
 const TOTAL: usize = 4096;
 const CUT: usize = 256;
 
 /// Collects the warnings of one request. Clones collect into the same list; a text counts once.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Warnings(Arc<Mutex<Vec<String>>>);
+pub(crate) struct Warnings(Arc<Mutex<Collected>>);
+
+#[derive(Debug, Default)]
+struct Collected {
+    texts: Vec<String>,
+    known: HashSet<String>,
+    /// How many characters the headers have.
+    written: usize,
+    cuts: bool,
+}
 
 impl Warnings {
-    /// Adds a text, unless it is there already.
+    /// Adds a text, unless it is there already or there is no room for it.
     pub(crate) fn add(&self, text: impl Into<String>) {
-        let text = text.into();
-        let mut texts = self.0.lock();
-        if !text.is_empty() && !texts.contains(&text) {
-            texts.push(text);
-        }
+        self.0.lock().add(text.into());
     }
 
     /// Adds several texts.
@@ -30,25 +36,54 @@ impl Warnings {
 
     /// The values of the `Warning` headers. A text that cannot stand in a header is left out, as the real server does.
     pub(crate) fn headers(&self) -> Vec<HeaderValue> {
-        let texts = self.0.lock();
-        let total: usize = texts.iter().map(|text| text.chars().count()).sum();
-        let header = |text: &String| {
-            if text.chars().any(char::is_control) {
-                return None;
-            }
-            let mut value = String::with_capacity(text.len() + 10);
-            value.push_str("299 - \"");
-            for character in text.chars().take(if total > TOTAL { CUT } else { usize::MAX }) {
-                if matches!(character, '"' | '\\') {
-                    value.push('\\');
-                }
-                value.push(character);
-            }
-            value.push('"');
-            HeaderValue::from_bytes(value.as_bytes()).ok()
-        };
-        texts.iter().filter_map(header).collect()
+        let collected = self.0.lock();
+        collected.texts.iter().filter_map(|text| header(text, collected.cuts)).collect()
     }
+}
+
+impl Collected {
+    fn add(&mut self, text: String) {
+        let is_full = self.cuts && self.written >= TOTAL;
+        if text.is_empty() || is_full || self.known.contains(&text) {
+            return;
+        }
+        let fits = fits(&text);
+        self.known.insert(text.clone());
+        self.texts.push(text);
+        if !fits {
+            return;
+        }
+        let length = |text: &String, cuts: bool| match text.chars().count() {
+            length if cuts => length.min(CUT),
+            length => length,
+        };
+        self.written += self.texts.last().map_or(0, |text| length(text, self.cuts));
+        if !self.cuts && self.written > TOTAL {
+            self.cuts = true;
+            self.written = self.texts.iter().filter(|text| self::fits(text)).map(|text| length(text, true)).sum();
+        }
+    }
+}
+
+/// Reports whether a text can stand in a header.
+fn fits(text: &str) -> bool {
+    !text.chars().any(char::is_control)
+}
+
+fn header(text: &str, cuts: bool) -> Option<HeaderValue> {
+    if !fits(text) {
+        return None;
+    }
+    let mut value = String::with_capacity(text.len().min(TOTAL) + 10);
+    value.push_str("299 - \"");
+    for character in text.chars().take(if cuts { CUT } else { usize::MAX }) {
+        if matches!(character, '"' | '\\') {
+            value.push('\\');
+        }
+        value.push(character);
+    }
+    value.push('"');
+    HeaderValue::from_bytes(value.as_bytes()).ok()
 }
 
 #[cfg(test)]
@@ -69,5 +104,12 @@ mod tests {
         warnings.extend((0..5).map(|number| format!("{number}{}", "x".repeat(1_000))));
         let headers = warnings.headers();
         assert!(headers.iter().all(|header| header.len() == CUT + "299 - \"\"".len()), "{headers:?}");
+    }
+
+    #[test]
+    fn warnings_beyond_the_total_are_dropped() {
+        let warnings = Warnings::default();
+        warnings.extend((0..100_000).map(|number| format!("{number:0300}")));
+        assert_eq!(warnings.headers().len(), TOTAL.div_ceil(CUT));
     }
 }

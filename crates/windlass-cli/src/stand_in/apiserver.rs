@@ -18,7 +18,7 @@ use windlass_server::{
 };
 
 use super::flags::{Asked, Flag, Flags, help};
-use crate::commands::announce;
+use crate::{commands::announce, descriptions};
 
 const FLAGS: &[Flag] = &[
     Flag { name: "advertise-address", takes: "ip", about: "Where clients are told that the server is" },
@@ -71,6 +71,7 @@ pub(super) async fn run(arguments: impl Iterator<Item = String>) -> Result<(), B
 fn server(flags: &Flags, bind: SocketAddr) -> Result<ServerBuilder, Box<dyn Error>> {
     let advertised = flags.parse("advertise-address")?.unwrap_or_else(|| bind.ip());
     let mut builder = Server::builder().address(SocketAddr::new(advertised, bind.port()));
+    builder = builder.descriptions(descriptions::schemas);
     // Both families may be given; the first is the one that services get by default.
     if let Some(range) = flags.list("service-cluster-ip-range").next() {
         let cidr: ServiceCidr = range.parse().map_err(|error| format!("--service-cluster-ip-range: {error}"))?;

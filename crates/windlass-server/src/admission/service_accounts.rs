@@ -1,6 +1,6 @@
 //! What every pod gets of the account that it runs under: a token, and the secrets that it pulls images with.
 
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 use futures::future::BoxFuture;
 use serde_json::{Map, Value, json};
@@ -206,16 +206,18 @@ fn check_account(pod: &Value, account: &Value, operation: Operation) -> Result<(
 
 /// The account lists the secrets that its pods may use.
 fn check_secrets(pod: &Value, account: &Value) -> Result<(), String> {
+    let secrets = listed(account, "secrets");
     for volume in pod.items(&["spec", "volumes"]) {
         let secret = volume.text(&["secret", "secretName"]);
-        if volume.at(&["secret"]).is_some() && !lists(account, "secrets", secret) {
+        if volume.at(&["secret"]).is_some() && !secrets.contains(secret) {
             return Err(refusal(account, &format!("volume with secret.secretName=\"{secret}\""), "secret"));
         }
     }
     check_containers(pod, CONTAINERS, account)?;
+    let secrets = listed(account, "imagePullSecrets");
     for (index, secret) in pod.items(&["spec", "imagePullSecrets"]).iter().enumerate() {
         let secret = secret.text(&["name"]);
-        if !lists(account, "imagePullSecrets", secret) {
+        if !secrets.contains(secret) {
             return Err(refusal(account, &format!("imagePullSecrets[{index}].name=\"{secret}\""), "imagePullSecret"));
         }
     }
@@ -223,7 +225,8 @@ fn check_secrets(pod: &Value, account: &Value) -> Result<(), String> {
 }
 
 fn check_containers(pod: &Value, containers: &'static [(&str, &str)], account: &Value) -> Result<(), String> {
-    match secrets_of(pod, containers).find(|(_, secret)| !lists(account, "secrets", secret)) {
+    let secrets = listed(account, "secrets");
+    match secrets_of(pod, containers).find(|(_, secret)| !secrets.contains(&**secret)) {
         None => Ok(()),
         Some((place, secret)) => {
             Err(refusal(account, &format!("{place} referencing secret.secretName=\"{secret}\""), "secret"))
@@ -231,9 +234,9 @@ fn check_containers(pod: &Value, containers: &'static [(&str, &str)], account: &
     }
 }
 
-/// Whether an account lists a secret.
-fn lists(account: &Value, list: &str, secret: &str) -> bool {
-    account.items(&[list]).iter().any(|listed| listed.text(&["name"]) == secret)
+/// The secrets that an account lists.
+fn listed<'v>(account: &'v Value, list: &str) -> HashSet<&'v str> {
+    account.items(&[list]).iter().map(|listed| listed.text(&["name"])).collect()
 }
 
 fn refusal(account: &Value, what: &str, kind: &str) -> String {

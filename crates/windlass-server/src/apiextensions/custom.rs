@@ -20,8 +20,8 @@ use crate::{
     field_manager::{self, Type},
     patch,
     registry::{
-        Conversion, CustomShape, Effect, Errors, Generation, Hub, MetadataRule, Resets, ResourceInfo, Rules, ScaleRule,
-        Shape, Strategy, SubresourceInfo, Translator, Tree,
+        Causes, Conversion, CustomShape, Effect, Errors, Generation, Hub, MetadataRule, Resets, ResourceInfo, Rules,
+        ScaleRule, Shape, Strategy, SubresourceInfo, Translator, Tree,
     },
     table::CustomColumn,
 };
@@ -394,7 +394,7 @@ impl CustomStrategy {
 
     /// Complains about an object, or a part of it. What did not change is let through.
     fn complain(&self, new: &Value, old: Option<&Value>, path: &str, errors: &mut Errors) {
-        let mut causes = Vec::new();
+        let mut causes = Causes::default();
         let schema = &*self.shape.compiled;
         if path.is_empty() {
             validate::validate(new, old, schema, "", "", &mut causes);
@@ -407,7 +407,7 @@ impl CustomStrategy {
         if let Some(scale) = &self.scale {
             check_scale(new, scale, path, &mut causes);
         }
-        validate::report(causes, errors);
+        errors.append_causes(causes);
         self.apply_rules(new, old, errors);
     }
 
@@ -438,7 +438,7 @@ impl CustomStrategy {
 }
 
 /// What the scale subresource reads must be readable. `part` is the only part that is looked at, empty for all.
-fn check_scale(object: &Value, scale: &ScalePaths, part: &str, causes: &mut Vec<Cause>) {
+fn check_scale(object: &Value, scale: &ScalePaths, part: &str, causes: &mut Causes) {
     for path in [&scale.spec_replicas, &scale.status_replicas] {
         let steps = path.split('.').collect::<Vec<_>>();
         if !part.is_empty() && steps.first() != Some(&part) {

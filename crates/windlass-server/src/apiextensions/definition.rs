@@ -1,5 +1,7 @@
 //! What a `CustomResourceDefinition` says, its defaults and its rules.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value, json};
 use windlass_api::Scope;
 
@@ -8,7 +10,8 @@ use crate::{
     codec::go_quote,
     kinds::{validate_client_config, validate_review_versions},
     registry::{
-        Errors, Path, Shown, Tree, as_object, default_pointer, default_to, dns_label_1035, dns_subdomain, object_mut,
+        Errors, Path, Seen, Shown, Tree, as_object, default_pointer, default_to, dns_label_1035, dns_subdomain,
+        object_mut,
     },
     webhook::is_bundle,
 };
@@ -330,6 +333,24 @@ fn validate_names(names: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// The most that the patterns of a definition may weigh together. The real server compiles whatever it is given.
+const MAX_WEIGHT_OF_PATTERNS: usize = 4_000_000;
+
+/// About how many states the regular expressions in a part of a definition have.
+fn weight_of_patterns(part: &Value) -> usize {
+    match part {
+        Value::Array(items) => items.iter().map(weight_of_patterns).fold(0, usize::saturating_add),
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(name, value)| match value {
+                Value::String(pattern) if name == "pattern" => windlass_cel::pattern_weight(pattern),
+                other => weight_of_patterns(other),
+            })
+            .fold(0, usize::saturating_add),
+        _ => 0,
+    }
+}
+
 /// A list of versions as the real server shows it: as its internal type.
 struct InternalVersions<'v>(&'v [Value]);
 
@@ -363,7 +384,8 @@ fn validate_versions(object: &Value, errors: &mut Errors) {
             errors.required(&path.child("schema.openAPIV3Schema"), "");
         }
     }
-    if versions.iter().enumerate().any(|(at, version)| versions[..at].iter().any(|v| v["name"] == version["name"])) {
+    let mut names = Seen::default();
+    if versions.iter().any(|version| names.repeats(&version["name"])) {
         errors.invalid(&path, &InternalVersions(versions), "must contain unique version names");
     }
     if versions.iter().filter(|version| version.flag(&["storage"])).count() != 1 {
@@ -373,6 +395,9 @@ fn validate_versions(object: &Value, errors: &mut Errors) {
     if let Some(first) = versions.first() {
         let name = first.text(&["name"]);
         errors.invalid_each(&spec.child("version"), name, dns_label_1035(name));
+    }
+    if versions.iter().map(weight_of_patterns).fold(0, usize::saturating_add) > MAX_WEIGHT_OF_PATTERNS {
+        return errors.forbidden(&path, "the patterns of the schemas are too large together");
     }
     for (index, version) in versions.iter().enumerate() {
         let own = path.index(index);
@@ -437,8 +462,10 @@ fn validate_columns(columns: &[Value], path: &Path<'_>, errors: &mut Errors) {
 /// What objects are selected by is one value, and in the schema.
 fn validate_selectable(version: &Value, path: &Path<'_>, errors: &mut Errors) {
     let fields = version.items(&["selectableFields"]);
+    let mut seen = Seen::default();
     for (index, field) in fields.iter().enumerate() {
         let (text, place) = (field.text(&["jsonPath"]), path.index(index));
+        let repeated = seen.repeats(text);
         if text.is_empty() {
             errors.required(&place.child("jsonPath"), "");
             continue;
@@ -459,7 +486,7 @@ fn validate_selectable(version: &Value, path: &Path<'_>, errors: &mut Errors) {
                 errors.invalid(&place.child("jsonPath"), text, why);
             }
         }
-        if fields[..index].iter().any(|other| other.text(&["jsonPath"]) == text) {
+        if repeated {
             errors.duplicate(&place.child("jsonPath"), text);
         }
     }
@@ -593,9 +620,10 @@ fn validate_stored_versions(object: &Value, errors: &mut Errors) {
         let why = format!("must have the storage version {storage}");
         errors.invalid(&path, &Value::from(stored.to_vec()), &why);
     }
+    let names: HashSet<&str> = versions.iter().map(|version| version.text(&["name"])).collect();
     for (index, version) in stored.iter().enumerate() {
         let name = version.as_str().unwrap_or_default();
-        if !versions.iter().any(|version| version.text(&["name"]) == name) {
+        if !names.contains(name) {
             let why = format!(
                 "missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions until \
                  a storage migration ensures no data remains persisted in {name} and removes {name} from status.storedVersions"

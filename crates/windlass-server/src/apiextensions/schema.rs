@@ -1,11 +1,12 @@
 //! A schema of a custom resource, compiled from the definition's `openAPIV3Schema`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use regex::Regex;
 use serde_json::Value;
 use windlass_cel::compile_pattern;
 
+use super::validate::equal;
 use crate::registry::Tree;
 
 /// What is known about one value. Built once per definition and version.
@@ -63,7 +64,7 @@ pub(super) struct Limits {
     pub(super) format: String,
     /// What texts must match; none if nothing is said, or nothing that can be understood.
     pub(super) pattern: Option<Pattern>,
-    pub(super) choices: Option<Vec<Value>>,
+    pub(super) choices: Option<Choices>,
     pub(super) minimum: Option<Bound>,
     pub(super) maximum: Option<Bound>,
     pub(super) multiple_of: Option<f64>,
@@ -73,6 +74,14 @@ pub(super) struct Limits {
     pub(super) max_items: Option<u64>,
     pub(super) min_properties: Option<u64>,
     pub(super) max_properties: Option<u64>,
+}
+
+/// The values that are allowed, in the order of the schema.
+#[derive(Clone, Debug)]
+pub(super) struct Choices {
+    values: Vec<Value>,
+    /// Positions in `values`, by what equal values have in common.
+    known: HashMap<String, Vec<usize>>,
 }
 
 /// A regular expression, and how it is written.
@@ -154,6 +163,60 @@ pub(super) enum Field<'s> {
     Unknown,
 }
 
+impl Choices {
+    pub(super) fn new(values: &[Value]) -> Self {
+        let mut known: HashMap<String, Vec<usize>> = HashMap::with_capacity(values.len());
+        for (index, value) in values.iter().enumerate() {
+            let alike = known.entry(likeness(value)).or_default();
+            if alike.iter().all(|other| !equal(&values[*other], value)) {
+                alike.push(index);
+            }
+        }
+        Self { values: values.to_vec(), known }
+    }
+
+    pub(super) fn iter(&self) -> std::slice::Iter<'_, Value> {
+        self.values.iter()
+    }
+
+    /// Reports whether the value is one of the choices.
+    pub(super) fn has(&self, value: &Value) -> bool {
+        let alike = self.known.get(&likeness(value));
+        alike.is_some_and(|alike| alike.iter().any(|index| equal(&self.values[*index], value)))
+    }
+}
+
+/// A text that equal values have in common: `1` and `1.0` are equal.
+fn likeness(value: &Value) -> String {
+    let mut text = String::new();
+    add_likeness(value, &mut text);
+    text
+}
+
+fn add_likeness(value: &Value, text: &mut String) {
+    match value {
+        Value::String(own) => text.extend(["s", own]),
+        // Adding zero makes a negative zero a positive one.
+        Value::Number(number) => text.push_str(&format!("n{}", (number.as_f64().unwrap_or_default() + 0.0).to_bits())),
+        Value::Array(items) => {
+            text.push_str(&format!("a{}[", items.len()));
+            items.iter().for_each(|item| add_likeness(item, text));
+            text.push(']');
+        }
+        Value::Object(fields) => {
+            let mut sorted: Vec<_> = fields.iter().collect();
+            sorted.sort_unstable_by_key(|(name, _)| name.as_str());
+            text.push('{');
+            for (name, value) in sorted {
+                text.push_str(name);
+                add_likeness(value, text);
+            }
+            text.push('}');
+        }
+        Value::Null | Value::Bool(_) => text.push_str(&value.to_string()),
+    }
+}
+
 impl Limits {
     fn compile(schema: &Value) -> Self {
         let count = |key: &str| schema.at(&[key]).and_then(Value::as_u64);
@@ -166,7 +229,7 @@ impl Limits {
             pattern: Some(schema.text(&["pattern"]))
                 .filter(|text| !text.is_empty())
                 .and_then(|text| Some(Pattern { text: text.to_owned(), compiled: compile_pattern(text).ok()? })),
-            choices: schema.at(&["enum"]).and_then(Value::as_array).cloned(),
+            choices: schema.at(&["enum"]).and_then(Value::as_array).map(|values| Choices::new(values)),
             minimum: bound("minimum", "exclusiveMinimum"),
             maximum: bound("maximum", "exclusiveMaximum"),
             multiple_of: schema.at(&["multipleOf"]).and_then(Value::as_f64),
@@ -176,6 +239,33 @@ impl Limits {
             max_items: count("maxItems"),
             min_properties: count("minProperties"),
             max_properties: count("maxProperties"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_choice_is_compared_with_those_alike_only() {
+        let values: Vec<Value> = (0..60_000).map(|number| json!(format!("c{number}"))).collect();
+        let choices = Choices::new(&values);
+        assert_eq!((choices.known.len(), choices.iter().count()), (60_000, 60_000));
+        assert!(choices.known.values().all(|alike| alike.len() == 1));
+        assert!(choices.has(&json!("c59999")) && !choices.has(&json!("c60000")));
+    }
+
+    #[test]
+    fn equal_choices_are_alike() {
+        let choices = Choices::new(&[json!(1), json!(-0.0), json!({"b": 1, "a": [true, null]}), json!("1")]);
+        for value in [json!(1.0), json!(0), json!({"a": [true, null], "b": 1}), json!("1")] {
+            assert!(choices.has(&value), "{value}");
+        }
+        for value in [json!(2), json!(null), json!({"a": [true]}), json!(["1"])] {
+            assert!(!choices.has(&value), "{value}");
         }
     }
 }

@@ -3,6 +3,8 @@
 //! Checked is what decides whether the server can prune, default and validate by the schema. The rules that are in it
 //! are checked by `windlass-cel`, once all else is well.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 use windlass_cel::{Rules, check_rules, compile_pattern};
 
@@ -11,7 +13,7 @@ use super::{
     schema::Schema,
     validate::{report, validate as validate_value},
 };
-use crate::registry::{Errors, Path, Tree};
+use crate::registry::{Causes, Errors, Path, Tree};
 
 /// Where in the schema one is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -135,14 +137,15 @@ fn check_list(schema: &Value, path: &Path<'_>, errors: &mut Errors) {
         }
         "map" => {
             let item = &schema["items"];
+            let required: HashSet<&str> = item.items(&["required"]).iter().filter_map(Value::as_str).collect();
+            let all = Value::from(keys);
             for key in keys.iter().filter_map(Value::as_str) {
                 let field = path.child("items.properties");
                 let Some(property) = item.at(&["properties", key]) else {
-                    errors.invalid(&path_of_keys, &Value::from(keys), "entries must all be names of item properties");
+                    errors.invalid(&path_of_keys, &all, "entries must all be names of item properties");
                     continue;
                 };
-                let required = item.items(&["required"]).iter().any(|name| name == key);
-                if !required && property.at(&["default"]).is_none() {
+                if !required.contains(key) && property.at(&["default"]).is_none() {
                     let why = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property";
                     errors.required(&field.key(key).child("default"), why);
                 }
@@ -263,13 +266,13 @@ fn check_default(default: &Value, schema: &Value, level: Level, path: &Path<'_>,
     if has_unknown_fields(default, &compiled) {
         return errors.invalid(path, default, "must not have unknown fields");
     }
-    let mut causes = Vec::new();
+    let mut causes = Causes::default();
     let text = path.to_string();
     validate_value(default, None, &compiled, &text, &text, &mut causes);
     if causes.is_empty()
         && let Some(rules) = Rules::of_value(schema)
     {
-        causes = rules.validate_at(&text, default).causes;
+        return report(rules.validate_at(&text, default).causes, errors);
     }
-    report(causes, errors);
+    errors.append_causes(causes);
 }

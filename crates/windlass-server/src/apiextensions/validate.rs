@@ -14,7 +14,7 @@ use super::{
 use crate::{
     codec::{go_quote, sort_keys},
     patch::go_format,
-    registry::Errors,
+    registry::{Causes, Errors},
 };
 
 /// Complains about an object. The first part of a path is left out of messages (not of fields) when it is `hidden`, as
@@ -25,7 +25,7 @@ pub(super) fn validate(
     schema: &Schema,
     path: &str,
     hidden: &str,
-    causes: &mut Vec<Cause>,
+    causes: &mut Causes,
 ) {
     Checker { hidden, weighs: false }.changed(value, old, schema, path, causes);
     for cause in causes.iter_mut().filter(|cause| cause.field == NOWHERE && !hidden.is_empty()) {
@@ -34,7 +34,7 @@ pub(super) fn validate(
     // What several alternatives complain about is told once.
     let mut told = HashSet::new();
     causes.retain(|cause| told.insert((cause.field.clone(), cause.message.clone())));
-    let mut before = Vec::new();
+    let mut before = Causes::default();
     if let Some(old) = old {
         duplicates(old, schema, path, &mut before);
     }
@@ -45,7 +45,7 @@ pub(super) fn validate(
 }
 
 /// Complains about embedded objects that do not say what they are.
-pub(super) fn validate_embedded(value: &Value, schema: &Schema, path: &str, causes: &mut Vec<Cause>) {
+pub(super) fn validate_embedded(value: &Value, schema: &Schema, path: &str, causes: &mut Causes) {
     match value {
         Value::Object(entries) => {
             if schema.embedded {
@@ -73,7 +73,7 @@ pub(super) fn validate_embedded(value: &Value, schema: &Schema, path: &str, caus
 }
 
 /// Hands complaints over to the registry's list.
-pub(super) fn report(causes: Vec<Cause>, errors: &mut Errors) {
+pub(super) fn report(causes: impl IntoIterator<Item = Cause>, errors: &mut Errors) {
     for cause in causes {
         errors.add(&crate::registry::Path::new(&cause.field), &cause.reason, cause.message);
     }
@@ -94,23 +94,16 @@ struct Checker<'a> {
 
 impl Checker<'_> {
     /// Complains about a value, unless it is as it was.
-    fn changed(
-        &self,
-        value: &Value,
-        old: Option<&Value>,
-        schema: &Schema,
-        path: &str,
-        causes: &mut Vec<Cause>,
-    ) -> Score {
+    fn changed(&self, value: &Value, old: Option<&Value>, schema: &Schema, path: &str, causes: &mut Causes) -> Score {
         match old == Some(value) {
             false => self.value(value, old, schema, path, causes),
-            true if self.weighs => self.value(value, old, schema, path, &mut Vec::new()),
+            true if self.weighs => self.value(value, old, schema, path, &mut Causes::default()),
             true => 0,
         }
     }
 
     /// Makes every check that is for values like this one, whatever else the schema expects.
-    fn value(&self, value: &Value, old: Option<&Value>, schema: &Schema, path: &str, causes: &mut Vec<Cause>) -> Score {
+    fn value(&self, value: &Value, old: Option<&Value>, schema: &Schema, path: &str, causes: &mut Causes) -> Score {
         let typed = !schema.kind.is_empty() || schema.int_or_string || !schema.limits.format.is_empty();
         let fits = self.right_type(value, schema, path, causes);
         if value.is_null() {
@@ -144,7 +137,7 @@ impl Checker<'_> {
         path.strip_prefix(self.hidden).map_or(path, |rest| rest.strip_prefix('.').unwrap_or(rest))
     }
 
-    fn right_type(&self, value: &Value, schema: &Schema, path: &str, causes: &mut Vec<Cause>) -> bool {
+    fn right_type(&self, value: &Value, schema: &Schema, path: &str, causes: &mut Causes) -> bool {
         let found = match value {
             Value::Null if schema.nullable => return true,
             Value::Null => "null",
@@ -195,7 +188,7 @@ impl Checker<'_> {
         old: Option<&Value>,
         schema: &Schema,
         path: &str,
-        causes: &mut Vec<Cause>,
+        causes: &mut Causes,
     ) -> Score {
         let (count, limits, mut score) = (entries.len() as u64, &schema.limits, 0);
         if let Some(least) = limits.min_properties.filter(|least| count < *least) {
@@ -226,14 +219,7 @@ impl Checker<'_> {
         score
     }
 
-    fn array(
-        &self,
-        items: &[Value],
-        old: Option<&Value>,
-        schema: &Schema,
-        path: &str,
-        causes: &mut Vec<Cause>,
-    ) -> Score {
+    fn array(&self, items: &[Value], old: Option<&Value>, schema: &Schema, path: &str, causes: &mut Causes) -> Score {
         let (count, limits, mut score) = (items.len() as u64, &schema.limits, 0);
         if let Some(least) = limits.min_items.filter(|least| count < *least) {
             let detail = format!("{} in body should have at least {least} items", self.named(path));
@@ -244,18 +230,19 @@ impl Checker<'_> {
         }
         let before = old.and_then(Value::as_array);
         if let Some(of_items) = &schema.items {
+            let before = match &schema.list {
+                List::Map(keys) => before.map(|before| ItemsByKeys::new(before, keys)),
+                List::Atomic | List::Set => None,
+            };
             for (index, item) in items.iter().enumerate() {
-                let old = match &schema.list {
-                    List::Map(keys) => before.and_then(|before| before.iter().find(|old| same_keys(old, item, keys))),
-                    List::Atomic | List::Set => None,
-                };
+                let old = before.as_ref().and_then(|before| before.find(item));
                 score += self.changed(item, old, of_items, &format!("{path}[{index}]"), causes);
             }
         }
         score
     }
 
-    fn string(&self, text: &str, schema: &Schema, path: &str, causes: &mut Vec<Cause>) {
+    fn string(&self, text: &str, schema: &Schema, path: &str, causes: &mut Causes) {
         let count = text.chars().count() as u64;
         // Only the first of these is told.
         if let Some(most) = schema.limits.max_length.filter(|most| count > *most) {
@@ -278,7 +265,7 @@ impl Checker<'_> {
         }
     }
 
-    fn number(&self, number: &Number, schema: &Schema, path: &str, causes: &mut Vec<Cause>) {
+    fn number(&self, number: &Number, schema: &Schema, path: &str, causes: &mut Causes) {
         let limits = &schema.limits;
         let Some(value) = number.as_f64() else { return };
         if limits.format == "int32" && number.as_i64().is_some_and(|integer| i32::try_from(integer).is_err()) {
@@ -315,26 +302,19 @@ impl Checker<'_> {
         }
     }
 
-    fn junctions(
-        &self,
-        value: &Value,
-        old: Option<&Value>,
-        schema: &Schema,
-        path: &str,
-        causes: &mut Vec<Cause>,
-    ) -> Score {
+    fn junctions(&self, value: &Value, old: Option<&Value>, schema: &Schema, path: &str, causes: &mut Causes) -> Score {
         let (name, checker) = (self.named(path), Checker { weighs: true, ..*self });
         let tried = |schema: &Schema| {
-            let mut causes = Vec::new();
+            let mut causes = Causes::default();
             (checker.value(value, old, schema, path, &mut causes), causes)
         };
         // What the best alternative lacks is told as well; of equally good ones the first.
         let best = |all: Vec<Tried>| all.into_iter().reduce(|best, other| if other.0 > best.0 { other } else { best });
         let mut score = 1;
-        let mut tell = |told: Option<Tried>, causes: &mut Vec<Cause>| {
+        let mut tell = |told: Option<Tried>, causes: &mut Causes| {
             let (found, complaints) = told.unwrap_or_default();
             score += found;
-            causes.extend(complaints);
+            causes.append(complaints);
         };
         if !schema.any_of.is_empty() {
             let mut all = Vec::new();
@@ -383,25 +363,27 @@ impl Checker<'_> {
 }
 
 /// What came of an alternative.
-type Tried = (Score, Vec<Cause>);
+type Tried = (Score, Causes);
 
 /// Complains about a value that is none of those that are listed.
-fn choices(value: &Value, schema: &Schema, path: &str, causes: &mut Vec<Cause>) {
+fn choices(value: &Value, schema: &Schema, path: &str, causes: &mut Causes) {
     let Some(choices) = &schema.limits.choices else { return };
-    if (value.is_null() && schema.nullable) || choices.iter().any(|choice| equal(choice, value)) {
+    if (value.is_null() && schema.nullable) || choices.has(value) {
         return;
     }
-    let supported = choices.iter().map(|choice| match choice {
-        Value::String(text) => go_quote(text),
-        other => go_quote(&other.to_string()),
+    causes.push_with(|| {
+        let supported = choices.iter().map(|choice| match choice {
+            Value::String(text) => go_quote(text),
+            other => go_quote(&other.to_string()),
+        });
+        let supported = supported.collect::<Vec<_>>().join(", ");
+        let message = format!("Unsupported value: {}: supported values: {supported}", shown(value));
+        cause(path, "FieldValueNotSupported", message)
     });
-    let supported = supported.collect::<Vec<_>>().join(", ");
-    let message = format!("Unsupported value: {}: supported values: {supported}", shown(value));
-    causes.push(cause(path, "FieldValueNotSupported", message));
 }
 
 /// Complains about items that must differ and do not.
-fn duplicates(value: &Value, schema: &Schema, path: &str, causes: &mut Vec<Cause>) {
+fn duplicates(value: &Value, schema: &Schema, path: &str, causes: &mut Causes) {
     match value {
         Value::Object(entries) => {
             for (name, value) in entries {
@@ -455,8 +437,26 @@ fn is_item_of_map(item: &Value) -> bool {
     item.is_object() || item.is_null()
 }
 
-fn same_keys(a: &Value, b: &Value, keys: &[String]) -> bool {
-    keys.iter().all(|key| a.get(key) == b.get(key))
+/// The items of a list by the values of their keys; of equal ones the first.
+struct ItemsByKeys<'v> {
+    keys: &'v [String],
+    items: HashMap<Vec<Option<&'v Value>>, &'v Value>,
+}
+
+impl<'v> ItemsByKeys<'v> {
+    fn new(items: &'v [Value], keys: &'v [String]) -> Self {
+        let mut found = Self { keys, items: HashMap::with_capacity(items.len()) };
+        for item in items {
+            let key = keys.iter().map(|key| item.get(key)).collect();
+            found.items.entry(key).or_insert(item);
+        }
+        found
+    }
+
+    fn find(&self, item: &Value) -> Option<&'v Value> {
+        let key: Vec<Option<&Value>> = self.keys.iter().map(|key| item.get(key)).collect();
+        self.items.get(&key).copied()
+    }
 }
 
 /// Whether Go takes a JSON number for an integer.
@@ -466,7 +466,8 @@ fn integral(number: &Number) -> bool {
         || number.is_f64() && number.as_f64().is_some_and(|float| float.fract() == 0.0 && float.abs() < LIMIT)
 }
 
-fn equal(a: &Value, b: &Value) -> bool {
+/// Compares values; numbers by what they count.
+pub(super) fn equal(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => a.as_f64() == b.as_f64(),
         _ => a == b,

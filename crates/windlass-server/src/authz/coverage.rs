@@ -1,24 +1,341 @@
-//! Whether somebody has what they are about to give away.
+//! Reports whether a user holds the permissions that they are about to grant.
+//!
+//! A rule is the product of its groups, resources, verbs and names. Products are compared as such: what a held rule covers is
+//! cut out of them. Only permissions that are missing are listed one by one, as far as an answer may be long.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use super::Rule;
+use super::{Rule, rule::ALL};
 
-/// What `wanted` allows beyond `held`, in words: a line for each resource.
+/// The most entries of rules that one comparison looks at. The real server compares every combination with every rule held,
+/// and answers after minutes or not at all where there are so many.
+const MAX_WORK: usize = 5_000_000;
+/// The most bytes of text about missing permissions.
+const MAX_TEXT: usize = 2 << 20;
+/// The most lines of it, in the order in which they are found.
+const MAX_LINES: usize = 20_000;
+
+/// The permissions that `wanted` grants beyond `held`, in words: a line for each resource.
 pub(crate) fn missing(held: &[Rule], wanted: &[Rule]) -> BTreeSet<String> {
-    let lacks = |rule: &Rule| !held.iter().any(|own| own.covers(rule));
-    let missing = wanted.iter().flat_map(Rule::broken_down).filter(lacks);
-    let mut lines: Vec<Rule> = Vec::new();
-    for mut rule in missing {
-        // Verbs with the same resource share a line.
-        let same = |line: &&mut Rule| {
-            rule.paths.is_empty()
-                && (&line.groups, &line.resources, &line.names) == (&rule.groups, &rule.resources, &rule.names)
-        };
-        match lines.iter_mut().find(same) {
-            Some(line) => line.verbs.append(&mut rule.verbs),
-            None => lines.push(rule),
+    let mut comparison = Comparison::new(held);
+    let missing = comparison.missing(wanted);
+    if comparison.work > MAX_WORK {
+        return BTreeSet::from(["the rules are too many to be compared: write smaller roles".to_owned()]);
+    }
+    missing.describe()
+}
+
+/// What one user holds, prepared for look-ups.
+struct Comparison<'r> {
+    held: Vec<Held<'r>>,
+    work: usize,
+}
+
+/// A rule that is held, with a set for each of its fields.
+struct Held<'r> {
+    verbs: HashSet<&'r str>,
+    groups: HashSet<&'r str>,
+    resources: HashSet<&'r str>,
+    names: HashSet<&'r str>,
+    paths: Paths<'r>,
+}
+
+/// Paths, and what paths begin with.
+struct Paths<'r> {
+    whole: HashSet<&'r str>,
+    /// Sorted, none the beginning of another: so the one that a path may begin with is the last that is not after it.
+    beginnings: Vec<&'r str>,
+}
+
+/// The fields of a rule whose product it is.
+struct Fields<'r> {
+    kind: FieldsOf,
+    /// Groups, resources, verbs and names; or paths and verbs.
+    sides: Vec<Vec<&'r str>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FieldsOf {
+    /// Resources of any name.
+    Resources,
+    Named,
+    Paths,
+}
+
+/// A product that is not covered yet: positions in the fields of the rule that is wanted.
+#[derive(Clone, Debug)]
+struct Product {
+    sides: Vec<Vec<usize>>,
+}
+
+/// The permissions that are missing.
+#[derive(Default)]
+struct Missing<'r> {
+    /// Verbs by what they are for, each with where it stands; those for paths have a line each.
+    lines: BTreeMap<Line<'r>, Vec<([usize; 5], &'r str)>>,
+    bytes: usize,
+    /// There is more than the lines say.
+    cut: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Line<'r> {
+    Resource {
+        group: &'r str,
+        resource: &'r str,
+        name: Option<&'r str>,
+    },
+    /// The second is the place among the paths that are missing: each has a line, as each verb has.
+    Path(&'r str, usize),
+}
+
+// === impl Comparison ===
+
+impl<'r> Comparison<'r> {
+    fn new(held: &'r [Rule]) -> Self {
+        Self { held: held.iter().map(Held::new).collect(), work: 0 }
+    }
+
+    fn missing(&mut self, wanted: &'r [Rule]) -> Missing<'r> {
+        let mut missing = Missing::default();
+        for (index, rule) in wanted.iter().enumerate() {
+            // A rule with both is read as one of each.
+            for fields in [Fields::of_resources(rule), Fields::of_paths(rule)] {
+                for product in self.uncovered(&fields) {
+                    missing.add(index, &fields, &product);
+                }
+            }
+            if missing.cut || self.work > MAX_WORK {
+                break;
+            }
+        }
+        missing
+    }
+
+    /// What is left of a rule when all that is covered is cut out.
+    fn uncovered(&mut self, fields: &Fields<'_>) -> Vec<Product> {
+        let whole = Product { sides: fields.sides.iter().map(|side| (0..side.len()).collect()).collect() };
+        if whole.sides.iter().any(Vec::is_empty) {
+            return Vec::new();
+        }
+        let mut left = vec![whole];
+        for held in &self.held {
+            let mut next = Vec::with_capacity(left.len());
+            for product in left {
+                self.work += 1;
+                // What has not been compared counts as missing.
+                if self.work > MAX_WORK {
+                    next.push(product);
+                } else {
+                    product.without(&mut next, &mut self.work, |side, at| {
+                        held.covers(fields, side, fields.sides[side][at])
+                    });
+                }
+            }
+            left = next;
+            if left.is_empty() {
+                break;
+            }
+        }
+        left
+    }
+}
+
+// === impl Fields ===
+
+impl<'r> Fields<'r> {
+    fn of_resources(rule: &'r Rule) -> Self {
+        // Without names there is one, which stands for all.
+        let names = if rule.names.is_empty() { vec![""] } else { texts(&rule.names) };
+        Self {
+            kind: if rule.names.is_empty() { FieldsOf::Resources } else { FieldsOf::Named },
+            sides: vec![texts(&rule.groups), texts(&rule.resources), texts(&rule.verbs), names],
         }
     }
-    lines.iter().map(Rule::describe).collect()
+
+    fn of_paths(rule: &'r Rule) -> Self {
+        Self { kind: FieldsOf::Paths, sides: vec![texts(&rule.paths), texts(&rule.verbs)] }
+    }
 }
+
+fn texts(field: &[String]) -> Vec<&str> {
+    field.iter().map(String::as_str).collect()
+}
+
+fn has(own: &HashSet<&str>, wanted: &str) -> bool {
+    own.contains(ALL) || own.contains(wanted)
+}
+
+// === impl Held ===
+
+impl<'r> Held<'r> {
+    fn new(rule: &'r Rule) -> Self {
+        let set = |field: &'r [String]| field.iter().map(String::as_str).collect();
+        Self {
+            verbs: set(&rule.verbs),
+            groups: set(&rule.groups),
+            resources: set(&rule.resources),
+            names: set(&rule.names),
+            paths: Paths::new(&rule.paths),
+        }
+    }
+
+    /// Reports whether it covers one text of one field.
+    fn covers(&self, fields: &Fields<'_>, side: usize, text: &str) -> bool {
+        match (fields.kind, side) {
+            // A rule for some names covers no paths.
+            (FieldsOf::Paths, 0) => self.names.is_empty() && self.paths.cover(text),
+            (FieldsOf::Paths, _) | (_, 2) => has(&self.verbs, text),
+            (_, 0) => has(&self.groups, text),
+            (_, 1) => self.covers_resource(text),
+            (kind, _) => self.names.is_empty() || kind == FieldsOf::Named && self.names.contains(text),
+        }
+    }
+
+    fn covers_resource(&self, wanted: &str) -> bool {
+        match wanted.split_once('/') {
+            None => has(&self.resources, wanted),
+            Some((resource, "")) => has(&self.resources, resource),
+            Some((_, subresource)) => {
+                has(&self.resources, wanted) || self.resources.contains(&*format!("{ALL}/{subresource}"))
+            }
+        }
+    }
+}
+
+// === impl Paths ===
+
+impl<'r> Paths<'r> {
+    fn new(paths: &'r [String]) -> Self {
+        let mut sorted: Vec<&str> =
+            paths.iter().filter(|path| path.ends_with(ALL)).map(|path| path.trim_end_matches(ALL)).collect();
+        sorted.sort_unstable();
+        let mut beginnings: Vec<&str> = Vec::with_capacity(sorted.len());
+        for path in sorted {
+            if !beginnings.last().is_some_and(|last| path.starts_with(last)) {
+                beginnings.push(path);
+            }
+        }
+        Self { whole: paths.iter().map(String::as_str).collect(), beginnings }
+    }
+
+    fn cover(&self, path: &str) -> bool {
+        let after = self.beginnings.partition_point(|beginning| *beginning <= path);
+        let last = after.checked_sub(1).and_then(|at| self.beginnings.get(at));
+        self.whole.contains(path) || last.is_some_and(|beginning| path.starts_with(beginning))
+    }
+}
+
+// === impl Product ===
+
+impl Product {
+    /// Adds what is left when a smaller product is cut out, in products that have nothing in common.
+    fn without(self, left: &mut Vec<Self>, work: &mut usize, covered: impl Fn(usize, usize) -> bool) {
+        let mut split = Vec::with_capacity(self.sides.len());
+        for (side, all) in self.sides.iter().enumerate() {
+            *work += all.len();
+            let (inside, outside): (Vec<usize>, Vec<usize>) = all.iter().partition(|at| covered(side, **at));
+            if inside.is_empty() {
+                return left.push(self);
+            }
+            split.push((inside, outside));
+        }
+        let mut rest = self.sides;
+        for (side, (inside, outside)) in split.into_iter().enumerate() {
+            if !outside.is_empty() {
+                let mut sides = rest.clone();
+                sides[side] = outside;
+                *work += sides.iter().map(Vec::len).sum::<usize>();
+                left.push(Self { sides });
+            }
+            rest[side] = inside;
+        }
+    }
+}
+
+// === impl Missing ===
+
+impl<'r> Missing<'r> {
+    /// Adds what a product allows, until there are enough lines. `rule` is the place of the rule.
+    fn add(&mut self, rule: usize, fields: &Fields<'r>, product: &Product) {
+        let side = |side: usize| product.sides[side].iter().map(move |at| (*at, fields.sides[side][*at]));
+        if fields.kind == FieldsOf::Paths {
+            for (path, (verb, word)) in side(0).flat_map(|path| side(1).map(move |verb| (path, verb))) {
+                let line = Line::Path(path.1, self.lines.len());
+                if !self.push(line, [rule, path.0, 0, verb, 0], word) {
+                    return;
+                }
+            }
+            return;
+        }
+        for ((group, in_group), (resource, of)) in
+            side(0).flat_map(|group| side(1).map(move |resource| (group, resource)))
+        {
+            for (name, named) in side(3) {
+                let named = Some(named).filter(|_| fields.kind == FieldsOf::Named);
+                for (verb, word) in side(2) {
+                    let line = Line::Resource { group: in_group, resource: of, name: named };
+                    if !self.push(line, [rule, group, resource, verb, name], word) {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Adds a verb; `false` if there is no room for it.
+    fn push(&mut self, line: Line<'r>, place: [usize; 5], verb: &'r str) -> bool {
+        if self.bytes > MAX_TEXT || self.lines.len() >= MAX_LINES {
+            self.cut = true;
+            return false;
+        }
+        let verbs = self.lines.entry(line).or_default();
+        if verbs.is_empty() {
+            self.bytes += line.length();
+        }
+        self.bytes += verb.len() + 3;
+        verbs.push((place, verb));
+        true
+    }
+
+    fn describe(self) -> BTreeSet<String> {
+        let mut texts = BTreeSet::new();
+        for (line, mut verbs) in self.lines {
+            verbs.sort_unstable();
+            texts.insert(line.rule(verbs.into_iter().map(|(_, verb)| verb.to_owned()).collect()).describe());
+        }
+        if self.cut {
+            // Sorts last.
+            texts.insert("~ and more".to_owned());
+        }
+        texts
+    }
+}
+
+// === impl Line ===
+
+impl Line<'_> {
+    fn length(&self) -> usize {
+        match self {
+            Self::Resource { group, resource, name } => 60 + group.len() + resource.len() + name.map_or(0, str::len),
+            Self::Path(path, _) => 30 + path.len(),
+        }
+    }
+
+    fn rule(&self, verbs: Vec<String>) -> Rule {
+        let one = |text: &str| vec![text.to_owned()];
+        match self {
+            Self::Resource { group, resource, name } => Rule {
+                verbs,
+                groups: one(group),
+                resources: one(resource),
+                names: name.iter().map(|name| (*name).to_owned()).collect(),
+                paths: Vec::new(),
+            },
+            Self::Path(path, _) => Rule { verbs, paths: one(path), ..Rule::default() },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

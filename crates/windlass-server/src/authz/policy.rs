@@ -10,7 +10,7 @@ use super::{Attempt, Decision, GROUP, Reason, Rule};
 use crate::{
     authn::{SERVICE_ACCOUNT, User},
     codec::go_quote,
-    registry::{Item, ResourceInfo, Tree},
+    registry::{Item, ResourceInfo, Seen, Tree},
     storage::{EventStream, RangeQuery, Storage, StorageError, StorageEvent, StoredValue},
 };
 
@@ -179,12 +179,11 @@ impl Grants {
     /// All that a user may do there; and the roles that are not there.
     pub(super) fn rules_of(&self, user: &User, namespace: &str) -> (Vec<Rule>, Vec<RoleName>) {
         let (mut rules, mut missing) = (Vec::new(), Vec::new());
-        let mut seen: Vec<&Arc<Binding>> = Vec::new();
+        let mut seen = Seen::default();
         for binding in self.bindings(user, namespace) {
-            if seen.iter().any(|other| Arc::ptr_eq(other, binding)) {
+            if seen.repeats(Arc::as_ptr(binding)) {
                 continue;
             }
-            seen.push(binding);
             match self.roles.get(&binding.role) {
                 Some(found) => rules.extend_from_slice(found),
                 None => missing.push(binding.role.clone()),
@@ -210,11 +209,10 @@ impl Grants {
 
 /// That roles are not there, if there are any; `word` is what a role is called.
 pub(crate) fn complaint(missing: &[RoleName], word: fn(&RoleName) -> &'static str) -> Option<String> {
-    let mut texts: Vec<String> = Vec::new();
+    let (mut texts, mut seen) = (Vec::new(), Seen::default());
     for role in missing {
-        let text = format!("{}.{GROUP} {} not found", word(role), go_quote(&role.name));
-        if !texts.contains(&text) {
-            texts.push(text);
+        if !seen.repeats((word(role), role.name.as_str())) {
+            texts.push(format!("{}.{GROUP} {} not found", word(role), go_quote(&role.name)));
         }
     }
     match texts.len() {

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{Attempt, Object};
 use crate::{codec::go_quote, registry::Tree};
 
-const ALL: &str = "*";
+pub(super) const ALL: &str = "*";
 
 /// What a role allows: verbs, with resources or with paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,46 +57,6 @@ impl Rule {
                         && (self.names.is_empty() || self.names.iter().any(|own| own == name))
                 }
             }
-    }
-
-    /// Whether it allows all that another does, which has one of each field at most.
-    pub(super) fn covers(&self, other: &Self) -> bool {
-        let all = |own: &[String], others: &[String]| others.iter().all(|other| has(own, other));
-        let resource = |other: &String| {
-            let (resource, subresource) = other.split_once('/').unwrap_or((other, ""));
-            self.resources.iter().any(|own| resource_covers(own, resource, subresource))
-        };
-        let named = |other: &String| self.names.contains(other);
-        all(&self.verbs, &other.verbs)
-            && all(&self.groups, &other.groups)
-            && other.resources.iter().all(resource)
-            && other.paths.iter().all(|path| self.paths.iter().any(|own| path_covers(own, path)))
-            && (self.names.is_empty() || !other.names.is_empty() && other.names.iter().all(named))
-    }
-
-    /// The same in as many rules as there are combinations, with one of each field at most.
-    pub(super) fn broken_down(&self) -> Vec<Self> {
-        let one = |text: &String| vec![text.clone()];
-        let names: Vec<Vec<String>> =
-            if self.names.is_empty() { vec![Vec::new()] } else { self.names.iter().map(one).collect() };
-        let mut all = Vec::new();
-        for group in &self.groups {
-            for resource in &self.resources {
-                for verb in &self.verbs {
-                    all.extend(names.iter().map(|names| Self {
-                        verbs: one(verb),
-                        groups: one(group),
-                        resources: one(resource),
-                        names: names.clone(),
-                        paths: Vec::new(),
-                    }));
-                }
-            }
-        }
-        for path in &self.paths {
-            all.extend(self.verbs.iter().map(|verb| Self { verbs: one(verb), paths: one(path), ..Self::default() }));
-        }
-        all
     }
 
     /// In words, for whoever lacks it.

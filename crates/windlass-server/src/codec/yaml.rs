@@ -4,9 +4,10 @@
 //! documents only the first counts. Structure comes from granit-parser; scalars are resolved here. What is broken is
 //! refused, but only the commonest errors have Go's words; tabs as indentation are let through.
 
+mod aliases;
 mod emit;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use granit_parser::{Event, Parser, ScalarStyle, ScanError, Span, Tag};
@@ -16,8 +17,7 @@ use super::{json::MAX_DEPTH, numbers::whole_numbers, quote::quote};
 
 pub(crate) use self::emit::to_yaml;
 
-/// How many values aliases may add to a document.
-const MAX_ALIASED: usize = 100_000;
+const TOO_DEEP: &str = "yaml: exceeded max depth";
 
 /// A document that was read.
 #[derive(Debug)]
@@ -30,12 +30,11 @@ pub(super) struct Document {
 /// Reads the first document of the text; the error is close to Go's.
 pub(super) fn parse(text: &[u8]) -> Result<Document, String> {
     let text = std::str::from_utf8(text).map_err(|_| "yaml: invalid leading UTF-8 octet".to_owned())?;
-    // Comments would be told whenever another crate of the build wants them.
-    let options = granit_parser::options! { emit_unresolved_aliases: true, emit_comments: false };
-    let parser = Parser::new_from_str_with_options(text, options);
-    let mut reader = Reader { parser, anchors: HashMap::new(), aliased: 0, duplicates: Vec::new() };
+    // A first pass where there may be aliases: it builds nothing, and refuses a document that would grow too much.
+    let referenced = if text.contains('&') && text.contains('*') { aliases::referenced(text)? } else { HashSet::new() };
+    let mut reader = Reader { events: Events::new(text), referenced, anchors: HashMap::new(), duplicates: Vec::new() };
     let mut value = Value::Null;
-    while let Some((event, span)) = reader.next()? {
+    while let Some((event, span)) = reader.events.next()? {
         match event {
             Event::StreamStart | Event::DocumentStart(..) => {}
             Event::DocumentEnd | Event::StreamEnd => break,
@@ -46,18 +45,21 @@ pub(super) fn parse(text: &[u8]) -> Result<Document, String> {
     Ok(Document { value, duplicates: reader.duplicates })
 }
 
+/// The events of a text.
+struct Events<'a>(Parser<'a, granit_parser::StrInput<'a>>);
+
 struct Reader<'a> {
-    parser: Parser<'a, granit_parser::StrInput<'a>>,
-    /// Finished nodes by the id of their anchor; `None` while the node is being read.
+    events: Events<'a>,
+    /// The anchors that aliases refer to.
+    referenced: HashSet<usize>,
+    /// Their finished nodes by the id of their anchor; `None` while the node is being read.
     anchors: HashMap<usize, Option<Anchored>>,
-    aliased: usize,
     duplicates: Vec<String>,
 }
 
 #[derive(Clone)]
 struct Anchored {
     value: Value,
-    size: usize,
     depth: usize,
 }
 
@@ -79,18 +81,26 @@ impl Node {
     }
 }
 
-impl<'a> Reader<'a> {
-    fn next(&mut self) -> Result<Option<(Event<'a>, Span)>, String> {
-        self.parser.next_event().transpose().map_err(|error| scan_error(&error))
+impl<'a> Events<'a> {
+    fn new(text: &'a str) -> Self {
+        // Comments would be told whenever another crate of the build wants them.
+        let options = granit_parser::options! { emit_unresolved_aliases: true, emit_comments: false };
+        Self(Parser::new_from_str_with_options(text, options))
     }
 
+    fn next(&mut self) -> Result<Option<(Event<'a>, Span)>, String> {
+        self.0.next_event().transpose().map_err(|error| scan_error(&error))
+    }
+}
+
+impl<'a> Reader<'a> {
     fn expect(&mut self) -> Result<(Event<'a>, Span), String> {
-        self.next()?.ok_or_else(|| "yaml: unexpected end of stream".to_owned())
+        self.events.next()?.ok_or_else(|| "yaml: unexpected end of stream".to_owned())
     }
 
     fn node(&mut self, event: &Event<'_>, span: Span, depth: usize) -> Result<Node, String> {
         if depth > MAX_DEPTH {
-            return Err("yaml: exceeded max depth".into());
+            return Err(TOO_DEEP.into());
         }
         match event {
             Event::Scalar(text, style, anchor, tag) => {
@@ -115,9 +125,8 @@ impl<'a> Reader<'a> {
             }
             Event::Alias(id) => match self.anchors.get(id) {
                 Some(Some(anchored)) => {
-                    self.aliased += anchored.size;
-                    if self.aliased > MAX_ALIASED || depth + anchored.depth > MAX_DEPTH {
-                        return Err("yaml: document contains excessive aliasing".into());
+                    if depth + anchored.depth > MAX_DEPTH {
+                        return Err(TOO_DEEP.into());
                     }
                     Ok(Node::Value(anchored.value.clone()))
                 }
@@ -180,34 +189,32 @@ impl<'a> Reader<'a> {
     }
 
     fn begin(&mut self, anchor: usize) {
-        if anchor != 0 {
+        if self.referenced.contains(&anchor) {
             self.anchors.insert(anchor, None);
         }
     }
 
     fn finish(&mut self, anchor: usize, node: Node) -> Result<Node, String> {
-        if anchor != 0 {
+        if self.referenced.contains(&anchor) {
             let value = match &node {
                 Node::Value(value) => value.clone(),
                 Node::Merge => Value::from("<<"),
                 Node::NotFinite(name) => return Err(format!("json: unsupported value: {name}")),
             };
-            let (size, depth) = measure(&value);
-            self.anchors.insert(anchor, Some(Anchored { value, size, depth }));
+            let depth = depth(&value);
+            self.anchors.insert(anchor, Some(Anchored { value, depth }));
         }
         Ok(node)
     }
 }
 
-fn measure(value: &Value) -> (usize, usize) {
-    let mut sum = (1, 0);
-    let mut add = |(size, depth): (usize, usize)| sum = (sum.0 + size, sum.1.max(depth + 1));
+/// How deep a value nests.
+fn depth(value: &Value) -> usize {
     match value {
-        Value::Array(items) => items.iter().map(measure).for_each(&mut add),
-        Value::Object(entries) => entries.values().map(measure).for_each(&mut add),
-        _ => {}
+        Value::Array(items) => items.iter().map(|item| depth(item) + 1).max().unwrap_or_default(),
+        Value::Object(entries) => entries.values().map(|value| depth(value) + 1).max().unwrap_or_default(),
+        _ => 0,
     }
-    sum
 }
 
 fn scan_error(error: &ScanError) -> String {

@@ -1,5 +1,7 @@
 //! Merging what is applied into what is there, and removing what is applied no more.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 
 use super::{
@@ -50,12 +52,10 @@ fn merge_lists(list: &ListType, live: &[Value], applied: &[Value]) -> Result<Val
     // The elements of both lists come in the order of the second one; `next` is the first that has not come yet.
     let mut shared = applied.items.iter().filter(|(element, _)| !live.find(element).is_empty());
     let mut next = shared.next();
-    let mut merged: Vec<Element> = Vec::new();
+    let mut merged: BTreeSet<Element> = BTreeSet::new();
     let mut out = Vec::new();
-    let take = |element: &Element, value: &Value, merged: &mut Vec<Element>| {
-        if let Err(at) = merged.binary_search(element) {
-            merged.insert(at, element.clone());
-        }
+    let take = |element: &Element, value: &Value, merged: &mut BTreeSet<Element>| {
+        merged.insert(element.clone());
         both(element, value)
     };
     let (mut left, mut right) = (0, 0);
@@ -82,7 +82,7 @@ fn merge_lists(list: &ListType, live: &[Value], applied: &[Value]) -> Result<Val
                 left += 1;
                 continue;
             }
-            if merged.binary_search(element).is_ok() {
+            if merged.contains(element) {
                 left += 1;
             }
         }

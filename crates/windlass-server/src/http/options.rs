@@ -53,7 +53,8 @@ pub(crate) fn watch_params(query: &Query, name: &str) -> Result<WatchParams, Sta
     query.integer("limit")?;
     let timeout = query.integer("timeoutSeconds")?;
     let text = |name| query.text(name).map(str::to_owned);
-    let seconds = timeout.and_then(|seconds| u64::try_from(seconds).ok()).filter(|seconds| *seconds > 0);
+    // As Go multiplies: what is too long wraps around, zero is the default, and what is negative is over at once.
+    let nanos = timeout.map(|seconds| seconds.wrapping_mul(1_000_000_000)).filter(|nanos| *nanos != 0);
     let mut params = WatchParams {
         labels: text("labelSelector"),
         fields: text("fieldSelector"),
@@ -61,7 +62,7 @@ pub(crate) fn watch_params(query: &Query, name: &str) -> Result<WatchParams, Sta
         version_match: text("resourceVersionMatch"),
         send_initial_events: query.optional_boolean("sendInitialEvents"),
         bookmarks: query.boolean("allowWatchBookmarks"),
-        timeout: seconds.map(Duration::from_secs),
+        timeout: nanos.map(|nanos| Duration::from_nanos(u64::try_from(nanos).unwrap_or_default())),
     };
     if !name.is_empty() {
         let fields: FieldSelector = match params.fields.as_deref().map(str::parse).transpose() {
@@ -257,7 +258,12 @@ mod tests {
     fn watch_options_are_read() {
         let params = watch_params(&Query::parse("timeoutSeconds=5&allowWatchBookmarks=1"), "").unwrap();
         assert_eq!((params.timeout, params.bookmarks), (Some(Duration::from_secs(5)), true));
-        assert_eq!(watch_params(&Query::parse("timeoutSeconds=0"), "").unwrap().timeout, None);
+        let timeout = |text: &str| watch_params(&Query::parse(&format!("timeoutSeconds={text}")), "").unwrap().timeout;
+        assert_eq!(timeout("0"), None);
+        assert_eq!(timeout("-1"), Some(Duration::ZERO));
+        assert_eq!(timeout("9223372036854775807"), Some(Duration::ZERO));
+        assert_eq!(timeout("-9223372036854775808"), None);
+        assert!(timeout("300000000000").unwrap() > Duration::from_hours(24 * 365));
     }
 
     #[test]

@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     codec::{ProtobufList, to_protobuf, to_yaml},
+    descriptions::Descriptions,
     discovery::Document,
     encoded::{Style, push_json},
     registry::{Item, ItemList, ResourceInfo},
@@ -40,6 +41,7 @@ pub(super) struct Showing<'r> {
     pub(super) representation: Representation,
     /// Of the rows of tables.
     pub(super) include: IncludeObject,
+    pub(super) descriptions: &'r Descriptions,
     /// For ages.
     pub(super) now: Timestamp,
 }
@@ -62,20 +64,25 @@ impl Showing<'_> {
                     Shown::Object,
                 ));
             }
-            View::Partial(_) | View::Table(_) => json::encode(&self.shown(item.value(), Header::Columns)),
+            View::Partial(_) | View::Table(_) => json::encode(&self.shown(item.value(), self.header())),
         };
         Ok(document(code, compact, self.representation.encoding))
     }
 
+    /// The header of a table that is not one of several.
+    pub(super) fn header(&self) -> Header<'_> {
+        Header::Columns(self.descriptions)
+    }
+
     /// What is shown of an object. Of the tables in a watch only the first says what its columns are.
-    pub(super) fn shown(&self, object: Value, header: Header) -> Value {
+    pub(super) fn shown(&self, object: Value, header: Header<'_>) -> Value {
         match self.representation.view {
             View::Whole => object,
             View::Partial(version) | View::PartialList(version) => partial(object, version),
             View::Table(version) => {
                 let metadata = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
                 if object["kind"] == "Scale" {
-                    return table::scale_table(metadata, object, self.include, self.now);
+                    return table::scale_table(metadata, object, self.include, self.descriptions, self.now);
                 }
                 self.table(metadata, std::iter::once(object), header, version)
             }
@@ -99,7 +106,7 @@ impl Showing<'_> {
                     }));
                 }
                 let objects = list.items.into_iter().map(|item| item.value());
-                let compact = json::encode(&self.table(metadata, objects, Header::Columns, version));
+                let compact = json::encode(&self.table(metadata, objects, self.header(), version));
                 Ok(document(StatusCode::OK, compact, self.representation.encoding))
             }
             View::PartialList(version) => {
@@ -135,7 +142,7 @@ impl Showing<'_> {
         &self,
         metadata: Value,
         objects: impl Iterator<Item = Value>,
-        header: Header,
+        header: Header<'_>,
         version: MetaVersion,
     ) -> Value {
         let mut table = table::table(self.resource, metadata, objects, self.include, header, self.now);

@@ -9,8 +9,8 @@ use super::{BASE, Kind};
 use crate::{
     authn::User,
     registry::{
-        Errors, FieldRule, NameRule, Part, Path, Resets, Rules, Tree, as_object, copy_key, dns_label, dns_subdomain,
-        object_mut, same,
+        Errors, FieldRule, NameRule, Part, Path, Resets, Rules, Seen, Tree, as_object, copy_key, dns_label,
+        dns_subdomain, object_mut, same,
     },
 };
 
@@ -178,8 +178,9 @@ fn validate(new: &Value, old: &Value, errors: &mut Errors) {
             errors.unsupported(&list.index(index), text, USAGES);
         }
     }
+    let mut seen = Seen::default();
     for (index, usage) in usages.iter().enumerate() {
-        if usages[..index].contains(usage) {
+        if seen.repeats(usage) {
             errors.duplicate(&list.index(index), usage.as_str().unwrap_or_default());
         }
     }
@@ -245,7 +246,7 @@ fn prefixed(label: &str, wrong: Vec<String>) -> Vec<String> {
 
 fn validate_conditions(new: &Value, errors: &mut Errors) {
     let path = STATUS.child("conditions");
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen = Seen::default();
     for (index, condition) in conditions(new).iter().enumerate() {
         let place = path.index(index);
         let (kind, status) = (condition.text(&["type"]), condition.text(&["status"]));
@@ -260,13 +261,12 @@ fn validate_conditions(new: &Value, errors: &mut Errors) {
             errors.unsupported(&place.child("status"), status, allowed);
         }
         let other = DECISIONS.iter().find(|other| **other != kind);
-        if DECISIONS.contains(&kind) && other.is_some_and(|other| seen.contains(other)) {
+        if DECISIONS.contains(&kind) && other.is_some_and(|other| seen.has(*other)) {
             errors.invalid(&path, kind, "Approved and Denied conditions are mutually exclusive");
         }
-        if seen.contains(&kind) {
+        if seen.repeats(kind) {
             errors.duplicate(&place.child("type"), kind);
         }
-        seen.push(kind);
     }
 }
 

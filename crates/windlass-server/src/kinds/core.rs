@@ -6,8 +6,8 @@ use super::quantity::amount;
 use crate::admission::ENFORCE_MOUNTABLE_SECRETS;
 use crate::codec::{check_json, go_quote};
 use crate::registry::{
-    Errors, Path, Tree, as_object, config_key, copy_key, default_to, entry_mut, items_mut, label_value, metadata_mut,
-    object_mut, qualified_name, range_problem,
+    Errors, Path, Seen, Tree, as_object, config_key, copy_key, default_to, entry_mut, items_mut, label_value,
+    metadata_mut, object_mut, qualified_name, range_problem,
 };
 
 /// What a config map or secret may hold, in bytes.
@@ -327,6 +327,7 @@ fn validate_taints(object: &Value, errors: &mut Errors) {
     // They stand in the spec, but this is where the real server says they are.
     let path = Path::new("metadata.taints");
     let taints = object.items(&["spec", "taints"]);
+    let mut seen = Seen::default();
     for (index, taint) in taints.iter().enumerate() {
         let place = path.index(index);
         let (key, value, effect) = (taint.text(&["key"]), taint.text(&["value"]), taint.text(&["effect"]));
@@ -342,7 +343,7 @@ fn validate_taints(object: &Value, errors: &mut Errors) {
                 errors.unsupported(&place.child("effect"), other, &["NoSchedule", "PreferNoSchedule", "NoExecute"]);
             }
         }
-        if taints[..index].iter().any(|other| other.text(&["key"]) == key && other.text(&["effect"]) == effect) {
+        if seen.repeats((key, effect)) {
             // The value is shown with the names of Go's fields.
             let added = taint.at(&["timeAdded"]).unwrap_or(&Value::Null);
             let shown = json!({"Key": key, "Value": value, "Effect": effect, "TimeAdded": added});

@@ -345,7 +345,7 @@ fn validate_claim_status(new: &Value, old: &Value, errors: &mut Errors) {
     }
     let (after, before) = (new.at(&["status", "allocation"]), old.at(&["status", "allocation"]));
     if !consumers.is_empty() {
-        let earlier = old.items(&["status", "reservedFor"]);
+        let earlier: HashSet<&Value> = old.items(&["status", "reservedFor"]).iter().collect();
         let leaving = new.at(&["metadata", "deletionTimestamp"]).is_some();
         if after.is_none() {
             errors.forbidden(&list, "may not be specified when `allocated` is not set");

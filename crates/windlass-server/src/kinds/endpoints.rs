@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::pod_rules::{in_port_range, one_of};
 use crate::registry::{
-    Errors, Path, Tree, address_problem, as_object, default_pointer, default_to, dns_label, dns_subdomain, ip_address,
-    items_mut, label_value, qualified_name, same, validate_address,
+    Errors, Path, Seen, Tree, address_problem, as_object, default_pointer, default_to, dns_label, dns_subdomain,
+    ip_address, items_mut, label_value, qualified_name, same, validate_address,
 };
 
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
@@ -138,13 +138,14 @@ pub(super) fn validate_slice(object: &Value, errors: &mut Errors) {
     one_of(object, "addressType", &["FQDN", "IPv4", "IPv6"], &Path::new(""), errors);
     let list = Path::new("ports");
     let ports = object.items(&["ports"]);
+    let mut seen = Seen::default();
     for (index, port) in ports.iter().enumerate() {
         let place = list.index(index);
         let name = port.text(&["name"]);
         if !name.is_empty() {
             errors.invalid_each(&place.child("name"), name, dns_label(name));
         }
-        if ports[..index].iter().any(|other| other.text(&["name"]) == name) {
+        if seen.repeats(name) {
             errors.duplicate(&place.child("name"), name);
         }
         validate_port(port, &place, errors);
@@ -191,9 +192,10 @@ fn validate_endpoint(endpoint: &Value, kind: &str, own: bool, path: &Path<'_>, e
     }
     let zones = path.child("hints.forZones");
     let names = endpoint.items(&["hints", "forZones"]);
+    let mut seen = Seen::default();
     for (index, zone) in names.iter().enumerate() {
         let (name, place) = (zone.text(&["name"]), zones.index(index));
-        if names[..index].iter().any(|other| other.text(&["name"]) == name) {
+        if seen.repeats(name) {
             errors.duplicate(&place.child("name"), name);
         }
         errors.invalid_each(&place.child("name"), name, label_value(name));
@@ -203,9 +205,10 @@ fn validate_endpoint(endpoint: &Value, kind: &str, own: bool, path: &Path<'_>, e
     if names.len() > MAX_NODE_HINTS {
         return errors.too_many(&list, names.len(), MAX_NODE_HINTS);
     }
+    let mut seen = Seen::default();
     for (index, node) in names.iter().enumerate() {
         let (name, place) = (node.text(&["name"]), list.index(index));
-        if names[..index].iter().any(|other| other.text(&["name"]) == name) {
+        if seen.repeats(name) {
             errors.duplicate(&place.child("name"), name);
         }
         errors.invalid_each(&place.child("name"), name, dns_subdomain(name));

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::{BASE, Kind};
 use crate::registry::{
-    Errors, Generation, Path, Resets, Rules, Tree, as_object, default_pointer, default_to, dns_label, dns_subdomain,
-    entry_mut, object_mut, same,
+    Errors, Generation, Path, Resets, Rules, Seen, Tree, as_object, default_pointer, default_to, dns_label,
+    dns_subdomain, entry_mut, object_mut, same,
 };
 
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";
@@ -476,14 +476,13 @@ fn validate_subject(subject: &Value, path: &Path<'_>, errors: &mut Errors) {
 
 fn validate_conditions(object: &Value, errors: &mut Errors) {
     let path = Path::new("status.conditions");
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen = Seen::default();
     for (index, condition) in object.items(&["status", "conditions"]).iter().enumerate() {
         let kind = condition.text(&["type"]);
         let place = path.index(index);
-        if seen.contains(&kind) {
+        if seen.repeats(kind) {
             errors.duplicate(&place.child("type"), kind);
         }
-        seen.push(kind);
         if kind.is_empty() {
             errors.required(&place.child("type"), "");
         }

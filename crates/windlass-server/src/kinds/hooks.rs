@@ -4,13 +4,15 @@
 
 mod policies;
 
+use std::collections::HashSet;
+
 use serde_json::{Value, json};
 
 use super::{BASE, Kind, selector::validate_selector};
 use crate::{
     admission::conditions,
     registry::{
-        Errors, Generation, MetadataRule, Path, Resets, Rules, StatusRule, Tree, as_object, default_pointer,
+        Errors, Generation, MetadataRule, Path, Resets, Rules, Seen, StatusRule, Tree, as_object, default_pointer,
         dns_label_1035, dns_subdomain, items_mut, qualified_name,
     },
 };
@@ -120,7 +122,7 @@ fn default_rule(rule: &mut Value) {
 
 fn validate_hooks(object: &Value, mutating: bool, errors: &mut Errors) {
     let list = Path::new("webhooks");
-    let mut names: Vec<&str> = Vec::new();
+    let mut names = Seen::default();
     for (index, hook) in object.items(&["webhooks"]).iter().enumerate() {
         let place = list.index(index);
         validate_hook(hook, mutating, &place, errors);
@@ -131,10 +133,9 @@ fn validate_hooks(object: &Value, mutating: bool, errors: &mut Errors) {
             validate_review_versions(versions, &path, errors);
         }
         let name = hook.text(&["name"]);
-        if !name.is_empty() && names.contains(&name) {
+        if names.repeats(name) && !name.is_empty() {
             errors.duplicate(&place.child("name"), name);
         }
-        names.push(name);
     }
 }
 
@@ -185,18 +186,17 @@ pub(crate) fn validate_client_config(config: &Value, path: &Path<'_>, errors: &m
 
 /// The versions of reviews that a webhook understands; that there are some is seen elsewhere.
 pub(crate) fn validate_review_versions(versions: &[Value], path: &Path<'_>, errors: &mut Errors) {
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen = Seen::default();
     for (index, version) in versions.iter().enumerate() {
         let version = version.as_str().unwrap_or_default();
         let place = path.index(index);
-        if seen.contains(&version) {
+        if seen.repeats(version) {
             errors.invalid(&place, version, "duplicate version");
             continue;
         }
-        seen.push(version);
         errors.invalid_each(&place, version, dns_label_1035(version));
     }
-    if !seen.iter().any(|version| ["v1", "v1beta1"].contains(version)) {
+    if !seen.has("v1") && !seen.has("v1beta1") {
         errors.invalid(path, &json!(versions), "must include at least one of v1, v1beta1");
     }
 }
@@ -312,7 +312,7 @@ fn validate_resources(resources: &[Value], path: &Path<'_>, errors: &mut Errors)
     if resources.is_empty() {
         errors.required(path, "");
     }
-    let (mut all_of, mut of_all): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
+    let (mut all_of, mut of_all) = (HashSet::new(), HashSet::new());
     let mut plain = false;
     for (index, resource) in resources.iter().enumerate() {
         let resource = resource.as_str().unwrap_or_default();
@@ -325,17 +325,17 @@ fn validate_resources(resources: &[Value], path: &Path<'_>, errors: &mut Errors)
             plain = resource != "*";
             continue;
         };
-        if all_of.contains(&name) {
+        if all_of.contains(name) {
             errors.invalid(&place, resource, &format!("if '{name}/*' is present, must not specify {resource}"));
         }
-        if of_all.contains(&subresource) {
+        if of_all.contains(subresource) {
             errors.invalid(&place, resource, &format!("if '*/{subresource}' is present, must not specify {resource}"));
         }
         if subresource == "*" {
-            all_of.push(name);
+            all_of.insert(name);
         }
         if name == "*" {
-            of_all.push(subresource);
+            of_all.insert(subresource);
         }
     }
     let has = |text: &str| resources.iter().any(|resource| resource == text);
@@ -353,7 +353,7 @@ fn validate_conditions(object: &Value, path: &Path<'_>, problem: fn(&str) -> Opt
     if conditions.len() > MAX_CONDITIONS {
         errors.too_many(path, conditions.len(), MAX_CONDITIONS);
     }
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen = Seen::default();
     for (index, condition) in conditions.iter().enumerate() {
         let place = path.index(index);
         let name = condition.text(&["name"]);
@@ -367,10 +367,9 @@ fn validate_conditions(object: &Value, path: &Path<'_>, problem: fn(&str) -> Opt
             errors.required(&place.child("name"), "");
         } else {
             errors.invalid_each(&place.child("name"), name, qualified_name(name));
-            if seen.contains(&name) {
+            if seen.repeats(name) {
                 errors.duplicate(&place.child("name"), name);
             }
-            seen.push(name);
         }
     }
 }

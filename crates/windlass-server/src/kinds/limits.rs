@@ -1,10 +1,12 @@
 //! What a namespace may use: resource quotas and limit ranges.
 
+use std::collections::HashMap;
+
 use serde_json::{Map, Value, json};
 
 use super::{BASE, Kind, quantity::amount};
 use crate::registry::{
-    Errors, MetadataRule, Path, Rules, Tree, as_object, default_pointer, items_mut, metadata_mut, object_mut,
+    Errors, MetadataRule, Path, Rules, Seen, Tree, as_object, default_pointer, items_mut, metadata_mut, object_mut,
     qualified_name,
 };
 
@@ -99,12 +101,18 @@ fn validate_quota(quota: &Value, errors: &mut Errors) {
     let scopes = spec.items(&["scopes"]);
     let path = SPEC.child("scopes");
     let shown = spec.at(&["scopes"]).unwrap_or(&Value::Null);
+    let mut counts = HashMap::new();
     for scope in scopes {
         let scope = scope.as_str().unwrap_or_default();
         if !SCOPES.contains(&scope) {
             errors.invalid(&path, shown, "unsupported scope");
         }
-        for _ in unfit(spec, scope) {
+        // Each scope is looked at once: there may be as many of them as there are amounts.
+        let count = *counts.entry(scope).or_insert_with(|| unfit(spec, scope).count());
+        for _ in 0..count {
+            if errors.is_full() {
+                break;
+            }
             errors.invalid(&path, shown, "unsupported scope applied to resource");
         }
     }
@@ -287,6 +295,7 @@ fn default_range(range: &mut Value) {
 fn validate_range(range: &Value, errors: &mut Errors) {
     let list = SPEC.child("limits");
     let limits = range.items(&["spec", "limits"]);
+    let mut seen = Seen::default();
     for (index, limit) in limits.iter().enumerate() {
         let place = list.index(index);
         let kind = limit.text(&["type"]);
@@ -296,7 +305,7 @@ fn validate_range(range: &Value, errors: &mut Errors) {
             errors.invalid(&place.child("type"), kind, "must be a standard limit type or fully qualified");
         }
         errors.invalid_each(&place.child("type"), kind, problems);
-        if limits[..index].iter().any(|other| other.text(&["type"]) == kind) {
+        if seen.repeats(kind) {
             errors.duplicate(&place.child("type"), kind);
         }
         validate_limit(limit, kind, &place, errors);
@@ -304,7 +313,7 @@ fn validate_range(range: &Value, errors: &mut Errors) {
 }
 
 fn validate_limit(limit: &Value, kind: &str, place: &Path<'_>, errors: &mut Errors) {
-    let mut names: Vec<&str> = Vec::new();
+    let (mut names, mut seen): (Vec<&str>, _) = (Vec::new(), Seen::default());
     for field in ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"] {
         let path = place.child(field);
         if kind == "Pod" && field.starts_with("default") {
@@ -327,7 +336,7 @@ fn validate_limit(limit: &Value, kind: &str, place: &Path<'_>, errors: &mut Erro
             } else {
                 validate_resource_name(name, &path, errors);
             }
-            if !names.contains(&name.as_str()) {
+            if !seen.repeats(name.as_str()) {
                 names.push(name);
             }
         }

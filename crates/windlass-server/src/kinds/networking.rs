@@ -1,5 +1,7 @@
 //! The group `networking.k8s.io`.
 
+use std::collections::HashSet;
+
 use serde_json::{Value, json};
 
 use super::{BASE, Kind, pod_rules::in_port_range, selector::validate_selector};
@@ -57,7 +59,7 @@ pub(super) const KINDS: &[Kind] = &[
         prefix: "/registry/networkpolicies/",
         rules: Rules { metadata: MetadataRule::CHANGES, generation: Generation::Spec, ..Rules::COMMON },
         default: default_policy,
-        validate_create: |policy, errors| validate_policy(policy, &[], errors),
+        validate_create: |policy, errors| validate_policy(policy, &HashSet::new(), errors),
         validate_update: |new, old, errors| validate_policy(new, &ranges_of(old), errors),
         warnings: |policy, _| policy_warnings(policy),
         ..BASE
@@ -227,12 +229,13 @@ fn validate_class_annotation(ingress: &Value, errors: &mut Errors) {
 }
 
 fn validate_ingress_status(new: &Value, old: &Value, errors: &mut Errors) {
-    let before = old.items(&["status", "loadBalancer", "ingress"]);
+    let before: HashSet<&str> =
+        old.items(&["status", "loadBalancer", "ingress"]).iter().map(|ingress| ingress.text(&["ip"])).collect();
     let list = Path::new("status.loadBalancer.ingress");
     for (index, ingress) in new.items(&["status", "loadBalancer", "ingress"]).iter().enumerate() {
         let place = list.index(index);
         let (ip, host) = (ingress.text(&["ip"]), ingress.text(&["hostname"]));
-        let accepted = ip.is_empty() || before.iter().any(|ingress| ingress.text(&["ip"]) == ip);
+        let accepted = ip.is_empty() || before.contains(ip);
         if let Some(problem) = address_problem(ip).filter(|_| !accepted) {
             errors.invalid(&place.child("ip"), ip, problem);
         }
@@ -288,18 +291,18 @@ fn default_policy(policy: &mut Value) {
 const DIRECTIONS: [(&str, &str); 2] = [("ingress", "from"), ("egress", "to")];
 
 /// The ranges in a policy: what was accepted once still is.
-fn ranges_of(policy: &Value) -> Vec<&str> {
-    let mut ranges = Vec::new();
+fn ranges_of(policy: &Value) -> HashSet<&str> {
+    let mut ranges = HashSet::new();
     for (direction, peers) in DIRECTIONS {
         for peer in policy.items(&["spec", direction]).iter().flat_map(|rule| rule.items(&[peers])) {
-            ranges.push(peer.text(&["ipBlock", "cidr"]));
+            ranges.insert(peer.text(&["ipBlock", "cidr"]));
             ranges.extend(peer.items(&["ipBlock", "except"]).iter().filter_map(Value::as_str));
         }
     }
     ranges
 }
 
-fn validate_policy(policy: &Value, accepted: &[&str], errors: &mut Errors) {
+fn validate_policy(policy: &Value, accepted: &HashSet<&str>, errors: &mut Errors) {
     let nothing = json!({});
     let spec = policy.at(&["spec"]).unwrap_or(&nothing);
     validate_selector(spec.at(&["podSelector"]), &SPEC.child("podSelector"), errors);
@@ -357,7 +360,7 @@ fn validate_policy_port(port: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-fn validate_peer(peer: &Value, accepted: &[&str], path: &Path<'_>, errors: &mut Errors) {
+fn validate_peer(peer: &Value, accepted: &HashSet<&str>, path: &Path<'_>, errors: &mut Errors) {
     let mut peers = 0;
     for field in ["podSelector", "namespaceSelector"] {
         if let Some(selector) = peer.at(&[field]) {
@@ -377,12 +380,12 @@ fn validate_peer(peer: &Value, accepted: &[&str], path: &Path<'_>, errors: &mut 
     }
 }
 
-fn validate_block(block: &Value, accepted: &[&str], path: &Path<'_>, errors: &mut Errors) {
+fn validate_block(block: &Value, accepted: &HashSet<&str>, path: &Path<'_>, errors: &mut Errors) {
     let cidr = block.text(&["cidr"]);
     if cidr.is_empty() {
         return errors.required(&path.child("cidr"), "");
     }
-    let strict = |text: &str| range_problem(text).filter(|_| !accepted.contains(&text));
+    let strict = |text: &str| range_problem(text).filter(|_| !accepted.contains(text));
     if let Some(problem) = strict(cidr) {
         errors.invalid(&path.child("cidr"), cidr, problem);
     }

@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 
 use super::{pod_defaults::quality_of_service, pod_rules::validate_tolerations};
 use crate::registry::{
-    Errors, FieldRule, Path, Tree, as_object, dns_subdomain, items_mut, metadata_mut, object_mut, qualified_name, same,
-    validate_address,
+    Errors, FieldRule, Path, Tree, as_object, dns_subdomain, first_by, items_mut, metadata_mut, object_mut,
+    qualified_name, same, validate_address,
 };
 
 pub(super) const FIELDS: &[FieldRule] = &[
@@ -135,12 +135,12 @@ pub(super) fn validate_status(new: &Value, old: &Value, errors: &mut Errors) {
         ("ephemeralContainerStatuses", ""),
     ] {
         let list = path.child(statuses);
+        let current = first_by(new.items(&["status", statuses]), |status| status.text(&["name"]));
+        let running = first_by(old.items(&["spec", containers]), |container| container.text(&["name"]));
         for (index, before) in old.items(&["status", statuses]).iter().enumerate() {
             let Some(end) = before.at(&["state", "terminated"]) else { continue };
             let name = before.text(&["name"]);
-            let is_it = |other: &&Value| other.text(&["name"]) == name;
-            let now = new.items(&["status", statuses]).iter().find(is_it);
-            let container = old.items(&["spec", containers]).iter().find(is_it);
+            let (now, container) = (current.get(name), running.get(name));
             let exit = end.int(&["exitCode"]).unwrap_or_default();
             let restarts = container.is_some_and(|container| restarts(container, old, exit));
             if now.is_some_and(|now| now.at(&["state", "terminated"]).is_none()) && !restarts {
@@ -153,9 +153,11 @@ pub(super) fn validate_status(new: &Value, old: &Value, errors: &mut Errors) {
         errors.invalid(&path.child("observedGeneration"), &generation, "must be a non-negative integer");
     }
     let (list, mut names) = (path.child("resourceClaimStatuses"), HashSet::new());
+    let claims: HashSet<&str> =
+        new.items(&["spec", "resourceClaims"]).iter().map(|claim| claim.text(&["name"])).collect();
     for (index, status) in new.items(&["status", "resourceClaimStatuses"]).iter().enumerate() {
         let (place, name) = (list.index(index), status.text(&["name"]));
-        if !new.items(&["spec", "resourceClaims"]).iter().any(|claim| claim.text(&["name"]) == name) {
+        if !claims.contains(name) {
             let text = "must match the name of an entry in `spec.resourceClaims`";
             errors.invalid(&place.child("name"), name, text);
         }
@@ -230,10 +232,10 @@ pub(super) fn validate_update(new: &Value, old: &Value, errors: &mut Errors) {
     validate_deadline(spec, old_spec, errors);
     let tolerations = spec.items(&["tolerations"]);
     // How long is tolerated may change.
-    let same_but_seconds = |new: &Value, old: &Value| {
-        ["key", "operator", "value", "effect"].iter().all(|field| new.at(&[field]) == old.at(&[field]))
-    };
-    let stays = |old: &Value| tolerations.iter().any(|new| same_but_seconds(new, old));
+    let but_seconds =
+        |toleration: &Value| ["key", "operator", "value", "effect"].map(|field| toleration.at(&[field]).cloned());
+    let kept: HashSet<_> = tolerations.iter().map(but_seconds).collect();
+    let stays = |old: &Value| kept.contains(&but_seconds(old));
     if !old_spec.items(&["tolerations"]).iter().all(stays) {
         let path = spec_path.child("tolerations");
         errors.forbidden(&path, "existing toleration can not be modified except its tolerationSeconds");
@@ -290,10 +292,10 @@ pub(super) fn validate_update(new: &Value, old: &Value, errors: &mut Errors) {
 /// Gates open, and no new ones come.
 fn validate_gates(spec: &Value, old_spec: &Value, errors: &mut Errors) {
     let list = Path::new("spec.schedulingGates");
-    let known = |name: &str| old_spec.items(&["schedulingGates"]).iter().any(|gate| gate.text(&["name"]) == name);
+    let known: HashSet<&str> = old_spec.items(&["schedulingGates"]).iter().map(|gate| gate.text(&["name"])).collect();
     for (index, gate) in spec.items(&["schedulingGates"]).iter().enumerate() {
         let name = gate.text(&["name"]);
-        if !known(name) {
+        if !known.contains(name) {
             let text = format!("only deletion is allowed, but found new scheduling gate '{name}'");
             errors.forbidden(&list.index(index).child("name"), &text);
         }

@@ -1,9 +1,11 @@
 //! Changes of pods that have subresources of their own: containers for debugging, and other resources.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value};
 
 use super::{pod_defaults::quality_of_service, pod_rules::validate_pod};
-use crate::registry::{Errors, Part, Path, Tree, as_object, copy_key, object_mut, same};
+use crate::registry::{Errors, Part, Path, Tree, as_object, copy_key, first_by, object_mut, same};
 
 const SPEC: Path<'static> = Path::new("spec");
 const MIRROR: &str = "kubernetes.io/config.mirror";
@@ -71,8 +73,8 @@ pub(super) fn validate(part: Part, new: &Value, old: &Value, errors: &mut Errors
     }
 }
 
-/// What a container for debugging may not have; `spec` is that of its pod.
-pub(super) fn validate_ephemeral(container: &Value, spec: &Value, place: &Path<'_>, errors: &mut Errors) {
+/// What a container for debugging may not have; `targets` are the other containers of its pod.
+pub(super) fn validate_ephemeral(container: &Value, targets: &HashSet<&str>, place: &Path<'_>, errors: &mut Errors) {
     const ALLOWED: [&str; 17] = [
         "name",
         "image",
@@ -94,9 +96,7 @@ pub(super) fn validate_ephemeral(container: &Value, spec: &Value, place: &Path<'
     ];
     const TEXT: &str = "cannot be set for an Ephemeral Container";
     let target = container.text(&["targetContainerName"]);
-    let is_it = |other: &Value| other.text(&["name"]) == target;
-    let known = ["containers", "initContainers"].iter().any(|list| spec.items(&[list]).iter().any(is_it));
-    if !target.is_empty() && !known {
+    if !target.is_empty() && !targets.contains(target) {
         errors.not_found(&place.child("targetContainerName"), target);
     }
     for (field, value) in container.entries(&[]) {
@@ -117,9 +117,10 @@ pub(super) fn validate_ephemeral(container: &Value, spec: &Value, place: &Path<'
 fn validate_containers(new: &Value, old: &Value, errors: &mut Errors) {
     let list = SPEC.child("ephemeralContainers");
     let containers = new.items(&["spec", "ephemeralContainers"]);
+    let by_name = first_by(containers, |container| container.text(&["name"]));
     for before in old.items(&["spec", "ephemeralContainers"]) {
         let name = before.text(&["name"]);
-        match containers.iter().find(|container| container.text(&["name"]) == name) {
+        match by_name.get(name).copied() {
             None => errors.forbidden(&list, &format!("existing ephemeral containers {name:?} may not be removed\n")),
             Some(after) if !same(Some(after), Some(before)) => {
                 errors.forbidden(&list, &format!("existing ephemeral containers {name:?} may not be changed\n"));

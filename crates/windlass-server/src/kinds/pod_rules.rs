@@ -78,6 +78,8 @@ fn validate_token_owner(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
 pub(super) fn validate_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let volumes = volumes::validate_volumes(spec, path, errors);
     let claims = resources::validate_claims(spec, path, errors);
+    let containers = ["containers", "initContainers"].into_iter().flat_map(|list| spec.items(&[list]));
+    let targets: HashSet<&str> = containers.map(|container| container.text(&["name"])).collect();
     if spec.items(&["containers"]).is_empty() {
         errors.required(&path.child("containers"), "");
     }
@@ -106,7 +108,7 @@ pub(super) fn validate_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) 
                     validate_host_ports(std::slice::from_ref(container), &list_path, errors);
                     validate_init(container, spec, &place, errors);
                 }
-                ContainerKind::Ephemeral => pod_parts::validate_ephemeral(container, spec, &place, errors),
+                ContainerKind::Ephemeral => pod_parts::validate_ephemeral(container, &targets, &place, errors),
             }
         }
         if kind == ContainerKind::Regular {

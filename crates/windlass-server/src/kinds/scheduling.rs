@@ -8,7 +8,7 @@ use super::{
     selector::{validate_conditions, validate_selector},
 };
 use crate::registry::{
-    Errors, Generation, MetadataRule, Path, Rules, Tree, as_object, default_pointer, dns_label, metadata_mut,
+    Errors, Generation, MetadataRule, Path, Rules, Seen, Tree, as_object, default_pointer, dns_label, metadata_mut,
     qualified_name, validate_labels,
 };
 
@@ -198,8 +198,9 @@ fn validate_runtime_class(class: &Value, errors: &mut Errors) {
         super::pod_rules::validate_tolerations(spec, &scheduling, errors);
         let list = scheduling.child("tolerations");
         let tolerations = spec.items(&["tolerations"]);
+        let mut seen = Seen::default();
         for (index, toleration) in tolerations.iter().enumerate() {
-            if tolerations[..index].contains(toleration) {
+            if seen.repeats(toleration) {
                 // As the Go type is written.
                 let text = |field: &str| toleration.text(&[field]);
                 let shown = json!({

@@ -4,7 +4,8 @@ use serde_json::Value;
 use windlass_api::{LabelSelector, Operator, Requirement};
 
 use crate::registry::{
-    Errors, Path, Tree, condition_reason, dns_subdomain, label_value, qualified_name, requirement, validate_labels,
+    Errors, Path, Seen, Tree, condition_reason, dns_subdomain, label_value, qualified_name, requirement,
+    validate_labels,
 };
 
 /// Reads a label selector; what cannot be read of it selects everything.
@@ -135,10 +136,11 @@ fn validate_node_requirement(requirement: &Value, path: &Path<'_>, errors: &mut 
 
 /// The conditions in a status.
 pub(super) fn validate_conditions(conditions: &[Value], path: &Path<'_>, errors: &mut Errors) {
+    let mut seen = Seen::default();
     for (index, condition) in conditions.iter().enumerate() {
         let place = path.index(index);
         let kind = condition.text(&["type"]);
-        if conditions[..index].iter().any(|other| other.text(&["type"]) == kind) {
+        if seen.repeats(kind) {
             errors.duplicate(&place.child("type"), kind);
         }
         errors.invalid_each(&place.child("type"), kind, qualified_name(kind));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::{KindOptions, strategy::Allocator};
-use crate::registry::{Path, Tree, as_object, copy_key, default_pointer, default_to, items_mut, object_mut};
+use crate::registry::{Path, Tree, as_object, copy_key, default_pointer, default_to, first_by, items_mut, object_mut};
 
 mod addresses;
 mod rules;
@@ -125,12 +125,11 @@ pub(super) fn prepare_update(new: &mut Value, old: &Value) {
     let old_ports = old_spec.items(&["ports"]);
     let keeps = has_ports(&kind) && has_ports(old_kind);
     let loses = has_ports(old_kind) && !has_ports(&kind);
+    let by_port = first_by(old_ports, |old| (old.int(&["port"]), old.text(&["protocol"])));
     if let Some(Value::Array(ports)) = spec.get_mut("ports") {
         for port in ports {
-            let same = |old: &&Value| {
-                old.int(&["port"]) == port.int(&["port"]) && old.text(&["protocol"]) == port.text(&["protocol"])
-            };
-            let old_port = old_ports.iter().find(same).and_then(|old| old.int(&["nodePort"]));
+            let old = by_port.get(&(port.int(&["port"]), port.text(&["protocol"])));
+            let old_port = old.and_then(|old| old.int(&["nodePort"]));
             let given = port.int(&["nodePort"]).filter(|port| *port != 0);
             if keeps && given.is_none() {
                 if let Some(old_port) = old_port {

@@ -12,8 +12,8 @@ use super::{
     volumes::{default_source, validate_inline_volume},
 };
 use crate::registry::{
-    Errors, MetadataRule, Path, Resets, Rules, Tree, default_pointer, dns_subdomain, metadata_mut, object_mut,
-    qualified_name, same,
+    Errors, MetadataRule, Path, Resets, Rules, Seen, Tree, default_pointer, dns_subdomain, first_by, metadata_mut,
+    object_mut, qualified_name, same,
 };
 
 const SPEC: Path<'static> = Path::new("spec");
@@ -161,20 +161,22 @@ fn validate_storage_class(class: &Value, errors: &mut Errors) {
         let place = list.index(index);
         let expressions = place.child("matchLabelExpressions");
         let all = term.items(&["matchLabelExpressions"]);
+        let mut keys = Seen::default();
         for (index, expression) in all.iter().enumerate() {
             let place = expressions.index(index);
             let values = expression.items(&["values"]);
             if values.is_empty() {
                 errors.required(&place.child("values"), "");
             }
+            let mut seen = Seen::default();
             for (index, value) in values.iter().enumerate() {
-                if values[..index].contains(value) {
+                if seen.repeats(value) {
                     errors.duplicate(&place.child("values").index(index), value);
                 }
             }
             let key = expression.text(&["key"]);
             errors.invalid_each(&place.child("key"), key, qualified_name(key));
-            if all[..index].iter().any(|other| other.text(&["key"]) == key) {
+            if keys.repeats(key) {
                 errors.duplicate(&place.child("key"), key);
             }
         }
@@ -302,10 +304,11 @@ fn validate_driver(driver: &Value, errors: &mut Errors) {
     super::pod_rules::one_of(spec, "fsGroupPolicy", &["File", "None", "ReadWriteOnceWithFSType"], &SPEC, errors);
     let list = SPEC.child("tokenRequests");
     let requests = spec.items(&["tokenRequests"]);
+    let mut audiences = Seen::default();
     for (index, request) in requests.iter().enumerate() {
         let place = list.index(index);
         let audience = request.text(&["audience"]);
-        if requests[..index].iter().any(|other| other.text(&["audience"]) == audience) {
+        if audiences.repeats(audience) {
             errors.duplicate(&place.child("audience"), audience);
             continue;
         }
@@ -353,6 +356,7 @@ fn driver_warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
 fn validate_node(node: &Value, errors: &mut Errors) {
     let list = SPEC.child("drivers");
     let drivers = node.items(&["spec", "drivers"]);
+    let mut names = Seen::default();
     for (index, driver) in drivers.iter().enumerate() {
         let place = list.index(index);
         let name = driver.text(&["name"]);
@@ -364,16 +368,17 @@ fn validate_node(node: &Value, errors: &mut Errors) {
             errors.invalid(&place.child("nodeID"), id, "must be 256 characters or less");
         }
         errors.not_negative(&place.child("allocatable.count"), driver.int(&["allocatable", "count"]));
-        if drivers[..index].iter().any(|other| other.text(&["name"]) == name) {
+        if names.repeats(name) {
             errors.duplicate(&place.child("name"), name);
         }
         let keys = driver.items(&["topologyKeys"]);
-        for (index, key) in keys.iter().enumerate() {
+        let mut seen = Seen::default();
+        for key in keys {
             let text = key.as_str().unwrap_or_default();
             if text.is_empty() {
                 errors.required(&place, "");
             }
-            if keys[..index].contains(key) {
+            if seen.repeats(key) {
                 errors.duplicate(&place, text);
             }
             errors.invalid_each(&place, text, qualified_name(text));
@@ -382,9 +387,9 @@ fn validate_node(node: &Value, errors: &mut Errors) {
 }
 
 fn validate_node_update(new: &Value, old: &Value, errors: &mut Errors) {
+    let drivers = first_by(new.items(&["spec", "drivers"]), |driver| driver.text(&["name"]));
     for before in old.items(&["spec", "drivers"]) {
-        let now = new.items(&["spec", "drivers"]).iter().find(|now| now.text(&["name"]) == before.text(&["name"]));
-        let Some(now) = now else { continue };
+        let Some(now) = drivers.get(before.text(&["name"])) else { continue };
         if ["nodeID", "topologyKeys"].iter().all(|field| same(now.at(&[field]), before.at(&[field]))) {
             continue;
         }

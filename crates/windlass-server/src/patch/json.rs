@@ -1,15 +1,16 @@
 //! JSON patch, RFC 6902, with the habits of the library that the API server uses: negative indices count from the end,
 //! `replace` and `copy` do not mind a missing key, and the first segment of a path is ignored.
 
+mod document;
+
 use serde_json::{Map, Value};
 use windlass_api::{FieldValidation, Status};
 
-use super::{depth, unprocessable};
-use crate::codec::{self, Decoded, MAX_DEPTH};
+use self::document::{Document, Failure};
+use super::unprocessable;
+use crate::codec::{self, Decoded};
 
 const MAX_OPERATIONS: usize = 10_000;
-/// How many bytes all `copy` operations of a patch may add.
-const MAX_COPIED: usize = 3 * 1024 * 1024;
 
 pub(super) fn apply(body: &[u8], current: &Value, validation: FieldValidation) -> Result<Decoded, Status> {
     let strict = validation != FieldValidation::Ignore;
@@ -32,10 +33,7 @@ pub(super) fn apply(body: &[u8], current: &Value, validation: FieldValidation) -
         let message = format!("Request entity too large: {limit} {MAX_OPERATIONS}, got {}", operations.len());
         return Err(Status::failure(413, "RequestEntityTooLarge", message));
     }
-    let mut document = Document { root: current.clone(), copied: 0 };
-    if let Value::Object(entries) = &mut document.root {
-        entries.sort_keys();
-    }
+    let mut document = Document::new(current);
     for operation in &operations {
         let none = Map::new();
         let operation = match operation {
@@ -45,9 +43,18 @@ pub(super) fn apply(body: &[u8], current: &Value, validation: FieldValidation) -
             other => return Err(failed(mismatch(other, "jsonpatch.Operation"))),
         };
         // The answer does not say which operation it was, nor what was wrong with it.
-        document.operate(operation).ok_or_else(unprocessable)?;
+        document.operate(operation).map_err(|failure| match failure {
+            Failure::Inapplicable => unprocessable(),
+            Failure::TooMuchWork => too_much_work(),
+        })?;
     }
-    Ok(Decoded { value: document.root, warnings })
+    Ok(Decoded { value: document.into_value(), warnings })
+}
+
+/// The real server has no such limit, and answers after minutes or not at all.
+fn too_much_work() -> Status {
+    let message = "Request entity too large: the operations of the JSON patch move too many values";
+    Status::failure(413, "RequestEntityTooLarge", message)
 }
 
 /// What strict decoding into Go's struct of an operation would find; the warnings about duplicates are there already.
@@ -94,171 +101,4 @@ fn word(value: &Value) -> &'static str {
         Value::Array(_) => "array",
         Value::Object(_) => "object",
     }
-}
-
-struct Document {
-    root: Value,
-    copied: usize,
-}
-
-/// The container that a path leads to, its last segment, and how deep that lies.
-struct Place<'a> {
-    container: &'a mut Value,
-    key: String,
-    depth: usize,
-}
-
-impl Document {
-    /// `None`: the operation does not apply.
-    fn operate(&mut self, operation: &Map<String, Value>) -> Option<()> {
-        let text = |name: &str| operation.get(name).and_then(Value::as_str);
-        let value = || operation.get("value").cloned().unwrap_or_default();
-        let path = || text("path");
-        match text("op")? {
-            "add" => self.find(path()?)?.add(value()),
-            "remove" => self.find(path()?)?.remove().map(drop),
-            "replace" if path()?.is_empty() => {
-                let value = value();
-                (value.is_object() || value.is_array()).then(|| self.root = value)
-            }
-            "replace" => {
-                let mut place = self.find(path()?)?;
-                place.get()?;
-                place.set(value())
-            }
-            "move" => {
-                let mut from = self.find(text("from")?)?;
-                from.get()?;
-                let value = from.remove()?;
-                self.find(path()?)?.add(value)
-            }
-            "copy" => {
-                let value = self.find(text("from")?)?.get()?;
-                if !value.is_null() {
-                    self.copied += value.to_string().len();
-                }
-                if self.copied > MAX_COPIED {
-                    return None;
-                }
-                self.find(path()?)?.add(value)
-            }
-            "test" if path()?.is_empty() => (self.root == value()).then_some(()),
-            "test" => (self.find(path()?)?.get()? == value()).then_some(()),
-            _ => None,
-        }
-    }
-
-    fn find(&mut self, path: &str) -> Option<Place<'_>> {
-        // What stands before the first slash is ignored.
-        let (_, path) = path.split_once('/')?;
-        let mut segments: Vec<String> = path.split('/').map(unescape).collect();
-        let key = segments.pop()?;
-        let depth = segments.len() + 1;
-        let mut container = &mut self.root;
-        for segment in segments {
-            container = match container {
-                Value::Object(entries) => entries.get_mut(&segment)?,
-                Value::Array(items) => {
-                    let index = position(&segment, items.len())?;
-                    items.get_mut(index)?
-                }
-                _ => return None,
-            };
-            // Go's library writes back what it has looked into with its keys in order.
-            if let Value::Object(entries) = container {
-                entries.sort_keys();
-            }
-        }
-        matches!(container, Value::Object(_) | Value::Array(_)).then_some(Place { container, key, depth })
-    }
-}
-
-impl Place<'_> {
-    /// The value there; a missing key of an object reads as null.
-    fn get(&self) -> Option<Value> {
-        match &*self.container {
-            Value::Object(entries) => Some(entries.get(&self.key).cloned().unwrap_or_default()),
-            Value::Array(items) => items.get(position(&self.key, items.len())?).cloned(),
-            _ => None,
-        }
-    }
-
-    fn set(&mut self, value: Value) -> Option<()> {
-        self.check_depth(&value)?;
-        match self.container {
-            Value::Object(entries) => insert(entries, std::mem::take(&mut self.key), value),
-            Value::Array(items) => {
-                let index = position(&self.key, items.len())?;
-                *items.get_mut(index)? = value;
-            }
-            _ => return None,
-        }
-        Some(())
-    }
-
-    fn add(&mut self, value: Value) -> Option<()> {
-        self.check_depth(&value)?;
-        match self.container {
-            Value::Object(entries) => insert(entries, std::mem::take(&mut self.key), value),
-            Value::Array(items) if self.key == "-" => items.push(value),
-            Value::Array(items) => {
-                // There is one place more than there are items.
-                let index = position(&self.key, items.len() + 1)?;
-                items.insert(index, value);
-            }
-            _ => return None,
-        }
-        Some(())
-    }
-
-    fn remove(&mut self) -> Option<Value> {
-        match self.container {
-            Value::Object(entries) => entries.shift_remove(&self.key),
-            Value::Array(items) => {
-                let index = position(&self.key, items.len())?;
-                Some(items.remove(index))
-            }
-            _ => None,
-        }
-    }
-
-    /// Many small operations must not build what no stack can hold.
-    fn check_depth(&self, value: &Value) -> Option<()> {
-        (self.depth + depth(value) <= MAX_DEPTH).then_some(())
-    }
-}
-
-fn insert(entries: &mut Map<String, Value>, key: String, value: Value) {
-    let is_new = entries.insert(key, value).is_none();
-    if is_new {
-        entries.sort_keys();
-    }
-}
-
-/// An index below `count`; negative ones count from the end.
-fn position(text: &str, count: usize) -> Option<usize> {
-    let index: i64 = text.parse().ok()?;
-    let index = if index < 0 { index + i64::try_from(count).ok()? } else { index };
-    usize::try_from(index).ok().filter(|index| *index < count)
-}
-
-/// `~1` is a slash and `~0` a tilde.
-fn unescape(segment: &str) -> String {
-    let mut text = String::with_capacity(segment.len());
-    let mut rest = segment;
-    while let Some(at) = rest.find('~') {
-        text.push_str(&rest[..at]);
-        rest = &rest[at + 1..];
-        if let Some(after) = rest.strip_prefix('1') {
-            text.push('/');
-            rest = after;
-        } else if let Some(after) = rest.strip_prefix('0') {
-            text.push('~');
-            rest = after;
-        } else {
-            text.push('~');
-        }
-    }
-    text.push_str(rest);
-    text
 }

@@ -4,7 +4,7 @@
 //! `$setElementOrder/<list>` and `$deleteFromPrimitiveList/<list>`. Merged lists keep, in this order of precedence, the
 //! order of `$setElementOrder`, of the patch, and of the current list.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use serde_json::{Map, Value};
 use windlass_api::{FieldValidation, Status};
@@ -16,6 +16,8 @@ const DIRECTIVE: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
 const ELEMENT_ORDER: &str = "$setElementOrder";
 const DELETE_PRIMITIVES: &str = "$deleteFromPrimitiveList";
+/// The most items that are sorted as Go does where its comparison is no order: that takes quadratic time.
+const MAX_UNORDERED: usize = 1_000;
 
 type Entries = Map<String, Value>;
 
@@ -297,14 +299,20 @@ fn merge_lists(original: Vec<Value>, patch: Vec<Value>, lookup: &Lookup, deletio
     let (original, patch) = apply_item_directives(original, patch, merge_key)?;
     let live = original.clone();
     let mut merged = original;
+    let mut places: HashMap<Value, usize> = HashMap::with_capacity(merged.len());
+    for (index, item) in merged.iter().enumerate() {
+        if let Some(key) = item.get(merge_key) {
+            places.entry(key.clone()).or_insert(index);
+        }
+    }
     for item in &patch {
         let key = key_of(item, merge_key)?;
-        match merged.iter().position(|current| current.get(merge_key) == Some(key)) {
-            Some(index) => {
-                let current = object(&merged[index])?.clone();
-                merged[index] = Value::Object(merge(current, object(item)?.clone(), lookup.schema)?);
-            }
-            None => merged.push(item.clone()),
+        if let Some(index) = places.get(key) {
+            let current = object(&merged[*index])?.clone();
+            merged[*index] = Value::Object(merge(current, object(item)?.clone(), lookup.schema)?);
+        } else {
+            places.insert(key.clone(), merged.len());
+            merged.push(item.clone());
         }
     }
     let (listed, unlisted) = partition(merged, &patch, merge_key)?;
@@ -318,6 +326,7 @@ fn apply_item_directives(
     merge_key: &str,
 ) -> Result<(Vec<Value>, Vec<Value>), Error> {
     let mut plain = Vec::with_capacity(patch.len());
+    let mut deleted: HashSet<Value> = HashSet::new();
     let mut replace = false;
     for item in patch {
         let Some(directive) = item.get(DIRECTIVE) else {
@@ -326,8 +335,7 @@ fn apply_item_directives(
         };
         match directive.as_str() {
             Some("delete") => {
-                let key = key_of(&item, merge_key)?;
-                original.retain(|current| current.get(merge_key) != Some(key));
+                deleted.insert(key_of(&item, merge_key)?.clone());
             }
             Some("replace") => replace = true,
             Some("merge") => {
@@ -336,19 +344,32 @@ fn apply_item_directives(
             _ => return Err(bad_directive(directive, object(&item)?)),
         }
     }
+    if !deleted.is_empty() {
+        original.retain(|current| current.get(merge_key).is_none_or(|key| !deleted.contains(key)));
+    }
     Ok(if replace { (plain, Vec::new()) } else { (original, plain) })
 }
 
 /// Go's way to drop duplicates: the last item takes the place of each.
 fn deduplicate(mut items: Vec<Value>) -> Vec<Value> {
+    let mut places: HashMap<Value, BTreeSet<usize>> = HashMap::with_capacity(items.len());
+    for (index, item) in items.iter().enumerate() {
+        places.entry(item.clone()).or_default().insert(index);
+    }
+    if places.len() == items.len() {
+        return items;
+    }
     let mut at = 0;
     while at < items.len() {
-        let mut other = at + 1;
-        while other < items.len() {
-            if items[at] == items[other] {
-                items.swap_remove(other);
-            } else {
-                other += 1;
+        let item = items[at].clone();
+        while let Some(again) = places.get(&item).and_then(|places| places.range(at + 1..).next()).copied() {
+            places.entry(item.clone()).or_default().remove(&again);
+            let last = items.len() - 1;
+            items.swap_remove(again);
+            if again < last {
+                let moved = places.entry(items[again].clone()).or_default();
+                moved.remove(&last);
+                moved.insert(again);
             }
         }
         at += 1;
@@ -417,6 +438,12 @@ fn sorted(mut items: Vec<Value>, order: &HashMap<String, usize>, merge_key: &str
     let mut places: Vec<Option<usize>> = items.iter().map(place).collect();
     if places.is_sorted_by(|left, right| left.is_some() && right.is_some() && left <= right) {
         return items;
+    }
+    // Go's comparison is an order where all items have a position.
+    if places.iter().all(Option::is_some) || items.len() > MAX_UNORDERED {
+        let mut sorted: Vec<_> = places.into_iter().zip(items).collect();
+        sorted.sort_by_key(|(place, _)| *place);
+        return sorted.into_iter().map(|(_, item)| item).collect();
     }
     for end in 1..items.len() {
         let mut at = end;

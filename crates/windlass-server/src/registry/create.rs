@@ -8,6 +8,7 @@ use windlass_api::{DryRun, Status};
 use super::{
     Answer, Body, Errors, Item, NameRule, Registry, StatusRule, Target, Tree, WriteParams, Written, commit_failure,
     field_manager, meta,
+    size::check_size,
     strategy::Generation,
     tree::{as_object, metadata_mut},
 };
@@ -140,6 +141,7 @@ impl Registry {
                 Some(existing) => Err(exists(target, &name, &Item::stored(&existing)?)),
             };
         }
+        check_size(&key, Expect::Absent, &encoded)?;
         let committed = self.0.storage.commit(&key, Expect::Absent, Change::Put(encoded.storage_bytes())).await;
         match committed {
             Ok(committed) => {
@@ -147,6 +149,7 @@ impl Registry {
                 if let Some(effect) = effect {
                     effect.committed(&item);
                 }
+                self.delivered(&key, item.revision).await;
                 Ok(item)
             }
             Err(CommitError::Conflict { current: Some(existing) }) => {

@@ -1,7 +1,9 @@
 //! Deleting: at once, with grace, or when the finalizers are gone.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
+use futures::future::BoxFuture;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use windlass_api::{
     DryRun, FieldValidation, GroupKind, GroupResource, Preconditions, Propagation, Status, StatusDetails, format_time,
@@ -10,6 +12,7 @@ use windlass_api::{
 
 use super::{
     Answer, Deletion, Dependents, Errors, Item, ItemList, ListParams, Path, Registry, Target, Tree, commit_failure,
+    size::check_size,
     tree::{metadata_mut, object_mut},
     update::observe_deleted,
 };
@@ -18,7 +21,7 @@ use crate::{
     apiextensions,
     authn::User,
     encoded::Encoded,
-    storage::{Change, CommitError, Expect, StoredValue},
+    storage::{Change, CommitError, Expect, Revision, StoredValue},
     warning::Warnings,
 };
 
@@ -49,6 +52,16 @@ pub(crate) enum Consent {
     Given,
 }
 
+/// How far a deletion has got.
+struct Progress {
+    /// With the version that the mark made, if the client named one.
+    preconditions: Preconditions,
+    /// The revision at which admission has let it pass.
+    admitted: Option<Revision>,
+    /// The object as it is marked, and as it was before.
+    marked: Option<(Item, Value)>,
+}
+
 /// A deletion that succeeded.
 #[derive(Clone, Debug)]
 pub(crate) struct Deleted {
@@ -61,6 +74,10 @@ pub(crate) struct Deleted {
 /// How many objects of a collection are deleted before the next ones are listed.
 const COLLECTION_PAGE: u64 = 10_000;
 
+/// How long an object that goes at once is seen by watchers as being deleted. On the real server a write to etcd lies between the
+/// two events; a controller that has to see the first one in its cache needs that time.
+const MARK_VISIBLE: Duration = Duration::from_millis(1);
+
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 
@@ -68,7 +85,6 @@ impl Registry {
     /// Deletes one object, or starts to.
     pub(crate) async fn delete(&self, target: &Target, params: DeleteParams) -> Result<Deleted, Status> {
         check(&params)?;
-        let key = target.key(target.name());
         let rules = target.resource.strategy.rules();
         let unsaid = params.propagation.is_none() && params.orphan_dependents.is_none();
         if rules.dependents == Dependents::OrphanLoudly && unsaid {
@@ -77,27 +93,43 @@ impl Registry {
                  them or set propagationPolicy=Orphan to suppress this warning",
             );
         }
+        let preconditions = params.preconditions.clone();
+        self.proceed(target, &params, Progress { preconditions, admitted: None, marked: None }).await
+    }
+
+    /// Takes a deletion as far as it gets in one request.
+    async fn proceed(&self, target: &Target, params: &DeleteParams, progress: Progress) -> Result<Deleted, Status> {
+        let key = target.key(target.name());
+        let rules = target.resource.strategy.rules();
+        let Progress { mut preconditions, mut admitted, marked } = progress;
         let mut stored = self.stored(&key).await?;
-        let mut preconditions = params.preconditions.clone();
-        let mut admitted = None;
         loop {
             let Some(current) = stored else {
-                return Err(Status::not_found(&target.group_resource(), target.name()));
+                let Some((marked, old)) = marked else {
+                    return Err(Status::not_found(&target.group_resource(), target.name()));
+                };
+                return Self::deleted(target, params, Outcome::Gone(marked), &old).await;
             };
             let present = Item::stored(&current)?;
             let mut old = target.resource.hub_of(present.value()).await?;
             check_preconditions(target, &preconditions, &old)?;
             if admitted != Some(current.modified) && params.consent == Consent::Asked {
-                old = self.admit_deletion(target, old, &params).await?;
+                old = self.admit_deletion(target, old, params).await?;
             }
             let step = match rules.deletion {
-                Deletion::Namespace => self.namespace_step(&params, &old),
+                Deletion::Namespace => self.namespace_step(params, &old),
                 Deletion::Definition => self.definition_step(&old),
-                deletion => self.step(target, deletion, &params, &old),
+                deletion => self.step(target, deletion, params, &old),
             };
             let outcome = match step {
                 Step::Nothing => Ok(Outcome::Stays(present)),
-                Step::Mark(new) => self.mark(target, &current, new, params.dry_run).await?.map(Outcome::Stays),
+                Step::Mark(new) => {
+                    let marked = self.mark(target, &current, new, params.dry_run).await?;
+                    if let Ok(marked) = &marked {
+                        self.delivered(&key, marked.revision).await;
+                    }
+                    marked.map(Outcome::Stays)
+                }
                 Step::MarkAndRemove(new) => match self.mark(target, &current, new, params.dry_run).await? {
                     Ok(marked) if params.dry_run == DryRun::No => {
                         // The mark is a write of its own: watchers see it before they see the object go.
@@ -105,21 +137,43 @@ impl Registry {
                         if preconditions.resource_version.is_some() {
                             preconditions.resource_version = Some(marked.revision.to_string());
                         }
-                        stored = self.stored(&key).await?;
-                        if stored.is_none() {
-                            return Self::deleted(target, &params, Outcome::Gone(marked), &old).await;
-                        }
-                        continue;
+                        let marked = Some((marked, old));
+                        let progress = Progress { preconditions, admitted, marked };
+                        return self.clone().remove_marked(target.clone(), params.clone(), progress).await;
                     }
                     marked => marked.map(Outcome::Gone),
                 },
                 Step::Remove => self.remove(target, &current, &old, params.dry_run).await?.map(Outcome::Gone),
             };
             match outcome {
-                Ok(outcome) => return Self::deleted(target, &params, outcome, &old).await,
+                Ok(outcome) => return Self::deleted(target, params, outcome, &old).await,
                 Err(latest) => stored = latest,
             }
         }
+    }
+
+    /// Removes an object whose deletion has been marked. Watchers have some time to deal with the mark before.
+    ///
+    /// A client that goes away meanwhile does not keep the object from being removed.
+    fn remove_marked(
+        self,
+        target: Target,
+        params: DeleteParams,
+        progress: Progress,
+    ) -> BoxFuture<'static, Result<Deleted, Status>> {
+        // Whoever has seen the object being deleted needs no time to see it again.
+        let news =
+            progress.marked.as_ref().filter(|(_, old)| !is_being_deleted(old)).map(|(marked, _)| marked.revision);
+        let key = target.key(target.name());
+        let Some(revision) = news.filter(|_| self.is_watched(&key)) else {
+            return Box::pin(async move { self.proceed(&target, &params, progress).await });
+        };
+        let removal = tokio::spawn(async move {
+            self.delivered(&key, revision).await;
+            tokio::time::sleep(MARK_VISIBLE).await;
+            self.proceed(&target, &params, progress).await
+        });
+        Box::pin(async { removal.await.unwrap_or_else(|error| Err(Status::internal(error))) })
     }
 
     /// Deletes what a list selects, one by one; what others have deleted meanwhile does not matter.
@@ -223,8 +277,8 @@ impl Registry {
             }
             // It may only become shorter.
             let Some(mut seconds) = asked.filter(|seconds| *seconds < given) else { return Grace::Pending };
-            let earlier = Duration::from_secs((given - seconds).unsigned_abs());
-            let mut at = parse_time(since).map_or(now, |at| at - earlier);
+            let moved = |at: Timestamp, seconds| at.saturating_add(go_seconds(seconds)).unwrap_or(now);
+            let mut at = parse_time(since).map_or(now, |at| moved(moved(at, given.wrapping_neg()), seconds));
             if at < now {
                 at = now;
                 if seconds != 0 {
@@ -244,7 +298,7 @@ impl Registry {
         } else {
             seconds
         };
-        let at = now + Duration::from_secs(seconds.unsigned_abs());
+        let at = now.saturating_add(go_seconds(seconds)).unwrap_or(now);
         set_deletion(new, &format_time(at), seconds);
         count_deletion(new);
         Grace::Seconds(seconds)
@@ -303,7 +357,7 @@ impl Registry {
         Step::Mark(new)
     }
 
-    /// Stores the mark of a deletion; `Err` if somebody else was faster.
+    /// Stores the mark of a deletion, and waits for no watcher; `Err` if somebody else was faster.
     async fn mark(
         &self,
         target: &Target,
@@ -318,6 +372,7 @@ impl Registry {
             return Ok(Ok(Item { encoded, revision: current.modified }));
         }
         let expect = Expect::Unchanged(current.modified);
+        check_size(&current.key, expect, &encoded)?;
         match self.0.storage.commit(&current.key, expect, Change::Put(encoded.storage_bytes())).await {
             Ok(committed) => Ok(Ok(Item { encoded, revision: committed.revision })),
             Err(CommitError::Conflict { current }) => Ok(Err(current)),
@@ -341,6 +396,7 @@ impl Registry {
         match self.0.storage.commit(&current.key, expect, Change::Delete).await {
             Ok(committed) => {
                 observe_deleted(&target.resource, old);
+                self.delivered(&current.key, committed.revision).await;
                 Ok(Ok(Item { revision: committed.revision, ..item }))
             }
             Err(CommitError::Conflict { current }) => Ok(Err(current)),
@@ -392,6 +448,15 @@ enum Step {
 enum Outcome {
     Stays(Item),
     Gone(Item),
+}
+
+fn is_being_deleted(object: &Value) -> bool {
+    object.at(&["metadata", "deletionTimestamp"]).is_some()
+}
+
+/// A number of seconds as Go multiplies it: what no duration of Go can hold wraps around.
+fn go_seconds(seconds: i64) -> SignedDuration {
+    SignedDuration::from_nanos(seconds.wrapping_mul(1_000_000_000))
 }
 
 fn set_deletion(object: &mut Value, at: &str, seconds: i64) {

@@ -5,6 +5,7 @@ use std::fmt;
 use serde_json::Value;
 use windlass_api::{Cause, GroupKind, Status};
 
+use super::causes::Causes;
 use crate::codec::go_quote;
 
 /// The path of a field: `spec.containers[0].name`, `data[key]`. Lives on the stack and is printed only for a complaint.
@@ -24,7 +25,7 @@ enum Part<'p> {
 /// The complaints about one object.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Errors {
-    causes: Vec<Cause>,
+    causes: Causes,
     /// What is wrong, and let through.
     warnings: Vec<String>,
 }
@@ -102,23 +103,39 @@ impl Errors {
 
     /// Adds the complaints of another check.
     pub(crate) fn append(&mut self, mut other: Self) {
-        self.causes.append(&mut other.causes);
+        self.causes.append(other.causes);
         self.warnings.append(&mut other.warnings);
+    }
+
+    /// Adds the complaints of a check that collects them without paths.
+    pub(crate) fn append_causes(&mut self, causes: Causes) {
+        self.causes.append(causes);
+    }
+
+    /// Reports whether further complaints are only counted.
+    pub(crate) fn is_full(&self) -> bool {
+        self.causes.is_full()
     }
 
     /// The complaints.
     pub(crate) fn into_causes(self) -> Vec<Cause> {
-        self.causes
+        self.causes.into_vec()
     }
 
     /// Fails with `Invalid` if there is a complaint.
     pub(crate) fn check(self, kind: &GroupKind, name: &str) -> Result<(), Status> {
-        if self.causes.is_empty() { Ok(()) } else { Err(Status::invalid(kind, name, self.causes)) }
+        if self.causes.is_empty() { Ok(()) } else { Err(Status::invalid(kind, name, self.causes.into_vec())) }
     }
 
     /// A complaint of any kind.
     pub(crate) fn add(&mut self, path: &Path<'_>, reason: &str, message: String) {
-        self.causes.push(Cause { reason: reason.to_owned(), message, field: path.to_string() });
+        self.add_with(path, reason, || message);
+    }
+
+    /// Adds a complaint whose message is only written if it is kept: a value may be shown in each of many complaints.
+    fn add_with(&mut self, path: &Path<'_>, reason: &str, message: impl FnOnce() -> String) {
+        let cause = || Cause { reason: reason.to_owned(), message: message(), field: path.to_string() };
+        self.causes.push_with(cause);
     }
 
     /// It must be there.
@@ -128,8 +145,8 @@ impl Errors {
 
     /// The value is wrong.
     pub(crate) fn invalid(&mut self, path: &Path<'_>, value: &(impl Shown + ?Sized), detail: &str) {
-        let message = with_detail(&format!("Invalid value: {}", value.shown()), detail);
-        self.add(path, "FieldValueInvalid", message);
+        let message = || with_detail(&format!("Invalid value: {}", value.shown()), detail);
+        self.add_with(path, "FieldValueInvalid", message);
     }
 
     /// Something is wrong, and no single value to show.
@@ -146,9 +163,10 @@ impl Errors {
 
     /// The value is none of those that are known, in the order in which the real server names them.
     pub(crate) fn unsupported(&mut self, path: &Path<'_>, value: &(impl Shown + ?Sized), supported: &[&str]) {
-        let supported: Vec<String> = supported.iter().map(|value| go_quote(value)).collect();
-        let message = format!("Unsupported value: {}: supported values: {}", value.shown(), supported.join(", "));
-        self.add(path, "FieldValueNotSupported", message);
+        self.add_with(path, "FieldValueNotSupported", || {
+            let supported: Vec<String> = supported.iter().map(|value| go_quote(value)).collect();
+            format!("Unsupported value: {}: supported values: {}", value.shown(), supported.join(", "))
+        });
     }
 
     /// It must not be there, or not change.
@@ -158,12 +176,12 @@ impl Errors {
 
     /// The value is there already.
     pub(crate) fn duplicate(&mut self, path: &Path<'_>, value: &(impl Shown + ?Sized)) {
-        self.add(path, "FieldValueDuplicate", format!("Duplicate value: {}", value.shown()));
+        self.add_with(path, "FieldValueDuplicate", || format!("Duplicate value: {}", value.shown()));
     }
 
     /// What the value names is not there.
     pub(crate) fn not_found(&mut self, path: &Path<'_>, value: &(impl Shown + ?Sized)) {
-        self.add(path, "FieldValueNotFound", format!("Not found: {}", value.shown()));
+        self.add_with(path, "FieldValueNotFound", || format!("Not found: {}", value.shown()));
     }
 
     /// There are too many bytes.

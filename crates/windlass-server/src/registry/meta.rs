@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 use windlass_api::{Clock, Entropy, Status, format_time};
 
 use super::{
-    Errors, MetadataRule, NameRule, Path, Target, Tree,
+    Errors, MetadataRule, NameRule, Path, Seen, Target, Tree,
     names::{label_value, qualified_name},
     tree::{copy_key, metadata_mut},
 };
@@ -78,19 +78,17 @@ pub(super) fn check_name(target: &Target, object: &Value) -> Result<(), Status> 
 /// Drops repeated owner references; returns the warning that the client gets for them.
 pub(super) fn deduplicate_owners(object: &mut Value) -> Option<String> {
     let owners = metadata_mut(object).get_mut("ownerReferences")?.as_array_mut()?;
-    let mut seen: Vec<Value> = Vec::with_capacity(owners.len());
-    let mut repeated: Vec<String> = Vec::new();
-    for owner in owners.drain(..) {
-        if seen.contains(&owner) {
-            let uid = owner.text(&["uid"]).to_owned();
-            if !repeated.contains(&uid) {
-                repeated.push(uid);
-            }
-        } else {
-            seen.push(owner);
+    let (mut seen, mut uids, mut repeated) = (Seen::default(), Seen::default(), Vec::new());
+    owners.retain(|owner| {
+        if !seen.repeats(owner.clone()) {
+            return true;
         }
-    }
-    *owners = seen;
+        let uid = owner.text(&["uid"]).to_owned();
+        if !uids.repeats(uid.clone()) {
+            repeated.push(uid);
+        }
+        false
+    });
     (!repeated.is_empty()).then(|| {
         format!(
             ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject \

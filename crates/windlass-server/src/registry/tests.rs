@@ -12,9 +12,10 @@ use super::{
 };
 use crate::{
     bootstrap::{self, Choices},
-    storage::{MemoryStorage, Revision, Storage},
+    storage::{MemoryStorage, Retention, Revision, Storage},
 };
 
+mod attacks;
 mod deletion;
 mod kinds;
 mod reading;

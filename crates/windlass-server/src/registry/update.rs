@@ -10,6 +10,7 @@ use super::{
     meta, patch,
     read::parse_uint,
     scale,
+    size::check_size,
     tree::{as_object, copy_key, metadata_mut, object_mut},
 };
 use crate::{
@@ -208,8 +209,9 @@ impl Registry {
                 return Ok(Attempt::Done(unchanged));
             }
             return match self.0.storage.commit(&current.key, expect, Change::Delete).await {
-                Ok(_) => {
+                Ok(committed) => {
                     observe_deleted(resource, &new);
+                    self.delivered(&current.key, committed.revision).await;
                     Ok(Attempt::Done(unchanged))
                 }
                 Err(CommitError::Conflict { current: latest }) => Ok(Attempt::Overtaken(latest)),
@@ -224,12 +226,14 @@ impl Registry {
             }
             return Ok(Attempt::Done(unchanged));
         }
+        check_size(&current.key, expect, &encoded)?;
         match self.0.storage.commit(&current.key, expect, Change::Put(encoded.storage_bytes())).await {
             Ok(committed) => {
                 let item = Item { encoded, revision: committed.revision };
                 if let Some(effect) = effect {
                     effect.committed(&item);
                 }
+                self.delivered(&current.key, item.revision).await;
                 Ok(Attempt::Done(item))
             }
             Err(CommitError::Conflict { current: latest }) => Ok(Attempt::Overtaken(latest)),

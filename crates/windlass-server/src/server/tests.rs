@@ -19,6 +19,7 @@ use windlass_api::{Clock, Entropy};
 use super::{Server, Service};
 use crate::{http::Body, tls::TlsIdentity};
 
+mod delivery;
 mod extensions;
 mod identity;
 mod limits;

@@ -173,3 +173,21 @@ fn long_lines_are_folded_at_eighty() {
     assert!(yaml.lines().count() > 1 && yaml.lines().skip(1).all(|line| line.starts_with("  word")), "{yaml}");
     assert_eq!(read(&yaml), json!({ "a": text }));
 }
+
+#[test]
+fn aliases_expand_as_far_as_go_lets_them() {
+    let document = |aliases: usize| format!("a: &a [{}]\nb: [{}]\n", "x, ".repeat(1_000), "*a, ".repeat(aliases));
+    let expanded = parse(document(90).as_bytes()).unwrap().value;
+    assert_eq!(expanded["b"].as_array().map(Vec::len), Some(90));
+    assert_eq!(parse(document(150).as_bytes()).unwrap_err(), "yaml: document contains excessive aliasing");
+}
+
+#[test]
+fn anchors_without_aliases_are_not_copied() {
+    // A copy for each of a hundred anchors around a list of 200,000 would be gigabytes.
+    let text =
+        (0..100).map(|level| format!("&a{level} [")).collect::<String>() + &"0,".repeat(200_000) + &"]".repeat(100);
+    let referenced = aliases::referenced(&(text.clone() + "\n# *a0")).unwrap();
+    assert!(referenced.is_empty());
+    assert!(parse(text.as_bytes()).is_ok());
+}

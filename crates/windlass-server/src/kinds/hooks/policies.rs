@@ -8,7 +8,7 @@ use super::{
 use crate::{
     kinds::selector::validate_selector,
     registry::{
-        Errors, Path, Tree, as_object, default_pointer, dns_label_1035, dns_subdomain, entry_mut, items_mut,
+        Errors, Path, Seen, Tree, as_object, default_pointer, dns_label_1035, dns_subdomain, entry_mut, items_mut,
         object_mut, path_segment, qualified_name,
     },
 };
@@ -70,7 +70,7 @@ pub(super) fn validate_validating(object: &Value, errors: &mut Errors) {
         let text = format!("must not have more than {MAX_AUDIT_ANNOTATIONS} auditAnnotations");
         errors.invalid(&notes, &json!(annotations), &text);
     }
-    let mut keys: Vec<&str> = Vec::new();
+    let mut keys = Seen::default();
     for (index, annotation) in annotations.iter().enumerate() {
         let place = notes.index(index);
         let key = annotation.text(&["key"]);
@@ -83,10 +83,9 @@ pub(super) fn validate_validating(object: &Value, errors: &mut Errors) {
             let text = format!("must not exceed {MAX_AUDIT_EXPRESSION} bytes in length");
             errors.required(&place.child("valueExpression"), &text);
         }
-        if keys.contains(&key) {
+        if keys.repeats(key) {
             errors.duplicate(&place.child("key"), key);
         }
-        keys.push(key);
     }
 }
 
@@ -244,14 +243,13 @@ fn validate_match(found: &Value, path: &Path<'_>, errors: &mut Errors) {
         for (index, rule) in found.items(&[list]).iter().enumerate() {
             let place = rules.index(index);
             let names = place.child("resourceNames");
-            let mut seen: Vec<&Value> = Vec::new();
+            let mut seen = Seen::default();
             for (index, name) in rule.items(&["resourceNames"]).iter().enumerate() {
                 let text = name.as_str().unwrap_or_default();
                 errors.invalid_each(&names.index(index), text, path_segment(text));
-                if seen.contains(&name) {
+                if seen.repeats(name) {
                     errors.duplicate(&names.index(index), text);
                 }
-                seen.push(name);
             }
             validate_rule(rule, &place, errors);
         }
@@ -277,18 +275,17 @@ pub(super) fn validate_validating_binding(object: &Value, errors: &mut Errors) {
     validate_binding(spec, errors);
     let list = SPEC.child("validationActions");
     let actions = spec.items(&["validationActions"]);
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen = Seen::default();
     for (index, action) in actions.iter().enumerate() {
         let action = action.as_str().unwrap_or_default();
         if !ACTIONS.contains(&action) {
             errors.unsupported(&list.index(index), action, ACTIONS);
         }
-        if seen.contains(&action) {
+        if seen.repeats(action) {
             errors.duplicate(&list.index(index), action);
         }
-        seen.push(action);
     }
-    if seen.contains(&"Deny") && seen.contains(&"Warn") {
+    if seen.has("Deny") && seen.has("Warn") {
         let text = "must not contain both Deny and Warn (repeating the same validation failure information in the API \
                     response and headers serves no purpose)";
         errors.invalid(&list, &json!(actions), text);

@@ -1,6 +1,6 @@
 //! Where a pod may run: affinity, spreading, tolerations, gates.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
@@ -94,8 +94,9 @@ fn validate_label_keys(term: &Value, path: &Path<'_>, errors: &mut Errors) {
             errors.invalid(&path.index(index), key, "exists in both matchLabelKeys and labelSelector");
         }
     }
+    let mismatched: HashSet<&str> = keys("mismatchLabelKeys").collect();
     for (index, key) in keys("matchLabelKeys").enumerate() {
-        if keys("mismatchLabelKeys").any(|other| other == key) {
+        if mismatched.contains(key) {
             let place = path.child("matchLabelKeys");
             errors.invalid(&place.index(index), key, "exists in both matchLabelKeys and mismatchLabelKeys");
         }
@@ -106,6 +107,11 @@ fn validate_label_keys(term: &Value, path: &Path<'_>, errors: &mut Errors) {
 pub(super) fn validate_spreading(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let list = path.child("topologySpreadConstraints");
     let constraints = spec.items(&["topologySpreadConstraints"]);
+    // How many constraints of each pair are still to come.
+    let mut coming: HashMap<(&str, &str), usize> = HashMap::new();
+    for constraint in constraints {
+        *coming.entry((constraint.text(&["topologyKey"]), constraint.text(&["whenUnsatisfiable"]))).or_default() += 1;
+    }
     for (index, constraint) in constraints.iter().enumerate() {
         let place = list.index(index);
         let (key, action) = (constraint.text(&["topologyKey"]), constraint.text(&["whenUnsatisfiable"]));
@@ -117,8 +123,9 @@ pub(super) fn validate_spreading(spec: &Value, path: &Path<'_>, errors: &mut Err
         if !actions.contains(&action) {
             errors.unsupported(&place.child("whenUnsatisfiable"), action, &actions);
         }
-        let same = |other: &Value| other.text(&["topologyKey"]) == key && other.text(&["whenUnsatisfiable"]) == action;
-        if constraints[index + 1..].iter().any(same) {
+        let left = coming.entry((key, action)).or_default();
+        *left = left.saturating_sub(1);
+        if *left > 0 {
             let pair = format!("{{{key}, {action}}}");
             errors.duplicate(&place.child("{topologyKey, whenUnsatisfiable}"), &pair);
         }

@@ -1,6 +1,6 @@
 //! What containers, and pods as a whole, ask for: amounts, and claims of devices.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::{Value, json};
 
@@ -115,7 +115,8 @@ fn validate_request(name: &str, text: &str, limit: &str, path: &Path<'_>, errors
 }
 
 fn validate_used_claims(owner: &Value, known: &[&str], path: &Path<'_>, errors: &mut Errors) {
-    let mut names = HashSet::new();
+    // The requests that are referred to, by the claim; an empty one is the claim as a whole.
+    let mut names: HashMap<&str, HashSet<&str>> = HashMap::new();
     for (index, claim) in owner.items(&["resources", "claims"]).iter().enumerate() {
         let place = path.index(index);
         let name = claim.text(&["name"]);
@@ -124,42 +125,41 @@ fn validate_used_claims(owner: &Value, known: &[&str], path: &Path<'_>, errors: 
             continue;
         }
         let request = claim.text(&["request"]);
-        if names.contains(&(name, "")) {
+        let requests = names.entry(name).or_default();
+        if requests.contains("") {
             errors.duplicate(&place, name);
         } else {
             if !request.is_empty() {
                 errors.invalid_each(&place.child("request"), request, dns_label(request));
             }
             // Who refers to a claim as a whole refers to each of its requests.
-            if !names.insert((name, request)) {
+            if !requests.insert(request) {
                 errors.duplicate(&place, &format!("{name}/{request}"));
             } else if request.is_empty() {
-                for _ in names.iter().filter(|(other, request)| *other == name && !request.is_empty()) {
+                for _ in 1..requests.len() {
                     errors.duplicate(&place, name);
                 }
             }
         }
-        if !known.contains(&name) {
-            let mut sorted = known.to_vec();
-            sorted.sort_unstable();
-            let known =
-                if known.is_empty() { " which is empty".to_owned() } else { format!(": {}", sorted.join(", ")) };
+        // Each of these complaints lists all that are known.
+        if known.binary_search(&name).is_err() && !errors.is_full() {
+            let known = if known.is_empty() { " which is empty".to_owned() } else { format!(": {}", known.join(", ")) };
             let message = format!("Not found: {name:?}: must be one of the names in pod.spec.resourceClaims{known}");
             errors.add(&place, "FieldValueNotFound", message);
         }
     }
 }
 
-/// The claims of a pod: each is there already, or made from a template. Returns their names.
+/// The claims of a pod: each is there already, or made from a template. Returns their names in order.
 pub(super) fn validate_claims<'v>(spec: &'v Value, path: &Path<'_>, errors: &mut Errors) -> Vec<&'v str> {
     let list = path.child("resourceClaims");
-    let mut names: Vec<&str> = Vec::new();
+    let (mut names, mut seen): (Vec<&str>, HashSet<&str>) = (Vec::new(), HashSet::new());
     for (index, claim) in spec.items(&["resourceClaims"]).iter().enumerate() {
         let place = list.index(index);
         let name = claim.text(&["name"]);
         if name.is_empty() {
             errors.required(&place.child("name"), "");
-        } else if names.contains(&name) {
+        } else if !seen.insert(name) {
             errors.duplicate(&place.child("name"), name);
         } else {
             errors.invalid_each(&place.child("name"), name, dns_label(name));
@@ -185,6 +185,7 @@ pub(super) fn validate_claims<'v>(spec: &'v Value, path: &Path<'_>, errors: &mut
             }
         }
     }
+    names.sort_unstable();
     names
 }
 

@@ -243,6 +243,8 @@ fn local(file: &str, path: &Path<'_>, errors: &mut Errors) {
 pub(super) fn validate_mounts(container: &Value, volumes: &Volumes<'_>, path: &Path<'_>, errors: &mut Errors) {
     let list = path.child("volumeMounts");
     let mut paths = HashSet::new();
+    let texts = |field| container.items(&["volumeDevices"]).iter().map(move |device| device.text(&[field])).collect();
+    let (device_names, device_paths): (HashSet<&str>, HashSet<&str>) = (texts("name"), texts("devicePath"));
     for (index, mount) in container.items(&["volumeMounts"]).iter().enumerate() {
         let place = list.index(index);
         let (name, mount_path) = (mount.text(&["name"]), mount.text(&["mountPath"]));
@@ -258,11 +260,10 @@ pub(super) fn validate_mounts(container: &Value, volumes: &Volumes<'_>, path: &P
         if !paths.insert(mount_path) {
             errors.invalid(&place.child("mountPath"), mount_path, "must be unique");
         }
-        let devices = container.items(&["volumeDevices"]);
-        if devices.iter().any(|device| device.text(&["name"]) == name) {
+        if device_names.contains(name) {
             errors.invalid(&place.child("name"), name, "must not already exist in volumeDevices");
         }
-        if devices.iter().any(|device| device.text(&["devicePath"]) == mount_path) {
+        if device_paths.contains(mount_path) {
             let text = "must not already exist as a path in volumeDevices";
             errors.invalid(&place.child("mountPath"), mount_path, text);
         }
@@ -314,6 +315,8 @@ fn validate_depth(mount: &Value, path: &Path<'_>, errors: &mut Errors) {
 pub(super) fn validate_devices(container: &Value, volumes: &Volumes<'_>, path: &Path<'_>, errors: &mut Errors) {
     let list = path.child("volumeDevices");
     let (mut names, mut paths) = (HashSet::new(), HashSet::new());
+    let texts = |field| container.items(&["volumeMounts"]).iter().map(move |mount| mount.text(&[field])).collect();
+    let (mount_names, mount_paths): (HashSet<&str>, HashSet<&str>) = (texts("name"), texts("mountPath"));
     for (index, device) in container.items(&["volumeDevices"]).iter().enumerate() {
         let place = list.index(index);
         let (name, file) = (device.text(&["name"]), device.text(&["devicePath"]));
@@ -342,11 +345,10 @@ pub(super) fn validate_devices(container: &Value, volumes: &Volumes<'_>, path: &
         } else {
             paths.insert(file);
         }
-        let mounts = container.items(&["volumeMounts"]);
-        if mounts.iter().any(|mount| mount.text(&["name"]) == name) {
+        if mount_names.contains(name) {
             errors.invalid(&place.child("name"), name, "must not already exist in volumeMounts");
         }
-        if mounts.iter().any(|mount| mount.text(&["mountPath"]) == file) {
+        if mount_paths.contains(file) {
             errors.invalid(&place.child("devicePath"), file, "must not already exist as a path in volumeMounts");
         }
         if !name.is_empty() {

@@ -1,5 +1,7 @@
 //! What services must be like, in the order of the real server.
 
+use std::collections::HashSet;
+
 use std::net::IpAddr;
 
 use serde_json::{Value, json};
@@ -11,8 +13,8 @@ use crate::{
         pod_rules::{in_port_range, one_of},
     },
     registry::{
-        Errors, Path, Tree, dns_label, dns_subdomain, port_name, qualified_name, range_problem, same, validate_address,
-        validate_labels,
+        Errors, Path, Seen, Tree, dns_label, dns_subdomain, port_name, qualified_name, range_problem, same,
+        validate_address, validate_labels,
     },
 };
 
@@ -40,8 +42,9 @@ pub(in crate::kinds) fn validate(service: &Value, errors: &mut Errors) {
         "ExternalName" => validate_external_name(spec, errors),
         _ => {}
     }
+    let mut names = Seen::default();
     for (index, port) in ports.iter().enumerate() {
-        validate_port(port, index, ports, &list.index(index), errors);
+        validate_port(port, ports.len(), &mut names, &list.index(index), errors);
     }
     validate_labels(spec.at(&["selector"]), &SPEC.child("selector"), errors);
     one_of(spec, "sessionAffinity", &["ClientIP", "None"], &SPEC, errors);
@@ -88,15 +91,16 @@ fn validate_external_name(spec: &Value, errors: &mut Errors) {
     }
 }
 
-fn validate_port(port: &Value, index: usize, all: &[Value], place: &Path<'_>, errors: &mut Errors) {
+/// Validates one of `count` ports; `names` are those of the ports before it.
+fn validate_port<'v>(port: &'v Value, count: usize, names: &mut Seen<&'v str>, place: &Path<'_>, errors: &mut Errors) {
     let name = port.text(&["name"]);
     if name.is_empty() {
-        if all.len() > 1 {
+        if count > 1 {
             errors.required(&place.child("name"), "");
         }
     } else {
         errors.invalid_each(&place.child("name"), name, dns_label(name));
-        if all[..index].iter().any(|other| other.text(&["name"]) == name) {
+        if names.repeats(name) {
             errors.duplicate(&place.child("name"), name);
         }
     }
@@ -130,11 +134,12 @@ pub(super) fn validate_addresses(spec: &Value, errors: &mut Errors) {
     }
     let list = SPEC.child("ipFamilies");
     let families = spec.items(&["ipFamilies"]);
+    let mut seen = Seen::default();
     for (index, family) in families.iter().enumerate() {
         if !FAMILIES.iter().any(|known| family == known) {
             errors.unsupported(&list.index(index), family, &FAMILIES);
         }
-        if families[..index].contains(family) {
+        if seen.repeats(family) {
             errors.duplicate(&list.index(index), family);
         }
     }
@@ -180,18 +185,15 @@ fn validate_taken_ports(ports: &[Value], kind: &str, list: &Path<'_>, errors: &m
             errors.forbidden(&place.child("nodePort"), "may not be used when `type` is 'ClusterIP'");
         }
     }
+    let mut seen = Seen::default();
     for (index, port, number) in numbered() {
-        let same =
-            |other: &Value| on_nodes(other) == Some(number) && other.text(&["protocol"]) == port.text(&["protocol"]);
-        if ports[..index].iter().any(same) {
+        if seen.repeats((number, port.text(&["protocol"]))) {
             errors.duplicate(&list.index(index).child("nodePort"), &number);
         }
     }
+    let mut seen = Seen::default();
     for (index, port) in ports.iter().enumerate() {
-        let same = |other: &Value| {
-            other.int(&["port"]) == port.int(&["port"]) && other.text(&["protocol"]) == port.text(&["protocol"])
-        };
-        if ports[..index].iter().any(same) {
+        if seen.repeats((port.int(&["port"]), port.text(&["protocol"]))) {
             // The value is shown with the names of Go's fields.
             let shown = json!({
                 "Name": "",
@@ -332,8 +334,9 @@ pub(in crate::kinds) fn validate_status(new: &Value, old: &Value, errors: &mut E
     if new.text(&["spec", "type"]) != "LoadBalancer" && !doors.is_empty() {
         return errors.forbidden(&path, "may only be used when `spec.type` is 'LoadBalancer'");
     }
-    let known =
-        |ip: &str| old.items(&["status", "loadBalancer", "ingress"]).iter().any(|door| door.text(&["ip"]) == ip);
+    let before: HashSet<&str> =
+        old.items(&["status", "loadBalancer", "ingress"]).iter().map(|door| door.text(&["ip"])).collect();
+    let known = |ip: &str| before.contains(ip);
     for (index, door) in doors.iter().enumerate() {
         let place = path.index(index);
         let (ip, mode) = (door.text(&["ip"]), door.at(&["ipMode"]));

@@ -19,7 +19,7 @@ impl Running {
         Self::start(None).await
     }
 
-    async fn tls() -> (Self, TlsIdentity) {
+    pub(super) async fn tls() -> (Self, TlsIdentity) {
         let identity = TlsIdentity::generate::<String>([]).unwrap();
         (Self::start(Some(identity.clone())).await, identity)
     }
@@ -88,6 +88,10 @@ pub(super) fn head(method: &str, path: &str, more: &str) -> String {
 }
 
 pub(super) async fn tls_connect(running: &Running, identity: &TlsIdentity, protocol: &[u8]) -> TlsStream<TcpStream> {
+    tls_over(running.connect().await, identity, protocol).await
+}
+
+pub(super) async fn tls_over(stream: TcpStream, identity: &TlsIdentity, protocol: &[u8]) -> TlsStream<TcpStream> {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(identity.ca_pem().as_bytes()).unwrap()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -98,7 +102,7 @@ pub(super) async fn tls_connect(running: &Running, identity: &TlsIdentity, proto
         .with_no_client_auth();
     config.alpn_protocols = vec![protocol.to_vec()];
     let name = ServerName::try_from("localhost").unwrap();
-    TlsConnector::from(Arc::new(config)).connect(name, running.connect().await).await.unwrap()
+    TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap()
 }
 
 #[tokio::test]

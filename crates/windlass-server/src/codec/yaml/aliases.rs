@@ -1,0 +1,136 @@
+//! How much the aliases of a document add to it, found out before anything is built.
+//!
+//! Limits are those of Go's yaml.v2: a document may consist of aliases to 99 % while it is small, and to 10 % when it is
+//! large. Texts count by their bytes, too: Go shares them, but a JSON document is written out.
+
+use std::collections::{HashMap, HashSet};
+
+use granit_parser::Event;
+
+use super::{Events, MAX_DEPTH};
+
+/// Below this count aliases may be nearly everything.
+const FEW: u32 = 400_000;
+/// From this count on they may be a tenth.
+const MANY: u32 = 4_000_000;
+/// The most bytes of text that aliases may add: as many as a request may have.
+const MAX_BYTES: usize = 3 << 20;
+
+/// The anchors that are referred to; only these need to be kept when the document is built.
+pub(super) fn referenced(text: &str) -> Result<HashSet<usize>, String> {
+    Ok(Counter::over(text)?.referenced)
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Size {
+    nodes: usize,
+    bytes: usize,
+}
+
+#[derive(Debug, Default)]
+struct Counter {
+    built: Size,
+    aliased: Size,
+    /// The sizes of finished anchors.
+    anchors: HashMap<usize, Size>,
+    /// The open containers: the anchor of each, and what had been built before it.
+    open: Vec<(usize, Size)>,
+    referenced: HashSet<usize>,
+}
+
+impl Counter {
+    fn over(text: &str) -> Result<Self, String> {
+        let mut counter = Self::default();
+        let mut events = Events::new(text);
+        while let Some((event, _)) = events.next()? {
+            match event {
+                Event::Scalar(text, _, anchor, _) => {
+                    let before = counter.built;
+                    counter.built.nodes += 1;
+                    counter.built.bytes += text.len();
+                    counter.finish(anchor, before);
+                }
+                Event::SequenceStart(_, anchor, _) | Event::MappingStart(_, anchor, _) => {
+                    if counter.open.len() > MAX_DEPTH {
+                        return Err(super::TOO_DEEP.into());
+                    }
+                    counter.open.push((anchor, counter.built));
+                    counter.built.nodes += 1;
+                }
+                Event::SequenceEnd | Event::MappingEnd => {
+                    if let Some((anchor, before)) = counter.open.pop() {
+                        counter.finish(anchor, before);
+                    }
+                }
+                Event::Alias(anchor) => counter.refer(anchor)?,
+                Event::DocumentEnd | Event::StreamEnd => break,
+                _ => {}
+            }
+        }
+        Ok(counter)
+    }
+
+    fn finish(&mut self, anchor: usize, before: Size) {
+        if anchor != 0 {
+            let size = Size { nodes: self.built.nodes - before.nodes, bytes: self.built.bytes - before.bytes };
+            self.anchors.insert(anchor, size);
+        }
+    }
+
+    fn refer(&mut self, anchor: usize) -> Result<(), String> {
+        self.referenced.insert(anchor);
+        self.built.nodes += 1;
+        // An anchor within itself is refused when the document is built.
+        let Some(size) = self.anchors.get(&anchor) else { return Ok(()) };
+        for sum in [&mut self.built, &mut self.aliased] {
+            sum.nodes += size.nodes;
+            sum.bytes += size.bytes;
+        }
+        let excessive = self.aliased.nodes > 100
+            && self.built.nodes > 1_000
+            && as_float(self.aliased.nodes) / as_float(self.built.nodes) > allowed_share(self.built.nodes);
+        if excessive || self.aliased.bytes > MAX_BYTES {
+            return Err("yaml: document contains excessive aliasing".into());
+        }
+        Ok(())
+    }
+}
+
+/// The share of a document of so many nodes that may come from aliases.
+fn allowed_share(nodes: usize) -> f64 {
+    let (few, many) = (f64::from(FEW), f64::from(MANY));
+    0.99 - 0.89 * ((as_float(nodes) - few) / (many - few)).clamp(0.0, 1.0)
+}
+
+fn as_float(count: usize) -> f64 {
+    f64::from(u32::try_from(count).unwrap_or(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn built(text: &str) -> Size {
+        Counter::over(text).unwrap().built
+    }
+
+    #[test]
+    fn nodes_are_counted_as_go_counts_them() {
+        // The list, two texts of it; the map, its keys, the alias and what it stands for.
+        assert_eq!(built("a: &a [x, yy]\nb: *a\n"), Size { nodes: 1 + 1 + 3 + 1 + 1 + 3, bytes: 1 + 3 + 1 + 3 });
+        assert_eq!(allowed_share(400_000).to_bits(), 0.99_f64.to_bits());
+        assert!((allowed_share(4_000_000) - 0.1).abs() < 1e-9);
+    }
+
+    #[test]
+    fn nested_anchors_that_nothing_refers_to_are_not_kept() {
+        let text = (0..100).map(|level| format!("&a{level} [")).collect::<String>() + "x" + &"]".repeat(100);
+        assert!(referenced(&text).unwrap().is_empty());
+    }
+
+    #[test]
+    fn aliases_to_long_texts_are_refused_by_their_bytes() {
+        let text = format!("a: &a {}\nb: [{}]\n", "x".repeat(100_000), "*a, ".repeat(50));
+        assert_eq!(referenced(&text).unwrap_err(), "yaml: document contains excessive aliasing");
+    }
+}

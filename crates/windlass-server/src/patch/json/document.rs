@@ -1,0 +1,366 @@
+//! The document that a JSON patch changes.
+//!
+//! As in the library of the real server, a container is opened when a path first leads through it, and is written back with
+//! its keys in order. Opening happens once, so that an operation costs what it changes, not what is around it.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use crate::codec::MAX_DEPTH;
+
+/// The most bytes that all `copy` operations of a patch may add.
+const MAX_COPIED: usize = 3 * 1024 * 1024;
+/// The most values that the operations of a patch may visit or move beside those that they are about.
+const MAX_WORK: usize = 20_000_000;
+
+/// Why an operation was not carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// It does not fit the document.
+    Inapplicable,
+    /// The patch as a whole has moved too much.
+    TooMuchWork,
+}
+
+#[derive(Debug)]
+pub(super) struct Document {
+    root: Node,
+    copied: usize,
+    work: Work,
+}
+
+/// A value of the document.
+#[derive(Debug)]
+enum Node {
+    /// No path has led through it.
+    Closed(Value),
+    Object(BTreeMap<String, Self>),
+    Array(Vec<Self>),
+}
+
+/// Counts the values that were visited or moved.
+#[derive(Debug, Default)]
+struct Work(usize);
+
+/// The container that a path leads to, its last segment, and how deep that lies.
+struct Place<'a> {
+    container: &'a mut Node,
+    key: String,
+    depth: usize,
+    work: &'a mut Work,
+}
+
+type Outcome<T> = Result<T, Failure>;
+
+// === impl Document ===
+
+impl Document {
+    pub(super) fn new(current: &Value) -> Self {
+        let mut root = Node::Closed(current.clone());
+        root.open();
+        Self { root, copied: 0, work: Work::default() }
+    }
+
+    pub(super) fn into_value(self) -> Value {
+        self.root.into_value()
+    }
+
+    /// Counts the values that were visited or moved so far.
+    #[cfg(test)]
+    pub(super) fn work(&self) -> usize {
+        self.work.0
+    }
+
+    pub(super) fn operate(&mut self, operation: &Map<String, Value>) -> Outcome<()> {
+        let text = |name: &str| operation.get(name).and_then(Value::as_str).ok_or(Failure::Inapplicable);
+        let value = || operation.get("value").unwrap_or(&Value::Null);
+        let path = || text("path");
+        match text("op")? {
+            "add" => self.find(path()?)?.add(Node::Closed(value().clone())),
+            "remove" => self.find(path()?)?.remove().map(drop),
+            "replace" if path()?.is_empty() => {
+                let value = value();
+                if !value.is_object() && !value.is_array() {
+                    return Err(Failure::Inapplicable);
+                }
+                self.root = Node::Closed(value.clone());
+                Ok(())
+            }
+            "replace" => {
+                let mut place = self.find(path()?)?;
+                place.get()?;
+                place.set(Node::Closed(value().clone()))
+            }
+            "move" => {
+                let mut from = self.find(text("from")?)?;
+                from.get()?;
+                let value = from.remove()?;
+                self.find(path()?)?.add(value)
+            }
+            "copy" => {
+                let value = self.find(text("from")?)?.get()?.map_or(Value::Null, Node::to_value);
+                let length = if value.is_null() { 0 } else { value.to_string().len() };
+                self.copied += length;
+                if self.copied > MAX_COPIED {
+                    return Err(Failure::Inapplicable);
+                }
+                self.work.add(length)?;
+                self.find(path()?)?.add(Node::Closed(value))
+            }
+            "test" if path()?.is_empty() => applicable(self.root.equals(value())),
+            "test" => {
+                let place = self.find(path()?)?;
+                applicable(place.get()?.map_or(value().is_null(), |found| found.equals(value())))
+            }
+            _ => Err(Failure::Inapplicable),
+        }
+    }
+
+    fn find(&mut self, path: &str) -> Outcome<Place<'_>> {
+        // What stands before the first slash is ignored.
+        let (_, path) = path.split_once('/').ok_or(Failure::Inapplicable)?;
+        let mut segments: Vec<String> = path.split('/').map(unescape).collect();
+        let key = segments.pop().ok_or(Failure::Inapplicable)?;
+        let depth = segments.len() + 1;
+        let mut container = &mut self.root;
+        container.open();
+        for segment in segments {
+            let inner = match container {
+                Node::Object(entries) => entries.get_mut(&segment),
+                Node::Array(items) => match position(&segment, items.len()) {
+                    Some(index) => items.get_mut(index),
+                    None => None,
+                },
+                Node::Closed(_) => None,
+            };
+            container = inner.ok_or(Failure::Inapplicable)?;
+            container.open();
+        }
+        if matches!(container, Node::Closed(_)) {
+            return Err(Failure::Inapplicable);
+        }
+        Ok(Place { container, key, depth, work: &mut self.work })
+    }
+}
+
+fn applicable(holds: bool) -> Outcome<()> {
+    if holds { Ok(()) } else { Err(Failure::Inapplicable) }
+}
+
+// === impl Work ===
+
+impl Work {
+    fn add(&mut self, values: usize) -> Outcome<()> {
+        self.0 += values;
+        if self.0 > MAX_WORK { Err(Failure::TooMuchWork) } else { Ok(()) }
+    }
+}
+
+// === impl Node ===
+
+impl Node {
+    /// Makes the entries of a container reachable.
+    fn open(&mut self) {
+        let Self::Closed(value) = self else { return };
+        *self = match std::mem::take(value) {
+            Value::Object(entries) => {
+                Self::Object(entries.into_iter().map(|(key, value)| (key, Self::Closed(value))).collect())
+            }
+            Value::Array(items) => Self::Array(items.into_iter().map(Self::Closed).collect()),
+            other => Self::Closed(other),
+        };
+    }
+
+    fn into_value(self) -> Value {
+        match self {
+            Self::Closed(value) => value,
+            Self::Object(entries) => entries.into_iter().map(|(key, node)| (key, node.into_value())).collect(),
+            Self::Array(items) => items.into_iter().map(Self::into_value).collect(),
+        }
+    }
+
+    fn to_value(&self) -> Value {
+        match self {
+            Self::Closed(value) => value.clone(),
+            Self::Object(entries) => entries.iter().map(|(key, node)| (key.clone(), node.to_value())).collect(),
+            Self::Array(items) => items.iter().map(Self::to_value).collect(),
+        }
+    }
+
+    /// Compares with a value of the patch; the sum of those bounds the time.
+    fn equals(&self, other: &Value) -> bool {
+        match (self, other) {
+            (Self::Closed(value), other) => value == other,
+            (Self::Object(entries), Value::Object(others)) => {
+                entries.len() == others.len()
+                    && entries.iter().all(|(key, node)| others.get(key).is_some_and(|other| node.equals(other)))
+            }
+            (Self::Array(items), Value::Array(others)) => {
+                items.len() == others.len() && items.iter().zip(others).all(|(item, other)| item.equals(other))
+            }
+            _ => false,
+        }
+    }
+
+    /// How deep it nests.
+    fn depth(&self, work: &mut Work) -> Outcome<usize> {
+        match self {
+            Self::Closed(value) => depth(value, work),
+            Self::Object(entries) => deepest(entries.values(), work, Self::depth),
+            Self::Array(items) => deepest(items.iter(), work, Self::depth),
+        }
+    }
+}
+
+fn depth(value: &Value, work: &mut Work) -> Outcome<usize> {
+    match value {
+        Value::Array(items) => deepest(items.iter(), work, depth),
+        Value::Object(entries) => deepest(entries.values(), work, depth),
+        _ => Ok(0),
+    }
+}
+
+fn deepest<T>(
+    values: impl Iterator<Item = T>,
+    work: &mut Work,
+    depth: fn(T, &mut Work) -> Outcome<usize>,
+) -> Outcome<usize> {
+    let mut deepest = 0;
+    for value in values {
+        work.add(1)?;
+        deepest = deepest.max(depth(value, work)?);
+    }
+    Ok(deepest + 1)
+}
+
+// === impl Place ===
+
+impl Place<'_> {
+    /// The value there; `None` for a missing key of an object, which reads as null.
+    fn get(&self) -> Outcome<Option<&Node>> {
+        match &*self.container {
+            Node::Object(entries) => Ok(entries.get(&self.key)),
+            Node::Array(items) => position(&self.key, items.len())
+                .and_then(|index| items.get(index))
+                .map(Some)
+                .ok_or(Failure::Inapplicable),
+            Node::Closed(_) => Err(Failure::Inapplicable),
+        }
+    }
+
+    fn set(&mut self, node: Node) -> Outcome<()> {
+        self.check_depth(&node)?;
+        match self.container {
+            Node::Object(entries) => drop(entries.insert(std::mem::take(&mut self.key), node)),
+            Node::Array(items) => {
+                let index = position(&self.key, items.len()).ok_or(Failure::Inapplicable)?;
+                *items.get_mut(index).ok_or(Failure::Inapplicable)? = node;
+            }
+            Node::Closed(_) => return Err(Failure::Inapplicable),
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, node: Node) -> Outcome<()> {
+        self.check_depth(&node)?;
+        match self.container {
+            Node::Object(entries) => drop(entries.insert(std::mem::take(&mut self.key), node)),
+            Node::Array(items) if self.key == "-" => items.push(node),
+            Node::Array(items) => {
+                // There is one place more than there are items.
+                let index = position(&self.key, items.len() + 1).ok_or(Failure::Inapplicable)?;
+                self.work.add(items.len() - index)?;
+                items.insert(index, node);
+            }
+            Node::Closed(_) => return Err(Failure::Inapplicable),
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self) -> Outcome<Node> {
+        match self.container {
+            Node::Object(entries) => entries.remove(&self.key).ok_or(Failure::Inapplicable),
+            Node::Array(items) => {
+                let index = position(&self.key, items.len()).ok_or(Failure::Inapplicable)?;
+                self.work.add(items.len() - index)?;
+                Ok(items.remove(index))
+            }
+            Node::Closed(_) => Err(Failure::Inapplicable),
+        }
+    }
+
+    /// Many small operations must not build what no stack can hold.
+    fn check_depth(&mut self, node: &Node) -> Outcome<()> {
+        applicable(self.depth + node.depth(self.work)? <= MAX_DEPTH)
+    }
+}
+
+/// An index below `count`; negative ones count from the end.
+fn position(text: &str, count: usize) -> Option<usize> {
+    let index: i64 = text.parse().ok()?;
+    let index = if index < 0 { index + i64::try_from(count).ok()? } else { index };
+    usize::try_from(index).ok().filter(|index| *index < count)
+}
+
+/// `~1` is a slash and `~0` a tilde.
+fn unescape(segment: &str) -> String {
+    let mut text = String::with_capacity(segment.len());
+    let mut rest = segment;
+    while let Some(at) = rest.find('~') {
+        text.push_str(&rest[..at]);
+        rest = &rest[at + 1..];
+        if let Some(after) = rest.strip_prefix('1') {
+            text.push('/');
+            rest = after;
+        } else if let Some(after) = rest.strip_prefix('0') {
+            text.push('~');
+            rest = after;
+        } else {
+            text.push('~');
+        }
+    }
+    text.push_str(rest);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn operation(operation: Value) -> Map<String, Value> {
+        let Value::Object(operation) = operation else { unreachable!("an operation is an object") };
+        operation
+    }
+
+    #[test]
+    fn operations_cost_what_they_change_not_what_is_around() {
+        let entries: Map<String, Value> = (0..30_000).map(|number| (format!("k{number}"), json!("v"))).collect();
+        let mut document = Document::new(&json!({ "data": entries }));
+        for number in 0..10_000 {
+            document
+                .operate(&operation(json!({"op": "add", "path": format!("/data/n{number}"), "value": "v"})))
+                .unwrap();
+            document
+                .operate(&operation(json!({"op": "move", "from": format!("/data/k{number}"), "path": "/data/k"})))
+                .unwrap();
+        }
+        assert!(document.work() < 1_000, "{}", document.work());
+        assert_eq!(document.into_value()["data"].as_object().map(Map::len), Some(30_001));
+    }
+
+    #[test]
+    fn moving_a_large_list_again_and_again_is_refused() {
+        let mut document = Document::new(&json!({ "a": vec![0; 200_000], "b": {} }));
+        let there = operation(json!({"op": "move", "from": "/a", "path": "/b/a"}));
+        let back = operation(json!({"op": "move", "from": "/b/a", "path": "/a"}));
+        let mut outcomes = (0..10_000).map(|index| document.operate(if index % 2 == 0 { &there } else { &back }));
+        assert_eq!(outcomes.find(Result::is_err), Some(Err(Failure::TooMuchWork)));
+        let mut document = Document::new(&json!({ "a": vec![0; 200_000] }));
+        let insert = operation(json!({"op": "add", "path": "/a/0", "value": 0}));
+        let refused = (0..10_000).map(|_| document.operate(&insert)).find(Result::is_err);
+        assert_eq!(refused, Some(Err(Failure::TooMuchWork)));
+    }
+}

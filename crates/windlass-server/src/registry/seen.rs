@@ -1,0 +1,77 @@
+//! Repeated keys, found in one pass.
+
+use std::{
+    collections::{HashMap, HashSet},
+    hash::Hash,
+};
+
+use serde_json::Value;
+
+/// The keys that have come so far. Lists of clients are checked with it, never by a search among earlier items.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen<K>(HashSet<K>);
+
+impl<K> Default for Seen<K> {
+    fn default() -> Self {
+        Self(HashSet::new())
+    }
+}
+
+impl<K: Eq + Hash> Seen<K> {
+    /// Adds a key and reports whether it was there already.
+    pub(crate) fn repeats(&mut self, key: K) -> bool {
+        !self.0.insert(key)
+    }
+
+    /// Reports whether a key was there already, without adding it.
+    pub(crate) fn has<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> bool
+    where
+        K: std::borrow::Borrow<Q>,
+    {
+        self.0.contains(key)
+    }
+}
+
+/// The items of a list by a key; of equal ones the first.
+pub(crate) fn first_by<'v, K: Eq + Hash>(items: &'v [Value], key: impl Fn(&'v Value) -> K) -> HashMap<K, &'v Value> {
+    let mut found = HashMap::with_capacity(items.len());
+    for item in items {
+        found.entry(key(item)).or_insert(item);
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::Cell, hash::Hasher};
+
+    use super::*;
+
+    /// Counts how often it is compared.
+    struct Counted<'c>(u32, &'c Cell<usize>);
+
+    impl PartialEq for Counted<'_> {
+        fn eq(&self, other: &Self) -> bool {
+            self.1.set(self.1.get() + 1);
+            self.0 == other.0
+        }
+    }
+
+    impl Eq for Counted<'_> {}
+
+    impl Hash for Counted<'_> {
+        fn hash<H: Hasher>(&self, state: &mut H) {
+            self.0.hash(state);
+        }
+    }
+
+    #[test]
+    fn each_key_is_compared_a_few_times_at_most() {
+        const COUNT: u32 = 60_000;
+        let comparisons = Cell::new(0);
+        let mut seen = Seen::default();
+        let repeated = (0..COUNT).chain(0..COUNT).filter(|key| seen.repeats(Counted(*key, &comparisons))).count();
+        assert_eq!(repeated, 60_000);
+        assert!(comparisons.get() < 4 * 60_000, "{}", comparisons.get());
+    }
+}

@@ -1,0 +1,97 @@
+//! The largest object that is stored: what etcd takes in one request.
+//!
+//! Sizes are those of the request that the real server would send to etcd, with built-in kinds in protobuf. They are only
+//! computed for objects whose JSON, which is longer, may be too large.
+
+use windlass_api::Status;
+
+use crate::{
+    codec::to_protobuf,
+    encoded::Encoded,
+    storage::{Expect, Revision},
+};
+
+/// The largest request that etcd applies.
+const MAX_REQUEST: usize = 3 << 19;
+/// The largest message that its client sends.
+const MAX_MESSAGE: usize = 2 << 20;
+/// The most that etcd adds to a transaction when it applies it: an id and the length.
+const HEADER: usize = 16;
+/// What JSON may have less than the request: the key, three times at most, and lengths.
+const MARGIN: usize = 4 << 10;
+
+/// Refuses an object that is too large to be stored, in the words of etcd.
+pub(super) fn check_size(key: &str, expect: Expect, encoded: &Encoded) -> Result<(), Status> {
+    let json = encoded.len_hint();
+    if json + MARGIN <= MAX_REQUEST {
+        return Ok(());
+    }
+    let length = to_protobuf(&encoded.value(Revision(0))).map_or(json, |bytes| bytes.len());
+    let message = transaction(key.len(), expect, length);
+    if message > MAX_MESSAGE {
+        let sizes = format!("({message} vs. {MAX_MESSAGE})");
+        let why = format!("rpc error: code = ResourceExhausted desc = trying to send message larger than max {sizes}");
+        return Err(Status::unclassified(why));
+    }
+    if message + HEADER > MAX_REQUEST {
+        return Err(Status::unclassified("etcdserver: request is too large"));
+    }
+    Ok(())
+}
+
+/// The length of the transaction that puts a value: a comparison, the put, and a read if there is a value already.
+fn transaction(key: usize, expect: Expect, value: usize) -> usize {
+    let (revision, read) = match expect {
+        Expect::Absent => (0, 0),
+        Expect::Unchanged(Revision(revision)) => (revision, field(field(field(key)))),
+    };
+    let comparison = 2 + field(key) + 1 + varint(revision);
+    let put = field(key) + field(value);
+    field(comparison) + field(field(put)) + read
+}
+
+/// The length of a field of so many bytes, with its tag and length.
+fn field(length: usize) -> usize {
+    1 + varint(length as u64) + length
+}
+
+fn varint(mut number: u64) -> usize {
+    let mut length = 1;
+    while number >= 128 {
+        number >>= 7;
+        length += 1;
+    }
+    length
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::encoded::Style;
+
+    #[test]
+    fn a_transaction_is_as_long_as_the_real_one() {
+        // As the real server said of a Deployment of 2,500,350 bytes at /registry/deployments/x/d, created and updated.
+        assert_eq!(transaction(25, Expect::Absent, 2_500_350), 2_500_425);
+        assert_eq!(transaction(25, Expect::Unchanged(Revision(246)), 2_500_350), 2_500_457);
+    }
+
+    #[test]
+    fn an_object_of_more_than_etcd_takes_is_refused() {
+        let check = |length: usize| {
+            let object =
+                json!({"kind": "Foo", "apiVersion": "a.io/v1", "metadata": {"name": "a"}, "x": "y".repeat(length)});
+            check_size("/registry/a.io/foos/a", Expect::Absent, &Encoded::new(&object, Style::Custom))
+                .map_err(|status| (status.code, status.message))
+        };
+        assert_eq!(check(1_572_000), Ok(()));
+        assert_eq!(check(1_573_000), Err((500, "etcdserver: request is too large".into())));
+        let (code, message) = check(2_100_000).unwrap_err();
+        assert_eq!(code, 500);
+        assert!(
+            message.starts_with("rpc error: code = ResourceExhausted desc = trying to send message larger than max (")
+        );
+    }
+}
