@@ -53,7 +53,7 @@ pub(crate) struct Settings {
     pub(crate) controllers: Controllers,
     /// Where to show what the controllers do.
     pub(crate) console: Option<SocketAddr>,
-    /// Who authorizes, if not roles alone.
+    /// The authorizers, if they are not roles alone.
     pub(crate) authorizers: Option<AuthorizerChain>,
     /// What its user can say when the address is taken.
     pub(crate) otherwise: &'static str,

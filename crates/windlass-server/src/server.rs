@@ -199,7 +199,7 @@ impl ServerBuilder {
         self
     }
 
-    /// Who decides in turn who may do what, instead of [`Self::authorization`]. Members of `system:masters` may do
+    /// Sets the authorizers that decide in turn, instead of [`Self::authorization`]. Members of `system:masters` may do
     /// everything all the same.
     pub fn authorizers(mut self, chain: AuthorizerChain) -> Self {
         self.authorizers = Some(chain);
@@ -350,7 +350,7 @@ impl Inner {
         self.authorizer.require(&*self.storage, user, attempt).await
     }
 
-    /// Whether not all that users may do is in rules.
+    /// Reports whether webhooks are asked, so that rules do not hold everything that a user may do.
     pub(crate) fn asks_webhooks(&self) -> bool {
         self.authorizer.asks_webhooks()
     }

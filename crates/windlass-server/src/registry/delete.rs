@@ -1,6 +1,6 @@
 //! Deleting: at once, with grace, or when the finalizers are gone.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -45,7 +45,7 @@ pub(crate) struct DeleteParams {
     pub(crate) consent: Consent,
 }
 
-/// Whether admission is asked about a deletion.
+/// The part of admission in a deletion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Consent {
     #[default]
