@@ -1,6 +1,6 @@
 //! Deleting: at once, with grace, or when the finalizers are gone.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
