@@ -62,7 +62,6 @@ cases! {
     strategic
     subresources
     verbs
-    views
     watches
     workloads
 }

@@ -104,11 +104,7 @@ fn class(text: &str) -> (usize, usize) {
     while let Some((at, letter)) = letters.next() {
         match letter {
             ']' if !first => return (begin + at + 1, weight),
-            '\\' => {
-                if letters.next().is_some_and(|(_, escaped)| matches!(escaped, 'p' | 'P')) {
-                    weight += CLASS;
-                }
-            }
+            '\\' => weight += if matches!(letters.next(), Some((_, 'p' | 'P'))) { CLASS } else { 0 },
             letter if !letter.is_ascii() => weight += 4,
             _ => {}
         }

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use crate::table;
 
 /// JSON schemas by their names in Kubernetes' OpenAPI documents.
-pub(crate) type SchemaSource = fn() -> Map<String, Value>;
+type SchemaSource = fn() -> Map<String, Value>;
 
 /// The kind whose `apiVersion`, `kind` and `metadata` are described as those of every object.
 const ANY_OBJECT: &str = "io.k8s.api.core.v1.ConfigMap";
@@ -34,7 +34,7 @@ struct Described {
 }
 
 impl Descriptions {
-    pub(crate) fn new(source: SchemaSource) -> Self {
+    pub(crate) fn new(source: fn() -> Map<String, Value>) -> Self {
         Self(Some(Arc::new(Described { source, columns: OnceLock::new() })))
     }
 

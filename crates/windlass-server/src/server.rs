@@ -26,7 +26,7 @@ use crate::{
     authn::{Anonymous, Authenticator, TokenIssuer, Tokens, User},
     authz::{Attempt, Authorization, Authorizer, AuthorizerChain, Decision, RoleName, Rule},
     bootstrap::{self, Choices},
-    descriptions::{Descriptions, SchemaSource},
+    descriptions::Descriptions,
     http::{Body, Origin, RequestBody, Stopping, Trust, handle},
     kinds::service::ServiceCidr,
     metrics::Metrics,
@@ -195,7 +195,6 @@ impl ServerBuilder {
     /// `io.k8s.api.core.v1.Pod`; only their descriptions are used. The feature `schemars` of `k8s-openapi` has them. The
     /// function is called for each document that a client reads.
     pub fn descriptions(mut self, schemas: fn() -> serde_json::Map<String, serde_json::Value>) -> Self {
-        let schemas: SchemaSource = schemas;
         self.descriptions = Descriptions::new(schemas);
         self
     }

@@ -143,9 +143,9 @@ pub use windlass_derive::{CustomResource, Schema, rbac};
 /// Kinds with definitions, and types with schemas.
 pub use windlass_api::crd::{CustomResource, Definition, Schema};
 
-pub use windlass_client::{Client, Propagation};
 #[cfg(feature = "v1_36")]
 pub use windlass_client::Clientset;
+pub use windlass_client::{Client, Propagation};
 
 pub use windlass_cache::{Cached, Lister, Notification, SharedInformer};
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures::{StreamExt as _, future::join_all, stream};
 use http::{Request, header};
 use http_body::Frame;
-use http_body_util::{BodyExt as _, StreamBody};
+use http_body_util::{BodyExt, StreamBody};
 use serde_json::json;
 use tokio::{io::AsyncWriteExt as _, time};
 

@@ -81,10 +81,10 @@ fn server(flags: &Flags, bind: SocketAddr) -> Result<ServerBuilder, Box<dyn Erro
         builder = builder.pod_accounts(PodAccounts::Required);
     }
     builder = builder.authorization(authorization(flags)?);
-    if flags.parse("anonymous-auth")? == Some(false) {
+    if flags.parse::<bool>("anonymous-auth")? == Some(false) {
         builder = builder.anonymous(Anonymous::Refused);
     }
-    if let Some(streams) = flags.parse("http2-max-streams-per-connection")?.filter(|streams| *streams > 0) {
+    if let Some(streams) = flags.parse::<u32>("http2-max-streams-per-connection")?.filter(|streams| *streams > 0) {
         builder = builder.limits(Limits { streams, ..Limits::default() });
     }
     let mut issuer = flags.list("service-account-issuer").next().map_or_else(TokenIssuer::default, TokenIssuer::named);

@@ -1,8 +1,7 @@
 //! Deleting: at once, with grace, or when the finalizers are gone.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use windlass_api::{
@@ -10,6 +9,7 @@ use windlass_api::{
     parse_time,
 };
 
+use self::marked::Progress;
 use super::{
     Answer, Deletion, Dependents, Errors, Item, ItemList, ListParams, Path, Registry, Target, Tree, commit_failure,
     size::check_size,
@@ -21,9 +21,11 @@ use crate::{
     apiextensions,
     authn::User,
     encoded::Encoded,
-    storage::{Change, CommitError, Expect, Revision, StoredValue},
+    storage::{Change, CommitError, Expect, StoredValue},
     warning::Warnings,
 };
+
+mod marked;
 
 /// How to delete.
 #[derive(Clone, Debug, Default)]
@@ -52,16 +54,6 @@ pub(crate) enum Consent {
     Given,
 }
 
-/// How far a deletion has got.
-struct Progress {
-    /// With the version that the mark made, if the client named one.
-    preconditions: Preconditions,
-    /// The revision at which admission has let it pass.
-    admitted: Option<Revision>,
-    /// The object as it is marked, and as it was before.
-    marked: Option<(Item, Value)>,
-}
-
 /// A deletion that succeeded.
 #[derive(Clone, Debug)]
 pub(crate) struct Deleted {
@@ -73,10 +65,6 @@ pub(crate) struct Deleted {
 
 /// How many objects of a collection are deleted before the next ones are listed.
 const COLLECTION_PAGE: u64 = 10_000;
-
-/// How long an object that goes at once is seen by watchers as being deleted. On the real server a write to etcd lies between the
-/// two events; a controller that has to see the first one in its cache needs that time.
-const MARK_VISIBLE: Duration = Duration::from_millis(1);
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
@@ -150,30 +138,6 @@ impl Registry {
                 Err(latest) => stored = latest,
             }
         }
-    }
-
-    /// Removes an object whose deletion has been marked. Watchers have some time to deal with the mark before.
-    ///
-    /// A client that goes away meanwhile does not keep the object from being removed.
-    fn remove_marked(
-        self,
-        target: Target,
-        params: DeleteParams,
-        progress: Progress,
-    ) -> BoxFuture<'static, Result<Deleted, Status>> {
-        // Whoever has seen the object being deleted needs no time to see it again.
-        let news =
-            progress.marked.as_ref().filter(|(_, old)| !is_being_deleted(old)).map(|(marked, _)| marked.revision);
-        let key = target.key(target.name());
-        let Some(revision) = news.filter(|_| self.is_watched(&key)) else {
-            return Box::pin(async move { self.proceed(&target, &params, progress).await });
-        };
-        let removal = tokio::spawn(async move {
-            self.delivered(&key, revision).await;
-            tokio::time::sleep(MARK_VISIBLE).await;
-            self.proceed(&target, &params, progress).await
-        });
-        Box::pin(async { removal.await.unwrap_or_else(|error| Err(Status::internal(error))) })
     }
 
     /// Deletes what a list selects, one by one; what others have deleted meanwhile does not matter.
@@ -448,10 +412,6 @@ enum Step {
 enum Outcome {
     Stays(Item),
     Gone(Item),
-}
-
-fn is_being_deleted(object: &Value) -> bool {
-    object.at(&["metadata", "deletionTimestamp"]).is_some()
 }
 
 /// A number of seconds as Go multiplies it: what no duration of Go can hold wraps around.

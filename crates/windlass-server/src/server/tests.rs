@@ -25,6 +25,7 @@ mod identity;
 mod limits;
 mod protobuf;
 mod sockets;
+mod views;
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const UNKNOWN_RESOURCE: &str = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"the server could not find the requested resource","reason":"NotFound","details":{},"code":404}"#;

@@ -15,8 +15,8 @@ use tokio::time;
 use super::{Shared, Subscriber, TOLD_AT_ONCE, WatchCache, topics_of};
 use crate::storage::Revision;
 
-/// How long a writer waits for all subscribers together. They need a tenth of a millisecond.
-pub(super) const PATIENCE: Duration = Duration::from_millis(2);
+/// How long a writer waits for all subscribers together. They need a tenth of a millisecond, and more on a busy machine.
+pub(super) const PATIENCE: Duration = Duration::from_millis(10);
 
 impl<D: Default + Send + Sync + 'static> WatchCache<D> {
     /// Whether `key` has subscribers.

@@ -97,7 +97,8 @@ fn strategic_patches_of_long_lists_are_answered_in_time() {
             let owner = |index| json!({"uid": format!("u{index}"), "apiVersion": "v1", "kind": "Pod", "name": "p"});
             range.map(owner).collect()
         };
-        let metadata = json!({"name": "c", "ownerReferences": owners(&mut (0..COUNT))});
+        let held = ["example.com/f0"];
+        let metadata = json!({"name": "c", "finalizers": held, "ownerReferences": owners(&mut (0..COUNT))});
         f.create("configmaps", json!({"metadata": metadata})).await.unwrap();
         let order: Value = (0..COUNT).rev().map(|index| json!({"uid": format!("u{index}")})).collect();
         let finalizers: Value = (0..COUNT).map(|index| json!(format!("example.com/f{}", index / 2))).collect();

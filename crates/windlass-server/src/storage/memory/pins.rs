@@ -41,17 +41,16 @@ impl Pins {
     /// A list has more pages. The revision must be readable.
     pub(super) fn hold(&mut self, revision: Revision, prefix: &str, now: Instant) {
         let until = now + BETWEEN_PAGES;
-        match self.find(revision, prefix) {
-            Some(pin) => pin.until = until,
-            None => {
-                if self.pins.len() >= MOST_PINS {
-                    let oldest = self.take_oldest();
-                    self.released.extend(oldest);
-                }
-                let prefix = prefix.into();
-                self.pins.push(Pin { revision, prefix, until, kept: HashMap::new(), bytes: 0 });
-            }
+        if let Some(pin) = self.find(revision, prefix) {
+            pin.until = until;
+            return;
         }
+        if self.pins.len() >= MOST_PINS {
+            let oldest = self.take_oldest();
+            self.released.extend(oldest);
+        }
+        let prefix = prefix.into();
+        self.pins.push(Pin { revision, prefix, until, kept: HashMap::new(), bytes: 0 });
     }
 
     /// A list is complete.
