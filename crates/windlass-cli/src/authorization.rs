@@ -1,6 +1,7 @@
 //! Authorization webhooks of a server in this process: the file that names them, and the way to them.
 
 use std::{
+    error::Error,
     fmt,
     path::{Path, PathBuf},
     sync::Arc,
@@ -27,7 +28,7 @@ struct Remote {
 }
 
 /// Reads a file of the kind `AuthorizationConfiguration`, and the kubeconfigs that it names.
-pub(crate) fn read(path: &Path) -> Result<AuthorizerChain, BoxError> {
+pub(crate) fn read(path: &Path) -> Result<AuthorizerChain, Box<dyn Error>> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
     let file: Value =
         serde_saphyr::from_str(&text).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
