@@ -99,7 +99,7 @@ impl Showing<'_> {
             View::Table(version) => {
                 let metadata = list_metadata(&list, Style::BuiltIn);
                 if self.representation.encoding == Encoding::Json && !table::is_ordered(self.resource) {
-                    let none = json::encode(&self.table(metadata, std::iter::empty(), Header::Columns, version));
+                    let none = json::encode(&self.table(metadata, std::iter::empty(), self.header(), version));
                     let row = self.row(version);
                     return Ok(self.concatenate(Frame::of_table(none), list, move |item, out| {
                         push_json(&row(item.value()), out);
