@@ -1,4 +1,4 @@
-# explain: the schemas without their prose.
+# explain: the schemas and their descriptions.
 
 expect "explain a kind" 'KIND: +Pod\nVERSION: +v1\n(.*\n)*FIELDS:\n(.*\n)*  spec\t<PodSpec>' explain pods
 expect "explain a field" 'GROUP: +apps\nKIND: +Deployment\nVERSION: +v1\n\nFIELD: replicas <integer>' explain deployment.spec.replicas

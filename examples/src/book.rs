@@ -14,8 +14,10 @@ pages! {
     ingress_manager: "examples/ingress-manager.md",
     registry_sync: "examples/registry-sync.md",
     custom_resources: "concepts/custom-resources.md",
+    informers: "concepts/informers.md",
     managers: "concepts/managers.md",
     queues: "concepts/queues.md",
+    rate_limiters: "concepts/rate-limiters.md",
     test_environments: "concepts/test-environments.md",
     the_way_of_a_change: "concepts/the-way-of-a-change.md",
     authorize_with_a_webhook: "how-to/authorize-with-a-webhook.md",
@@ -34,6 +36,7 @@ pages! {
     commands: "reference/commands.md",
     configuration: "reference/configuration.md",
     metrics: "reference/metrics.md",
+    from_client_go: "from-client-go.md",
     from_kube_rs: "from-kube-rs.md",
     from_kubebuilder: "from-kubebuilder.md",
 }

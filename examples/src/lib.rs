@@ -17,6 +17,8 @@
 //! | `dynamic_client` | objects of a resource that is known at run time only |
 //! | `discovery_client` | which versions and resources the server has |
 //! | `watch_pods` | what happens to pods, as it happens |
+//! | `informer` | a shared informer with handlers for added, updated and deleted pods |
+//! | `informer_workqueue` | an informer whose handlers fill a work queue, and three workers that drain it |
 //!
 //! For `kubectl proxy`, there is the same of `windlass`:
 //!

@@ -5,18 +5,28 @@
 use std::{
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
+    time::Duration,
 };
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use serde_json::json;
-use tokio::{net::TcpListener, sync::oneshot};
+use tokio::{
+    net::TcpListener,
+    sync::{
+        mpsc::{UnboundedReceiver, unbounded_channel},
+        oneshot,
+    },
+};
 use windlass_api::Patch;
 use windlass_client::{
     Client, Kubeconfig,
     config::kubeconfig::{Cluster, User},
 };
 use windlass_server::{Server, TlsIdentity};
+
+/// How long to wait for a line that a program must print: this decides between slow and broken.
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A server on a free port, and the kubeconfig that leads there; both end with this.
 struct Lab {
@@ -54,10 +64,55 @@ impl Lab {
         String::from_utf8(output.stdout).unwrap()
     }
 
+    /// Creates a pod in the default namespace.
+    async fn create_pod(&self, name: &str) {
+        let pod = json!({"metadata": {"name": name, "namespace": "default"},
+            "spec": {"containers": [{"name": "c", "image": "i"}]}});
+        self.client.create(&serde_json::from_value::<Pod>(pod).unwrap()).await.unwrap();
+    }
+
     /// What a kubelet would say.
     async fn start_pod(&self, name: &str) {
         let status = json!({"status": {"phase": "Running", "podIP": "10.1.2.3"}});
         self.client.patch::<Pod>(name, Patch::Merge(status)).within("default").subresource("status").await.unwrap();
+    }
+}
+
+/// A program that prints lines until it is stopped; dropping this stops it.
+struct Watching {
+    child: Child,
+    lines: UnboundedReceiver<String>,
+}
+
+impl Watching {
+    fn start(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let (sender, lines) = unbounded_channel();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        std::thread::spawn(move || stdout.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        Self { child, lines }
+    }
+
+    async fn line(&mut self) -> String {
+        let line = tokio::time::timeout(PATIENCE, self.lines.recv()).await;
+        line.expect("the program prints nothing more").expect("the program has ended")
+    }
+
+    /// Waits for a line that ends with this. A deletion may be preceded by updates.
+    async fn wait_for(&mut self, end: &str) {
+        while !self.line().await.ends_with(end) {}
+    }
+
+    async fn end(mut self) -> ExitStatus {
+        tokio::task::spawn_blocking(move || self.child.wait().unwrap()).await.unwrap()
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -120,23 +175,49 @@ async fn the_programs_print_what_they_say() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_watch_tells_the_life_of_a_pod() {
     let lab = Lab::start("watch").await;
-    let early = json!({"metadata": {"name": "early", "namespace": "default"},
-        "spec": {"containers": [{"name": "c", "image": "i"}]}});
-    lab.client.create(&serde_json::from_value::<Pod>(early).unwrap()).await.unwrap();
+    lab.create_pod("early").await;
     let mut program = command(env!("CARGO_BIN_EXE_watch_pods"), &lab.kubeconfig);
-    let mut child = program.arg("4").stdout(Stdio::piped()).spawn().unwrap();
-    let (told, mut lines) = tokio::sync::mpsc::unbounded_channel();
-    let stdout = BufReader::new(child.stdout.take().unwrap());
-    std::thread::spawn(move || stdout.lines().map_while(Result::ok).try_for_each(|line| told.send(line)));
-    assert_eq!(lines.recv().await.unwrap(), "PRESENT early");
+    let mut watching = Watching::start(program.arg("4"));
+    assert_eq!(watching.line().await, "PRESENT early");
 
     lab.run(env!("CARGO_BIN_EXE_test_pod"), &["create"]).await;
     lab.start_pod("test").await;
     lab.run(env!("CARGO_BIN_EXE_test_pod"), &["delete"]).await;
     // Of the deletion, two: that it is to be gone, and that it is.
     for line in ["ADDED test Pending", "MODIFIED test Running", "MODIFIED test Running", "DELETED test Running"] {
-        assert_eq!(lines.recv().await.unwrap(), line);
+        assert_eq!(watching.line().await, line);
     }
-    let ended = tokio::task::spawn_blocking(move || child.wait().unwrap()).await.unwrap();
-    assert!(ended.success());
+    assert!(watching.end().await.success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn informer_prints_each_kind_of_change() {
+    let lab = Lab::start("informer").await;
+    lab.create_pod("early").await;
+    let mut informer = Watching::start(&mut command(env!("CARGO_BIN_EXE_informer"), &lab.kubeconfig));
+    assert_eq!(informer.line().await, "ADDED default/early (initial list)");
+    assert_eq!(informer.line().await, "SYNCED 1 pods");
+
+    lab.create_pod("late").await;
+    lab.start_pod("late").await;
+    lab.client.delete::<Pod>("early").within("default").grace_period(Duration::ZERO).await.unwrap();
+    for line in ["ADDED default/late", "UPDATED default/late: Pending -> Running", "DELETED default/early"] {
+        informer.wait_for(line).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn workers_print_the_newest_state_of_queued_pods() {
+    let lab = Lab::start("workqueue").await;
+    lab.create_pod("early").await;
+    let mut program = Watching::start(&mut command(env!("CARGO_BIN_EXE_informer_workqueue"), &lab.kubeconfig));
+    // A worker may be faster than the line that says how many there are.
+    let first = [program.line().await, program.line().await];
+    assert!(first.contains(&"SYNCED 1 pods, 3 workers".to_owned()), "{first:?}");
+    assert!(first.iter().any(|line| line.ends_with(": default/early is Pending")), "{first:?}");
+
+    lab.start_pod("early").await;
+    program.wait_for(": default/early is Running").await;
+    lab.client.delete::<Pod>("early").within("default").grace_period(Duration::ZERO).await.unwrap();
+    program.wait_for(": default/early is gone").await;
 }

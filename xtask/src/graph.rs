@@ -13,6 +13,7 @@ use crate::{Result, cargo::cargo};
 const ALLOWED: &[(&str, &[&str])] = &[
     ("windlass-api", &[]),
     ("windlass-queue", &[]),
+    ("windlass-net", &[]),
     ("windlass-derive-model", &[]),
     ("windlass-derive", &["windlass-derive-model"]),
     ("windlass-import", &["windlass-api", "windlass-derive-model"]),
@@ -20,9 +21,12 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("windlass-manifests", &["windlass-api", "windlass-cel", "windlass-derive"]),
     ("windlass-client", &["windlass-api"]),
     ("windlass-cache", &["windlass-api"]),
-    ("windlass-webhook", &["windlass-api"]),
-    ("windlass-server", &["windlass-api", "windlass-cel"]),
-    ("windlass-runtime", &["windlass-api", "windlass-client", "windlass-cache", "windlass-queue", "windlass-webhook"]),
+    ("windlass-webhook", &["windlass-api", "windlass-net"]),
+    ("windlass-server", &["windlass-api", "windlass-cel", "windlass-net"]),
+    (
+        "windlass-runtime",
+        &["windlass-api", "windlass-client", "windlass-cache", "windlass-net", "windlass-queue", "windlass-webhook"],
+    ),
     // The test kit stands beside the controllers, and breaks them.
     ("windlass-controllers", &["windlass-runtime", "windlass-envtest", RUNTIME_AND_BELOW]),
     ("windlass-envtest", &["windlass-derive", "windlass-runtime", "windlass-server", RUNTIME_AND_BELOW]),

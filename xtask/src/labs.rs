@@ -95,6 +95,38 @@ const ALONE: &[Lab] = &[
     },
 ];
 
+/// A program that prints what happens to the pod `test` until it is stopped.
+struct Watcher {
+    program: &'static str,
+    /// Printed when it has seen the existing pods.
+    ready: &'static str,
+    /// Printed, in this order, after the pod is deleted.
+    deleted: &'static [&'static str],
+    /// Printed, in this order, after the pod is created again.
+    created: &'static [&'static str],
+}
+
+const WATCHERS: &[Watcher] = &[
+    Watcher {
+        program: "watch_pods",
+        ready: "PRESENT test",
+        deleted: &["DELETED test"],
+        created: &["ADDED test Pending", "MODIFIED test Running"],
+    },
+    Watcher {
+        program: "informer",
+        ready: "SYNCED 1 pods",
+        deleted: &["DELETED default/test"],
+        created: &["ADDED default/test", "UPDATED default/test: Pending -> Running"],
+    },
+    Watcher {
+        program: "informer_workqueue",
+        ready: "SYNCED 1 pods, 3 workers",
+        deleted: &["default/test is gone"],
+        created: &["default/test is Running"],
+    },
+];
+
 /// `windlass` is the binary to judge.
 pub(crate) fn run(windlass: &Path) -> Result {
     let programs = build()?;
@@ -113,8 +145,12 @@ pub(crate) fn run(windlass: &Path) -> Result {
         println!("{} {}: as it should be", lab.program, lab.arguments.join(" "));
     }
     watched(example, command(windlass, &["proxy", "--port", "0"]))?;
-    println!("watch_pods, and `curl` through windlass proxy: as they should be");
-    println!("{} labs against windlass up in {} s", LABS.len() + 2, started.elapsed().as_secs());
+    for watcher in WATCHERS {
+        println!("{}: as it should be", watcher.program);
+    }
+    println!("`curl` through windlass proxy: as it should be");
+    let labs = LABS.len() + WATCHERS.len() + 1;
+    println!("{labs} labs against windlass up in {} s", started.elapsed().as_secs());
     for lab in ALONE {
         lab.run(|| Command::new(programs.join(lab.program)))?;
         println!("{}, in a cluster of its own: as it should be", lab.program);
@@ -134,26 +170,30 @@ fn build() -> Result<PathBuf> {
     Ok(env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from).join("debug"))
 }
 
-/// One program watches pods, a proxy is asked to; a pod is deleted and made again; both must tell it.
+/// Deletes and creates a pod while programs, and a watch through the proxy, follow it; all of them must print it.
 fn watched(example: impl Fn(&str, &[&str]) -> Command, mut proxy: Command) -> Result {
-    let mut program = Printing::start(&mut example("watch_pods", &[]))?;
-    program.wait_for("PRESENT test")?;
+    let mut watching = Vec::new();
+    for watcher in WATCHERS {
+        let mut program = Printing::start(&mut example(watcher.program, &[]))?;
+        program.wait_for(watcher.ready)?;
+        watching.push((watcher, program));
+    }
     let mut proxy = Printing::start(&mut proxy)?;
     let line = proxy.wait_for("Starting to serve on ")?;
     let address = line.rsplit(' ').next().unwrap_or_default();
     let mut curl = Printing::get(address, "/api/v1/namespaces/default/pods?watch=true")?;
     curl.wait_for(r#"{"type":"ADDED","#)?;
 
-    for verb in ["delete", "create"] {
-        Printing::start(&mut example("test_pod", &[verb]))?.run_to_end()?;
+    Printing::start(&mut example("test_pod", &["delete"]))?.run_to_end()?;
+    for (watcher, program) in &mut watching {
+        program.wait_for_all(watcher.deleted)?;
     }
-    for happens in ["DELETED test", "ADDED test Pending", "MODIFIED test Running"] {
-        program.wait_for(happens)?;
+    curl.wait_for(r#"{"type":"DELETED","#)?;
+    Printing::start(&mut example("test_pod", &["create"]))?.run_to_end()?;
+    for (watcher, program) in &mut watching {
+        program.wait_for_all(watcher.created)?;
     }
-    for happens in [r#"{"type":"DELETED","#, r#"{"type":"ADDED","#, r#""phase":"Running""#] {
-        curl.wait_for(happens)?;
-    }
-    Ok(())
+    curl.wait_for_all(&[r#"{"type":"ADDED","#, r#""phase":"Running""#])
 }
 
 /// Something that prints lines: a process, which ends when this is dropped, or a stream.
@@ -233,6 +273,11 @@ impl Printing {
         Err(format!("{} has not printed {text:?} but:\n{}", self.name, self.printed).into())
     }
 
+    /// Waits for lines that contain these texts, in this order.
+    fn wait_for_all(&mut self, texts: &[&str]) -> Result {
+        texts.iter().try_for_each(|text| self.wait_for(text).map(drop))
+    }
+
     /// All that it prints until it ends, which must be well.
     fn run_to_end(mut self) -> Result<String> {
         // The lines end with the process.
@@ -278,8 +323,9 @@ mod tests {
         let programs = std::fs::read_dir(root().join("examples/src/bin")).unwrap();
         for program in programs.map(|entry| entry.unwrap().path()) {
             let program = program.file_stem().unwrap().to_str().unwrap();
-            let listed = LABS.iter().any(|lab| lab.program == program);
-            assert!(listed || program == "watch_pods", "{program} is not among the labs");
+            let ends = LABS.iter().any(|lab| lab.program == program);
+            let watches = WATCHERS.iter().any(|watcher| watcher.program == program);
+            assert!(ends || watches, "{program} is not among the labs");
         }
     }
 

@@ -5,8 +5,8 @@ use std::{path::PathBuf, process::Command};
 use clap::Subcommand;
 
 use crate::{
-    Result, cargo::cargo, conformance, deployments, e2e, fuzz, import, informers, queues, reconciles, servers, suites,
-    upstream::root,
+    Result, attacks, cargo::cargo, conformance, deployments, e2e, fuzz, import, informers, queues, reconciles, servers,
+    suites, upstream::root,
 };
 
 /// A part that can be run alone.
@@ -74,6 +74,18 @@ pub(crate) enum Part {
         #[arg(long, default_value = "")]
         only: String,
     },
+    /// Attacks on a `windlass up`, with a well-behaved client beside them: who waits how long, and what memory they take
+    Attacks {
+        /// Only the attacks whose name contains this
+        #[arg(long, default_value = "")]
+        only: String,
+        /// On the real control plane too (needs Go)
+        #[arg(long)]
+        upstream: bool,
+        /// The windlass to attack, instead of one that is built here
+        #[arg(long, value_name = "WINDLASS")]
+        windlass: Option<PathBuf>,
+    },
     /// Kubernetes' end-to-end tests that need the control plane only, against `windlass up` (needs Go)
     E2e(e2e::Options),
     /// The fuzz targets, one after the other (needs cargo-fuzz and a C++ compiler)
@@ -121,6 +133,13 @@ pub(crate) fn run(part: &Part) -> Result {
             compile.as_ref().map_or(Ok(()), |windlass| import::compile(crds, windlass))
         }
         Part::Workloads { record, only } => conformance::workloads(*record, only),
+        Part::Attacks { only, upstream, windlass } => {
+            let built = root().join("target/release/windlass");
+            if windlass.is_none() {
+                release_build(&["windlass-cli"])?;
+            }
+            attacks::run(windlass.as_ref().unwrap_or(&built), only, *upstream)
+        }
         Part::E2e(options) => e2e::run(options),
         Part::Fuzz { seconds, target } => fuzz::run(target.as_deref(), *seconds),
         Part::Suites(options) => suites::run(options),

@@ -18,6 +18,7 @@ mod record;
 mod registry;
 mod upstream;
 
+mod attacks;
 mod browser;
 mod clients;
 mod conformance;

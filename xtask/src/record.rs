@@ -1,7 +1,7 @@
 //! `cargo xtask record`: the data files of windlass-server and windlass-api that come from a real kube-apiserver's answers.
 //!
 //! Written are facts without prose: `discovery.tsv` (groups in order, resources, verbs, names), `columns.tsv` (the columns
-//! of each Table) and `openapi.tsv` (the OpenAPI v3 schemas without their descriptions). The server is a fresh one, started
+//! of each Table, and which field's description each has) and `openapi.tsv` (the OpenAPI v3 schemas without their descriptions). The server is a fresh one, started
 //! for this, and is read through a `kubectl proxy`.
 
 use std::{
@@ -35,7 +35,7 @@ pub(crate) fn run(mode: Mode) -> Result {
     let versions = group_versions(&server)?;
     let files = [
         ("windlass-server/data/discovery.tsv", discovery(&server, &versions)?),
-        ("windlass-server/data/columns.tsv", columns(&server, &versions)?),
+        ("windlass-server/data/columns.tsv", columns(&server, &versions, &described_properties(&server)?)?),
         ("windlass-api/data/openapi.tsv", schemas(&server)?),
     ];
     for (name, text) in files {
@@ -146,11 +146,45 @@ fn discovery(server: &str, versions: &[(String, String)]) -> Outcome<String> {
     Ok(out)
 }
 
-/// One line per resource that can be listed: `group/version/plural`, then `name|type|format|priority` per column.
-fn columns(server: &str, versions: &[(String, String)]) -> Outcome<String> {
+/// The properties that have a description, as `schema#property`.
+type Properties = BTreeMap<String, Vec<String>>;
+
+/// All properties of all schemas, by their descriptions without the possible values, which columns do not have.
+fn described_properties(server: &str) -> Outcome<Properties> {
+    let mut schemas = BTreeMap::new();
+    let index = get(server, "/openapi/v3", "application/json")?;
+    for (_, entry) in index["paths"].as_object().into_iter().flatten() {
+        let mut document = get(server, text(entry, "serverRelativeURL"), "application/json")?;
+        if let Value::Object(found) = document["components"]["schemas"].take() {
+            schemas.extend(found);
+        }
+    }
+    let mut all = Properties::new();
+    for (name, schema) in &schemas {
+        let properties = schema["properties"].as_object().into_iter().flatten();
+        for (property, schema) in properties.collect::<BTreeMap<_, _>>() {
+            let description = text(schema, "description").split("\n\nPossible enum values:").next().unwrap_or_default();
+            all.entry(description.to_owned()).or_default().push(format!("{name}#{property}"));
+        }
+    }
+    all.remove("");
+    Ok(all)
+}
+
+/// The property from which a column has its description: of the metadata, of the column's group, or of any schema.
+fn source<'p>(properties: &'p Properties, description: &str, group: &str, version: &str) -> &'p str {
+    let found = properties.get(description).map_or(&[][..], Vec::as_slice);
+    let group = if group.is_empty() { "core" } else { group.split('.').next().unwrap_or_default() };
+    let own = format!(".{group}.{version}.");
+    let named = |part: &str| found.iter().find(|property| property.contains(part));
+    named(".meta.v1.ObjectMeta#").or_else(|| named(&own)).or(found.first()).map_or("", String::as_str)
+}
+
+/// One line per resource that can be listed: `group/version/plural`, then `name|type|format|priority|source` per column.
+fn columns(server: &str, versions: &[(String, String)], properties: &Properties) -> Outcome<String> {
     let accept = "application/json;as=Table;v=v1;g=meta.k8s.io";
     let mut out = "# Written by `cargo xtask record` from a real kube-apiserver; do not edit.\n\
-                   # group/version/plural, then per column name|type|format|priority\n"
+                   # group/version/plural, then per column name|type|format|priority|schema#property that describes it\n"
         .to_owned();
     for (group, version) in versions {
         let path = root(group, version);
@@ -163,11 +197,12 @@ fn columns(server: &str, versions: &[(String, String)]) -> Outcome<String> {
             let mut cells = vec![format!("{group}/{version}/{name}")];
             for column in list(&table, "columnDefinitions") {
                 cells.push(format!(
-                    "{}|{}|{}|{}",
+                    "{}|{}|{}|{}|{}",
                     text(column, "name"),
                     text(column, "type"),
                     text(column, "format"),
-                    column["priority"]
+                    column["priority"],
+                    source(properties, text(column, "description"), group, version),
                 ));
             }
             line(&mut out, &cells.iter().map(String::as_str).collect::<Vec<_>>());

@@ -19,7 +19,7 @@ use windlass_webhook::{
 
 use super::{Program, config_map, in_force, namespace, register_mutating, trustees, unregister};
 
-/// What the webhook was asked since somebody last looked.
+/// The requests that the webhook was asked about since the last look.
 #[derive(Default)]
 struct Asked {
     requests: Mutex<Vec<AdmissionRequest>>,

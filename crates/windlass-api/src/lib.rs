@@ -95,6 +95,9 @@ pub use semantic::Semantic;
 
 #[cfg(feature = "k8s-openapi")]
 pub use builder::ObjectBuilder;
+/// The times of the API, of [`Schedule`] and of [`Clock`].
+pub use jiff;
+
 #[cfg(feature = "k8s-openapi")]
 pub use dynamic::{DynamicObject, PartialObject, TypeMeta};
 #[cfg(feature = "k8s-openapi")]

@@ -188,6 +188,7 @@ impl InformerFactory {
         let mut options = self.options_of(resource);
         options.labels = selection.labels.clone().or(options.labels);
         options.fields = selection.fields.clone().or(options.fields);
+        options.namespace.clone_from(&selection.namespace);
         let made = SharedInformer::<K>::for_resource(resource.clone(), list_watch, options);
         let mut state = self.shared.state.lock();
         if state.informers.contains_key(&key) {

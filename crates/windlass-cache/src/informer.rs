@@ -28,7 +28,7 @@ use std::{
 use futures::StreamExt;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
-use windlass_api::{ApiResource, ListWatch, Object, Resource, ResourceVersion};
+use windlass_api::{ApiResource, ListWatch, Object, ObjectKey, Resource, ResourceVersion};
 
 use self::{
     listener::NewListener,
@@ -42,7 +42,8 @@ use crate::{
     lister::Lister,
     memory::Memory,
     metrics::CacheMetrics,
-    options::{InformerOptions, Reporter},
+    options::{InformerOptions, Reporter, Selectors},
+    own_writes::{Follower, Reads},
     pipe::{Feed, Pipe},
     progress::{Progress, WaitError},
     reflector::Reflector,
@@ -82,6 +83,8 @@ struct Shared<K> {
     store: Store<K>,
     has_synced: HasSynced,
     progress: Progress,
+    /// `None`: nobody records the program's own writes.
+    own_writes: Option<Follower>,
     next_id: AtomicU64,
     phase: Mutex<Phase<K>>,
 }
@@ -130,6 +133,10 @@ impl<K: Object> SharedInformer<K> {
         let (synced, has_synced) = SyncSignal::new();
         let store = writer.store().clone();
         let fresh = Fresh { writer, queue: Box::new(InOrder::new()), listeners: Vec::new(), synced };
+        let own_writes = options.own_writes.as_ref().map(|journals| {
+            let journal = journals.of(&resource.group_resource());
+            Follower::new(journal, options.namespace.as_deref(), options.selectors())
+        });
         let shared = Shared {
             resource,
             list_watch,
@@ -139,6 +146,7 @@ impl<K: Object> SharedInformer<K> {
             store,
             has_synced,
             progress: Progress::new(),
+            own_writes,
             next_id: AtomicU64::new(0),
             phase: Mutex::new(Phase::New(Box::new(fresh))),
         };
@@ -291,8 +299,41 @@ impl<K: Object> SharedInformer<K> {
         self.shared.progress.reach(version, &self.shared.store).await
     }
 
+    /// Waits until the store shows the program's own writes to the objects that are about to be read, or something newer; a
+    /// deleted object is gone or terminating then. At once if nothing is pending, or without
+    /// [`InformerOptions::own_writes`].
+    ///
+    /// An object that the informer does not select is not waited for, nor is one that it may not select: by fields other than
+    /// name and namespace. Set a timeout; [`Self::unseen_own_write`] names the object that is missing.
+    pub async fn show_own_writes(&self, reads: Reads<'_>) -> Result<(), Stopped> {
+        match &self.shared.own_writes {
+            Some(follower) => self.follow(follower, reads).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the first object among those of a read whose last own write the store does not show.
+    #[must_use]
+    pub fn unseen_own_write(&self, reads: Reads<'_>) -> Option<ObjectKey> {
+        let pending = self.shared.own_writes.as_ref()?.pending(&self.shared.store, reads);
+        pending.first().map(|(write, _)| write.key().clone())
+    }
+
+    pub(crate) async fn follow(&self, follower: &Follower, reads: Reads<'_>) -> Result<(), Stopped> {
+        for (write, is_selected) in follower.pending(&self.shared.store, reads) {
+            let store = self.shared.store.clone();
+            self.until(move || write.is_shown(&store, is_selected)).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns what the informer selects.
+    pub(crate) fn selectors(&self) -> Selectors<'_> {
+        self.shared.options.selectors()
+    }
+
     /// Waits until a condition of the store holds.
-    pub(crate) async fn until(&self, is_over: impl Fn() -> bool + Send + 'static) -> Result<(), Stopped> {
+    async fn until(&self, is_over: impl Fn() -> bool + Send + 'static) -> Result<(), Stopped> {
         self.shared.progress.until(is_over).await
     }
 

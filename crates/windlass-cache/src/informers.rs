@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use windlass_api::{ApiResource, Object};
+use windlass_api::{ApiResource, Object, ObjectKey};
 
 use crate::{
     error::AddIndexError,
@@ -10,6 +10,7 @@ use crate::{
     indexer::Index,
     informer::SharedInformer,
     lister::Lister,
+    own_writes::Reads,
     synced::Stopped,
 };
 
@@ -81,6 +82,20 @@ impl<K: Object> Informers<K> {
             informer.has_synced().await?;
         }
         Ok(())
+    }
+
+    /// Waits until each of them shows the program's own writes, see [`SharedInformer::show_own_writes`].
+    pub async fn show_own_writes(&self, reads: Reads<'_>) -> Result<(), Stopped> {
+        for informer in self.each() {
+            informer.show_own_writes(reads).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns the first object whose last own write one of them does not show.
+    #[must_use]
+    pub fn unseen_own_write(&self, reads: Reads<'_>) -> Option<ObjectKey> {
+        self.each().find_map(|informer| informer.unseen_own_write(reads))
     }
 
     /// What the objects are.

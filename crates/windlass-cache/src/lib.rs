@@ -55,6 +55,7 @@ mod reflector;
 mod transform;
 
 mod body;
+mod budget;
 mod cached;
 mod compressor;
 mod decoding;
@@ -104,7 +105,7 @@ pub use informers::{Informers, Registrations};
 pub use lister::Lister;
 pub use metrics::CacheMetrics;
 pub use options::{Decoding, InformerOptions, InitialSync, Selectors, Verification};
-pub use own_writes::OwnWrites;
+pub use own_writes::{OwnWrites, Reads, WriteJournal, WriteJournals};
 pub use progress::WaitError;
 pub use reflector::{Mirror, Reflector, Sink};
 pub use status::{Activity, InformerPhase, InformerStatus, MemoryUse};

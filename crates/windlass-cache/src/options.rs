@@ -5,9 +5,10 @@ use std::{fmt, sync::Arc, time::Duration};
 use windlass_api::{Backoff, Content, Entropy};
 
 use crate::{
-    ManagedFields, backoff,
+    ManagedFields, backoff, budget,
     error::InformerError,
     metrics::{CacheMetrics, Contained, NoMetrics},
+    own_writes::WriteJournals,
     transform::Transform,
 };
 
@@ -17,6 +18,9 @@ use crate::{
 pub struct InformerOptions {
     pub(crate) labels: Option<String>,
     pub(crate) fields: Option<String>,
+    /// `None` for all namespaces. Set by factories.
+    pub(crate) namespace: Option<String>,
+    pub(crate) own_writes: Option<WriteJournals>,
     /// That of the informer's type.
     pub(crate) content: Content,
     pub(crate) initial_sync: InitialSync,
@@ -76,9 +80,6 @@ pub enum Decoding {
     /// When they come; all are kept, whatever the budget. Costs five times the memory, and lets no reader wait.
     Early,
 }
-
-/// How many bytes of bodies are held uncompressed.
-const BUDGET: usize = 512 << 20;
 
 /// Servers end watches themselves; shorter ones than this would only cost requests.
 const MIN_WATCH_TIMEOUT: Duration = Duration::from_mins(5);
@@ -149,7 +150,8 @@ impl InformerOptions {
         self
     }
 
-    /// How many bytes of bodies are held uncompressed, 512 MiB by default; beyond, they are compressed.
+    /// Sets how many bytes of bodies are held uncompressed; beyond, they are compressed. Defaults to 512 MiB, or to an eighth of
+    /// the memory limit of the process' cgroup (version 1 or 2) if that is less: 16 MiB in a container that may use 128 MiB.
     ///
     /// Of this, a quarter may be taken by the objects that were decoded last, each counted at six times its encoding: they
     /// need not be decoded again. A small part of that is for those that were asked for once so far: what is asked for again
@@ -183,6 +185,13 @@ impl InformerOptions {
         self
     }
 
+    /// Sets the journals of the program's own writes, for
+    /// [`SharedInformer::show_own_writes`](crate::SharedInformer::show_own_writes). None by default.
+    pub fn own_writes(mut self, journals: WriteJournals) -> Self {
+        self.own_writes = Some(journals);
+        self
+    }
+
     /// Where to tell what happens.
     pub fn metrics(mut self, metrics: Arc<dyn CacheMetrics>) -> Self {
         self.metrics = Arc::new(Contained(metrics));
@@ -201,6 +210,8 @@ impl Default for InformerOptions {
         Self {
             labels: None,
             fields: None,
+            namespace: None,
+            own_writes: None,
             content: Content::default(),
             initial_sync: InitialSync::default(),
             verification: Verification::default(),
@@ -209,7 +220,7 @@ impl Default for InformerOptions {
             backoff: backoff::DEFAULT,
             managed_fields: ManagedFields::default(),
             transform: None,
-            budget: BUDGET,
+            budget: budget::usual(),
             decoding: Decoding::default(),
             resync: None,
             queue_capacity: QUEUE_CAPACITY,

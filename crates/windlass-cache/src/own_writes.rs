@@ -1,11 +1,14 @@
 //! A program that reads what it has written.
 
-use std::{cmp::Ordering, fmt, sync::Arc};
+mod journal;
 
-use parking_lot::Mutex;
-use windlass_api::{Object, ObjectExt, ObjectKey, ResourceVersion};
+use std::{fmt, sync::Arc};
 
-use crate::{cached::Cached, informer::SharedInformer, lister::Lister, progress::WaitError};
+use windlass_api::{Object, ObjectExt, ResourceVersion, Uid};
+
+pub(crate) use self::journal::Follower;
+pub use self::journal::{Reads, WriteJournal, WriteJournals};
+use crate::{informer::SharedInformer, lister::Lister, synced::Stopped};
 
 /// An informer's lister for a program that also writes: it never reads less than what it has written itself.
 ///
@@ -18,7 +21,8 @@ use crate::{cached::Cached, informer::SharedInformer, lister::Lister, progress::
 /// # What is not guaranteed
 ///
 /// - Writes of others, and those that fail and are carried out all the same, are seen when the informer sees them.
-/// - An object that the informer does not select has no event: reads wait for the next bookmark, about a minute.
+/// - An object that the informer does not select is not waited for, nor is one that it may not select: by fields other than
+///   name and namespace.
 /// - A server that cannot be reached makes reads wait. Set a timeout.
 ///
 /// ```
@@ -36,30 +40,15 @@ use crate::{cached::Cached, informer::SharedInformer, lister::Lister, progress::
 /// ```
 pub struct OwnWrites<K> {
     informer: SharedInformer<K>,
-    pending: Arc<Mutex<Pending>>,
-}
-
-/// What has been written and may not have been seen.
-#[derive(Debug, Default)]
-struct Pending {
-    /// The last version that a write was answered with.
-    version: Option<ResourceVersion>,
-    deletions: Vec<Deletion>,
-}
-
-/// An object that must be gone, or on its way.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Deletion {
-    key: ObjectKey,
-    /// Another object of that name is not meant.
-    uid: String,
+    follower: Arc<Follower>,
 }
 
 impl<K: Object> OwnWrites<K> {
     /// Nothing has been written yet.
     #[must_use]
     pub fn new(informer: SharedInformer<K>) -> Self {
-        Self { informer, pending: Arc::default() }
+        let follower = Follower::new(WriteJournal::default(), None, informer.selectors());
+        Self { informer, follower: Arc::new(follower) }
     }
 
     /// Sends a write that is answered with the object, and remembers what must be seen.
@@ -72,41 +61,21 @@ impl<K: Object> OwnWrites<K> {
     /// Sends the deletion of `object`, and remembers that it must be gone or show that it is being deleted.
     pub async fn delete<T, E>(&self, object: &K, request: impl IntoFuture<Output = Result<T, E>>) -> Result<T, E> {
         let answer = request.await?;
-        let uid = object.uid().unwrap_or_default().to_owned();
-        self.pending.lock().deletions.push(Deletion { key: object.object_ref().into_key(), uid });
+        let uid = Uid::new(object.uid().unwrap_or_default());
+        self.follower.journal().removed(object.object_ref().into_key(), uid);
         Ok(answer)
     }
 
-    /// This is what a server has answered to a write that went another way.
+    /// Records what a server has answered to a write that went another way.
     pub fn wrote(&self, written: &K) {
         let version = ResourceVersion::from(written.resource_version().unwrap_or_default());
-        let mut pending = self.pending.lock();
-        let is_later = pending.version.as_ref().is_none_or(|last| version.compare(last).is_ok_and(Ordering::is_gt));
-        if is_later {
-            pending.version = Some(version);
-        }
+        let labels = written.metadata().labels.clone().unwrap_or_default();
+        self.follower.journal().stored(written.object_ref().into_key(), version, Some(labels));
     }
 
     /// The lister, once it shows everything that has been written up to now.
-    pub async fn read(&self) -> Result<Lister<K>, WaitError> {
-        let (version, deletions) = {
-            let pending = self.pending.lock();
-            (pending.version.clone(), pending.deletions.clone())
-        };
-        if let Some(version) = version {
-            self.informer.wait_for(&version).await?;
-        }
-        for deletion in deletions {
-            let store = self.informer.store();
-            let awaited = deletion.clone();
-            self.informer
-                .until(move || {
-                    let seen: Option<Cached<K>> = store.get(&awaited.key.clone().into());
-                    seen.is_none_or(|seen| *seen.meta().uid() != *awaited.uid || seen.meta().is_deleting())
-                })
-                .await?;
-            self.pending.lock().deletions.retain(|other| *other != deletion);
-        }
+    pub async fn read(&self) -> Result<Lister<K>, Stopped> {
+        self.informer.follow(&self.follower, Reads::All).await?;
         Ok(self.informer.store())
     }
 
@@ -119,13 +88,13 @@ impl<K: Object> OwnWrites<K> {
 
 impl<K> Clone for OwnWrites<K> {
     fn clone(&self) -> Self {
-        Self { informer: self.informer.clone(), pending: Arc::clone(&self.pending) }
+        Self { informer: self.informer.clone(), follower: Arc::clone(&self.follower) }
     }
 }
 
 impl<K> fmt::Debug for OwnWrites<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OwnWrites").field("informer", &self.informer).field("pending", &self.pending.lock()).finish()
+        f.debug_struct("OwnWrites").field("informer", &self.informer).field("follower", &self.follower).finish()
     }
 }
 
@@ -136,11 +105,11 @@ mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
     use serde_json::json;
     use tokio::time::timeout;
-    use windlass_api::ObjectRef;
+    use windlass_api::{ObjectKey, ObjectRef};
 
     use super::*;
     use crate::{
-        InformerOptions, WaitError,
+        InformerOptions,
         testing::{FakeListWatch, soon},
     };
 
@@ -195,7 +164,6 @@ mod tests {
             happens(&fake);
             assert!(is_ready(&maps).await, "{name}");
         }
-        assert!(maps.pending.lock().deletions.is_empty());
         run.abort();
     }
 
@@ -206,6 +174,6 @@ mod tests {
         soon(maps.informer().has_synced()).await.unwrap();
         maps.write(async { Answer::Ok(map("a", 99)) }).await.unwrap();
         run.abort();
-        assert!(matches!(soon(maps.read()).await, Err(WaitError::Stopped(_))));
+        assert!(soon(maps.read()).await.is_err());
     }
 }

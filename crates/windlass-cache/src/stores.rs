@@ -9,7 +9,7 @@
 //! | [`MutationCache`] | `MutationCache` | a lister that also shows what the program has just written |
 //! | [`InOrder`], [`OneByOne`], [`DeltaFifo`] | `RealFIFO`, `DeltaFIFO` | what stands between reflector and store |
 //! | [`Fifo`] | `FIFO` | the newest state of each object, in the order of arrival |
-//! | [`Heap`] | `Heap` | the newest state of each object, in the order of a priority |
+//! | [`Heap`] | `Heap` | the newest state of each object, in the order of a priority; shared, it is an [`ObjectStore`] |
 //! | [`Blocking`] | `Queue` | any of these queues, shared: waits for items, can be closed |
 //!
 //! Stores are shared and lock themselves; no code of the user runs under a lock that readers take. Queues are plain data,

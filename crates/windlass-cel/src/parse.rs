@@ -68,15 +68,22 @@ pub(crate) fn parse(source: &str) -> Result<(IdedExpr, SourceInfo), CompileError
 }
 
 fn read(source: &str) -> Result<(IdedExpr, SourceInfo), CompileError> {
-    let parser = ENVIRONMENT.parser().max_recursion_depth(DEEPEST).enable_ident_escape_syntax(true);
+    let parser = ENVIRONMENT.parser().max_recursion_depth(DEEPEST);
     parser.parse_with_source_info(source).map_err(|errors| {
-        let problems = errors.errors.into_iter().map(|error| Problem {
-            line: usize::try_from(error.pos.0).unwrap_or(1).max(1),
-            column: usize::try_from(error.pos.1).unwrap_or(1).max(1),
-            message: error.msg,
+        let problems = errors.errors.into_iter().map(|error| {
+            let line = usize::try_from(error.pos.0).unwrap_or(1).max(1);
+            let column = usize::try_from(error.pos.1).unwrap_or(1).max(1);
+            let column = if error.msg.ends_with("'`'") { backtick(source, line, column) } else { column };
+            Problem { line, column, message: error.msg }
         });
         CompileError::new(source, problems.collect())
     })
+}
+
+/// Returns the column of the backtick that follows a dot. The parser reports the dot, the real server the backtick.
+fn backtick(source: &str, line: usize, column: usize) -> usize {
+    let mut after = source.lines().nth(line - 1).unwrap_or_default().chars().skip(column - 1);
+    after.position(|c| c == '`').map_or(column, |offset| column + offset)
 }
 
 /// The parts of an expression.

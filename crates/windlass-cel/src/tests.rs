@@ -151,7 +151,7 @@ fn objects_are_read_by_their_schema() {
         "self.labels.x == 'y' && self.labels['x'] == 'y' && self.labels.all(k, self.labels[k] != '')",
         "self.set == ['b', 'a'] && (self.set + ['a', 'c']).size() == 3",
         "self.a__dot__b__slash__c__dash__d == 'e' && self.__namespace__ == 'ns' && self.a__underscores__b == 'u'",
-        "self.namespace == 'ns' && has(self.namespace) && self.?namespace.hasValue() && self.`namespace` == 'ns'",
+        "self.namespace == 'ns' && has(self.namespace) && self.?namespace.hasValue()",
         "dyn(self)['a.b/c-d'] == 'e' && dyn(self).a__dot__b__slash__c__dash__d == 'e' && dyn(self)['namespace'] == 'ns'",
         "dyn(self).exists(k, k == 'a__underscores__b') && dyn(self).exists(k, k == '__namespace__')",
         "!has(self.maybe) && has(self.name) && !has(self.labels.q) && self.labels[?'q'].orValue('d') == 'd'",
@@ -167,6 +167,7 @@ fn mistakes_are_told_with_their_places() {
     let schema = json!({"type": "object", "properties": {"a": {"type": "integer"}, "l": {"type": "array", "items": {"type": "string"}}}});
     for (rule, text) in [
         ("self.namespace == ''", "ERROR: <input>:1:5: undefined field 'namespace'\n | self.namespace == ''\n | ....^"),
+        ("self.`a` > 1", "ERROR: <input>:1:6: unsupported syntax: '`'\n | self.`a` > 1\n | .....^"),
         ("self.b > 1", "ERROR: <input>:1:5: undefined field 'b'\n | self.b > 1\n | ....^"),
         (
             "self.a > 'x'",

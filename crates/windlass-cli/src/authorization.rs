@@ -20,7 +20,7 @@ const LIMIT: usize = 1 << 20;
 
 /// Posts reviews to the server of a kubeconfig, at the path of its URL.
 struct Remote {
-    /// Of the kubeconfig.
+    /// The kubeconfig.
     file: PathBuf,
     path: String,
     transport: Transport,

@@ -30,6 +30,8 @@ use windlass_server::{
     storage::{MemoryStorage, Retention, Storage},
 };
 
+use crate::descriptions;
+
 /// The name of cluster, user and context in the kubeconfig.
 const NAME: &str = "windlass";
 
@@ -37,8 +39,10 @@ const NAME: &str = "windlass";
 /// anyway, and decoding one again costs less than a laptop's memory.
 const CACHE_BUDGET: usize = 1 << 20;
 
-/// How much the server remembers of what was. Watchers on this machine are not far behind, and what waits for one is not among it.
-const HISTORY: Retention = Retention { events: 100_000, bytes: 4 << 20, percent_of_live: 10 };
+/// How much history the server keeps: five minutes, in little memory. Watchers on this machine are not far behind, events that
+/// wait for one do not count, and neither do the objects on the next pages of a list.
+const HISTORY: Retention =
+    Retention { age: Duration::from_mins(5), events: 100_000, bytes: 4 << 20, percent_of_live: 10, pages: 32 << 20 };
 
 /// What runs, and where.
 #[derive(Debug)]
@@ -49,7 +53,7 @@ pub(crate) struct Settings {
     pub(crate) controllers: Controllers,
     /// Where to show what the controllers do.
     pub(crate) console: Option<SocketAddr>,
-    /// Who authorizes, if not roles alone.
+    /// The authorizers, if they are not roles alone.
     pub(crate) authorizers: Option<AuthorizerChain>,
     /// What its user can say when the address is taken.
     pub(crate) otherwise: &'static str,
@@ -114,7 +118,12 @@ impl Bound {
         let furnished = settings.controllers.contains(BuiltIn::ServiceAccount);
         let accounts = if furnished { PodAccounts::Required } else { PodAccounts::Optional };
         let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::with_retention(HISTORY));
-        let server = Server::builder().storage(storage).token(token).address(address).pod_accounts(accounts);
+        let server = Server::builder()
+            .storage(storage)
+            .token(token)
+            .address(address)
+            .pod_accounts(accounts)
+            .descriptions(descriptions::schemas);
         let server = match settings.authorizers {
             Some(chain) => server.authorizers(chain),
             None => server,

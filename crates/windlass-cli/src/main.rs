@@ -4,6 +4,7 @@ mod authorization;
 mod commands;
 mod connection;
 mod control_plane;
+mod descriptions;
 mod recorder;
 #[cfg(test)]
 mod reference;
@@ -100,10 +101,15 @@ enum Command {
 async fn main() -> ExitCode {
     if let Some(stand_in) = StandIn::called() {
         log(None, "warn");
+        serving::raise_file_limit();
         return exit(stand_in.run().await);
     }
     let arguments = Arguments::read(env::args_os()).unwrap_or_else(|error| error.exit());
     log(arguments.verbosity, default_log(&arguments));
+    // Programs that are only started, as by `run`, keep the limit that they would have.
+    if matches!(arguments.command, Command::Demo(_) | Command::Up(_) | Command::Proxy(_)) {
+        serving::raise_file_limit();
+    }
     exit(match arguments.command {
         Command::Demo(options) => demo::run(options).await,
         Command::Up(options) => up::run(options).await,

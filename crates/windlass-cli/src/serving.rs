@@ -1,17 +1,31 @@
-//! Serving HTTP without TLS to whoever is near.
+//! Serving HTTP without TLS on this machine.
 
-use std::{error::Error, future::Future, pin::pin};
+use std::{error::Error, future::Future, pin::pin, sync::Arc, time::Duration};
 
 use http::{Request, Response};
 use http_body::Body;
 use hyper::{body::Incoming, service::Service};
 use hyper_util::{
-    rt::{TokioExecutor, TokioIo},
+    rt::{TokioExecutor, TokioIo, TokioTimer},
     server::{conn::auto, graceful::GracefulShutdown},
 };
-use tokio::{net::TcpListener, task::JoinSet};
+use tokio::{net::TcpListener, sync::Semaphore, task::JoinSet};
+use windlass_net::{Acceptor, WriteTimeout};
 
 type BoxError = Box<dyn Error + Send + Sync>;
+
+/// Connections at a time; more wait to be accepted.
+const CONNECTIONS: usize = 1_024;
+
+/// How long a client may take to send the head of a request, and how long a connection may be idle.
+const HEAD: Duration = Duration::from_secs(32);
+
+/// How long a client may read nothing of what waits for it.
+const STALL: Duration = Duration::from_mins(1);
+
+/// An HTTP/2 client that says nothing is asked whether it is there, and taken for dead when it does not answer.
+const PING: Duration = Duration::from_secs(30);
+const PONG: Duration = Duration::from_secs(15);
 
 /// Serves until told to stop. Requests that are being answered are then cut off: watches would never end.
 pub(crate) async fn serve<S, B>(listener: TcpListener, service: S, stop: impl Future<Output = ()>)
@@ -26,24 +40,59 @@ where
     let mut stop = pin!(stop);
     let connections = GracefulShutdown::new();
     let mut tasks = JoinSet::new();
+    let limit = Arc::new(Semaphore::new(CONNECTIONS));
+    let mut acceptor = Acceptor::new(&listener);
     loop {
-        let accepted = tokio::select! {
+        let accept = async {
+            let permit = Arc::clone(&limit).acquire_owned().await.expect("the semaphore is never closed");
+            (acceptor.next().await, permit)
+        };
+        let (socket, permit) = tokio::select! {
             () = &mut stop => return,
             Some(_) = tasks.join_next() => continue,
-            accepted = listener.accept() => accepted,
+            accepted = accept => accepted,
         };
-        match accepted {
-            Ok((socket, _)) => {
-                let server = auto::Builder::new(TokioExecutor::new());
-                let connection = server.serve_connection_with_upgrades(TokioIo::new(socket), service.clone());
-                let connection = connections.watch(connection.into_owned());
-                tasks.spawn(async move {
-                    if let Err(error) = connection.await {
-                        tracing::debug!(error, "a connection ended");
-                    }
-                });
+        let mut server = auto::Builder::new(TokioExecutor::new());
+        server.http1().timer(TokioTimer::new()).header_read_timeout(HEAD);
+        server.http2().timer(TokioTimer::new()).keep_alive_interval(PING).keep_alive_timeout(PONG);
+        let socket = TokioIo::new(WriteTimeout::new(socket, STALL));
+        let connection = connections.watch(server.serve_connection_with_upgrades(socket, service.clone()).into_owned());
+        tasks.spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(error, "a connection ended");
             }
-            Err(error) => tracing::warn!(%error, "a connection was not accepted"),
-        }
+            drop(permit);
+        });
+    }
+}
+
+/// Raises the number of files that this process may have open to the most that it is allowed: each connection is one.
+#[cfg(unix)]
+pub(crate) fn raise_file_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current == limit.maximum {
+        return;
+    }
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
+        tracing::warn!(%error, current = ?limit.current, "cannot raise the limit of open files");
+    }
+}
+
+/// Other systems have no such limit.
+#[cfg(not(unix))]
+pub(crate) fn raise_file_limit() {}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use rustix::process::{Resource, getrlimit};
+
+    use super::*;
+
+    #[test]
+    fn file_limit_is_raised_to_the_most_allowed() {
+        raise_file_limit();
+        let limit = getrlimit(Resource::Nofile);
+        assert_eq!(limit.current, limit.maximum);
     }
 }

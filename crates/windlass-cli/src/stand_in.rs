@@ -7,7 +7,9 @@
 //! # What is not as it would be with the real ones
 //!
 //! - Objects live in the memory of the API server, not in etcd: an API server that is started again has none.
-//! - Flags that have no meaning here are taken and ignored, and told at level `info` (`WINDLASS_LOG=info`).
+//! - Flags of kube-apiserver without an effect here (tuning, logs, etcd) are ignored. Flags that protect something which is
+//!   not protected here are refused, unless `--allow-unsupported-flags` or `WINDLASS_ALLOW_UNSUPPORTED_FLAGS=true` is given.
+//! - kube-apiserver listens on loopback by default, and roles count unless `--authorization-mode` says otherwise.
 //! - kubectl has the commands that `windlass` has of it, and no others.
 
 mod apiserver;

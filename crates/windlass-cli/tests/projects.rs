@@ -53,14 +53,26 @@ fn manifests_are_written_from_anywhere_inside_a_project() {
     fs::create_dir_all(folder.join("bin")).unwrap();
     let folder = folder.canonicalize().unwrap();
     windlass(&folder, "init --project-name shop");
-    fs::write(folder.join("bin/cargo"), "#!/bin/sh\necho $PWD $*\n").unwrap();
-    fs::set_permissions(folder.join("bin/cargo"), fs::Permissions::from_mode(0o755)).unwrap();
-    let mut generate = Command::new(env!("CARGO_BIN_EXE_windlass"));
-    generate.args(["generate", "crds", "--output-dir", "out"]).env("PATH", folder.join("bin"));
-    let output = generate.current_dir(folder.join("src")).output().unwrap();
     let shown = folder.display();
-    let expected = format!("{shown} run --quiet --bin manifests -- crds --output-dir {shown}/src/out\n");
+    let artifact = format!(
+        r#"{{"reason":"compiler-artifact","target":{{"kind":["bin"],"name":"manifests"}},"executable":"{shown}/bin/manifests"}}"#
+    );
+    for (name, script) in [
+        ("cargo", format!("#!/bin/sh\necho $* >asked\necho '{artifact}'\n")),
+        ("manifests", "#!/bin/sh\necho $PWD $*\n".to_owned()),
+    ] {
+        let path = folder.join("bin").join(name);
+        fs::write(&path, script).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let mut generate = Command::new(env!("CARGO_BIN_EXE_windlass"));
+    generate.args(["generate", "crds", "--output-dir", "out"]).env("CARGO", folder.join("bin/cargo"));
+    let output = generate.current_dir(folder.join("src")).output().unwrap();
+    let expected = format!("{shown} crds --output-dir {shown}/src/out\n");
     assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
+    // The features of the dev-dependencies count, as for `cargo test`: both share one build.
+    let asked = fs::read_to_string(folder.join("asked")).unwrap();
+    assert_eq!(asked, "build --bin manifests --examples --message-format json-render-diagnostics\n");
     fs::remove_dir_all(folder).unwrap();
 }
 

@@ -15,7 +15,7 @@ use std::{
 use k8s_openapi::api::core::v1::Namespace;
 use windlass_api::{Clock, Entropy, ObjectExt as _};
 use windlass_client::{
-    Client, Config,
+    Auth, Client, Config,
     certificates::{CertificateAuthority, Leaf, Validity},
     config::TlsOptions,
 };
@@ -221,4 +221,53 @@ async fn a_stand_in_that_cannot_begin_says_why_and_fails() {
     assert!(!output.status.success() && told.contains(&format!("listening on {url}: ")), "{told}");
     let output = assets.run("kube-apiserver", &flags(["--client-ca-file=/nowhere/ca.crt", "--cert-dir=/dev/null/x"]));
     assert!(!output.status.success());
+}
+
+#[tokio::test]
+async fn unsupported_security_flag_stops_the_api_server() {
+    let assets = Assets::new();
+    let run = |flags: &[&str]| {
+        let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
+        let output = assets.run("kube-apiserver", &flags);
+        assert!(!output.status.success());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let told = run(&["--audit-log-path=/nowhere/audit.log", "--enable-admission-plugins=PodSecurity"]);
+    assert!(told.contains("unsupported flag --audit-log-path: there is no audit log"), "{told}");
+    assert!(
+        told.contains("--enable-admission-plugins=PodSecurity") && told.contains("--allow-unsupported-flags"),
+        "{told}"
+    );
+    // With leave it gets as far as its certificates.
+    let told = run(&["--audit-log-path=/x", "--allow-unsupported-flags", "--cert-dir=/dev/null/x"]);
+    assert!(told.contains("unsupported flag --audit-log-path") && told.contains("/dev/null/x"), "{told}");
+}
+
+#[tokio::test]
+async fn anonymous_requests_and_old_tls_are_refused_if_flags_say_so() {
+    let assets = Assets::new();
+    let port = free_port();
+    let certificates = assets.files().join("files");
+    let server = assets.start(
+        "kube-apiserver",
+        &[
+            "--anonymous-auth=false".to_owned(),
+            "--tls-min-version=VersionTLS13".to_owned(),
+            format!("--cert-dir={}", certificates.display()),
+            format!("--token-auth-file={}", assets.write("tokens.csv", "SECRET,reader,7,\"system:masters\"\n")),
+            format!("--secure-port={port}"),
+        ],
+    );
+    let ca = eventually("the authority", async || fs::read(certificates.join("ca.crt")).ok()).await;
+    let config = |tls: TlsOptions| Config::new(format!("https://127.0.0.1:{port}").parse().unwrap()).with_tls(tls);
+    let admin = Client::new(config(TlsOptions::trusting(ca.clone())).with_auth(Auth::Bearer("SECRET".into()))).unwrap();
+    eventually("an answer", async || admin.get::<Namespace>("default").await.ok()).await;
+    let anonymous = Client::new(config(TlsOptions::trusting(ca.clone()))).unwrap();
+    assert!(anonymous.get::<Namespace>("default").await.unwrap_err().is_unauthorized());
+    // It listens on loopback only, although no address was given.
+    let others = Command::new("hostname").arg("-I").output().map(|output| String::from_utf8(output.stdout).unwrap());
+    for address in others.unwrap_or_default().split_whitespace().filter(|address| address.contains('.')) {
+        assert!(TcpStream::connect((address, port)).is_err(), "{address}");
+    }
+    server.stop().await;
 }

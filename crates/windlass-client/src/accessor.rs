@@ -334,6 +334,26 @@ impl Client {
         Accessor::typed(self, namespace)
     }
 
+    /// The objects of a kind in a namespace, with the verbs that the kind declares and no others; the empty namespace for
+    /// those of cluster-scoped kinds.
+    ///
+    /// Built-in kinds declare what an API server serves. A custom kind declares a subset with
+    /// `#[resource(verbs("create", "delete"))]`, as Go's `+genclient:onlyVerbs` does; other verbs do not
+    /// compile.
+    ///
+    /// ```
+    /// # use windlass_api::k8s_openapi::api::core::v1::ConfigMap;
+    /// # use windlass_client::Client;
+    /// # async fn example(client: Client) -> windlass_client::Result<()> {
+    /// let settings = client.accessor::<ConfigMap>("shop").get("settings").await?;
+    /// # drop(settings);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn accessor<K: Resource + Served<Object = K>>(&self, namespace: impl Into<String>) -> Accessor<K> {
+        Accessor::typed(self, namespace)
+    }
+
     /// The objects of a resource of which no more is known than its URL, of all namespaces or of the cluster.
     ///
     /// Objects are as the server sends them: the items of built-in lists lack apiVersion and kind, which

@@ -24,6 +24,7 @@ use crate::{
     transport::{self, Body, Transport, Upgraded},
     user_agent,
     verbs::{Apply, Create, Delete, DeleteCollection, Get, GetOpt, List, PatchOne, Unnamed, Update, Watch},
+    written::WriteObserver,
 };
 
 /// A client of one API server. Cheap to clone; clones share the connections.
@@ -173,6 +174,11 @@ impl Client {
         let Usual { field_owner, dry_run, field_validation, .. } = &self.usual;
         let field_manager = field_owner.as_deref().map(str::to_owned);
         WriteOptions { field_manager, dry_run: *dry_run, field_validation: *field_validation }
+    }
+
+    /// Returns the observer of writes that are carried out.
+    pub(crate) fn write_observer(&self) -> Option<&dyn WriteObserver> {
+        self.policy.writes.as_deref()
     }
 
     /// What becomes of managedFields in answers.

@@ -58,6 +58,18 @@ pub enum Error {
         /// How long it was waited for.
         limit: Duration,
     },
+    /// A cache does not show a write of the same program in time, and an older state would mislead the reader.
+    #[error(
+        "{operation}: the cache does not show an own write to {object} after {limit:?}; read with `live()`, or with `stale()` for what it shows"
+    )]
+    Stale {
+        /// The read.
+        operation: Box<Operation>,
+        /// The object that was written, `namespace/name`.
+        object: String,
+        /// How long the read has waited.
+        limit: Duration,
+    },
     /// The answer is not what the API promises.
     #[error("{operation}: the answer cannot be read")]
     Decode {
@@ -123,6 +135,7 @@ impl Error {
             | Self::Status { operation, .. }
             | Self::Transport { operation, .. }
             | Self::TimedOut { operation, .. }
+            | Self::Stale { operation, .. }
             | Self::Decode { operation, .. } => Some(operation),
         }
     }
@@ -138,7 +151,7 @@ impl Error {
     pub fn is_timeout(&self) -> bool {
         match self {
             Self::Status { status, .. } => status.is_timeout(),
-            Self::TimedOut { .. } => true,
+            Self::TimedOut { .. } | Self::Stale { .. } => true,
             Self::Transport { source, .. } => {
                 let mut chain =
                     std::iter::successors(Some(&**source as &(dyn StdError + 'static)), |&error| error.source());
@@ -252,6 +265,12 @@ pub trait Tolerate<T> {
 
     /// `None` when it was there already.
     fn or_already_exists(self) -> Result<Option<T>>;
+
+    /// Succeeds when the object does not exist: controller-runtime's `IgnoreNotFound`.
+    fn ignore_not_found(self) -> Result<()>;
+
+    /// Succeeds when the object exists already: controller-runtime's `IgnoreAlreadyExists`.
+    fn ignore_already_exists(self) -> Result<()>;
 }
 
 impl<T> Tolerate<T> for Result<T> {
@@ -261,6 +280,14 @@ impl<T> Tolerate<T> for Result<T> {
 
     fn or_already_exists(self) -> Result<Option<T>> {
         tolerate(self, Error::is_already_exists)
+    }
+
+    fn ignore_not_found(self) -> Result<()> {
+        self.or_not_found().map(drop)
+    }
+
+    fn ignore_already_exists(self) -> Result<()> {
+        self.or_already_exists().map(drop)
     }
 }
 
@@ -279,9 +306,11 @@ impl From<Error> for ListWatchError {
             Error::Transport { source, .. } => Self::Transport(source),
             Error::Decode { source, .. } => Self::Decode(source),
             // Nothing was sent; nothing will get through.
-            error @ (Error::Config(_) | Error::Request { .. } | Error::Encode { .. } | Error::TimedOut { .. }) => {
-                Self::Transport(error.into())
-            }
+            error @ (Error::Config(_)
+            | Error::Request { .. }
+            | Error::Encode { .. }
+            | Error::TimedOut { .. }
+            | Error::Stale { .. }) => Self::Transport(error.into()),
         }
     }
 }

@@ -72,6 +72,7 @@ mod frame;
 mod list_stream;
 mod response;
 mod watch_stream;
+mod written;
 
 mod approval;
 mod behind;
@@ -129,3 +130,7 @@ pub use upkeep::Restart;
 pub use user_agent::user_agent;
 pub use warnings::{Warning, WarningHandler};
 pub use watch_stream::{Bookmark, WatchEvent};
+pub use written::{Stored, WriteObserver};
+
+/// Arguments of the verbs.
+pub use windlass_api::{DeleteOptions, DryRun, FieldValidation, Preconditions, Propagation};

@@ -38,6 +38,7 @@ use crate::{
     response::RESPONSE_LIMIT,
     transport::{Body, Transport},
     warnings::{LogWarnings, Warning, WarningHandler},
+    written::WriteObserver,
 };
 use deadline::Deadline;
 pub(crate) use deadline::TimedOut;
@@ -71,6 +72,8 @@ pub(crate) struct Policy {
     pub(crate) gate: Option<Arc<dyn Gate>>,
     /// `None` when nobody counts.
     pub(crate) metrics: Option<Arc<dyn ClientMetrics>>,
+    /// `None` when nobody reads own writes from a cache.
+    pub(crate) writes: Option<Arc<dyn WriteObserver>>,
 }
 
 /// What limits the rate of requests, and who has decided that.
@@ -120,6 +123,7 @@ impl Default for Policy {
             warnings: Arc::new(LogWarnings),
             gate: None,
             metrics: None,
+            writes: None,
         }
     }
 }

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
 use serde::de::DeserializeOwned;
-use windlass_api::{ListWatchError, Object};
+use windlass_api::{DryRun, ListWatchError, Object};
 
 pub use delete::{Delete, DeleteCollection, Deletion};
 pub use pages::{Items, Paged};
@@ -34,6 +34,7 @@ use crate::{
     resources::{Codec, Resources},
     response,
     transport::Body,
+    written,
 };
 
 /// What all verbs have in common: whom to ask, about what, and how to read the answer.
@@ -144,6 +145,16 @@ impl<K> Sent<K> {
         let mut body = self.response.into_body();
         while let Some(Ok(_)) = body.frame().await {}
     }
+
+    /// Reads to the end, and reports the object that a write has stored.
+    async fn pass_over_written(self, dry_run: DryRun) {
+        let Some(observer) = self.call.client.write_observer().filter(|_| dry_run == DryRun::No) else {
+            return self.pass_over().await;
+        };
+        if let Ok(body) = response::collect(self.response.into_body(), self.call.client.response_limit()).await {
+            written::stored_encoded(observer, &self.call.target, &body);
+        }
+    }
 }
 
 impl<K: DeserializeOwned> Sent<K> {
@@ -151,6 +162,20 @@ impl<K: DeserializeOwned> Sent<K> {
     async fn object(self) -> Result<K> {
         let body = response::collect(self.response.into_body(), self.call.client.response_limit()).await;
         body.and_then(|body| self.call.decode(&body)).map_err(|error| Error::new(self.operation, error))
+    }
+}
+
+impl<K: Object> Sent<K> {
+    /// The object that is the answer to a write, after it was reported.
+    async fn written(self, dry_run: DryRun) -> Result<K> {
+        let client = self.call.client.clone();
+        let Some(observer) = client.write_observer().filter(|_| dry_run == DryRun::No) else {
+            return self.object().await;
+        };
+        let target = self.call.target.clone();
+        let object = self.object().await?;
+        written::stored(observer, &target, &object);
+        Ok(object)
     }
 }
 

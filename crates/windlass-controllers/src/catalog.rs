@@ -40,7 +40,9 @@ pub enum BuiltIn {
     HorizontalPodAutoscaling,
     /// Which pods are behind a service.
     EndpointSlice,
-    /// The same for older readers.
+    /// Slices for the Endpoints that users write.
+    EndpointSliceMirroring,
+    /// Which pods are behind a service, for older readers.
     Endpoints,
     /// The end of namespaces.
     Namespace,
@@ -101,6 +103,7 @@ impl BuiltIn {
         Self::Disruption,
         Self::HorizontalPodAutoscaling,
         Self::EndpointSlice,
+        Self::EndpointSliceMirroring,
         Self::Endpoints,
         Self::Namespace,
         Self::ServiceAccount,
@@ -126,6 +129,7 @@ impl BuiltIn {
             Self::Disruption => "disruption",
             Self::HorizontalPodAutoscaling => "horizontalpodautoscaling",
             Self::EndpointSlice => "endpointslice",
+            Self::EndpointSliceMirroring => "endpointslicemirroring",
             Self::Endpoints => "endpoints",
             Self::Namespace => "namespace",
             Self::ServiceAccount => "serviceaccount",
@@ -213,6 +217,7 @@ impl Controllers {
                 BuiltIn::Disruption => disruption::add_to(manager),
                 BuiltIn::HorizontalPodAutoscaling => autoscaler::add_to(manager, self.autoscaling.clone()),
                 BuiltIn::EndpointSlice => endpoints::add_slices_to(manager),
+                BuiltIn::EndpointSliceMirroring => endpoints::add_mirror_to(manager),
                 BuiltIn::Endpoints => endpoints::add_older_to(manager),
                 BuiltIn::Namespace => namespace::add_to(manager),
                 BuiltIn::ServiceAccount => service_account::add_to(manager, self.root_ca.clone()),

@@ -5,15 +5,17 @@
 //! cluster; each running pod has an address that no other running pod has. The scheduler binds to any node, as the
 //! default scheduler does.
 //!
-//! Containers of pods that are meant to end do what their commands say, as far as `true`, `false`, `sleep` and `exit` go; with
-//! other commands they succeed after a while.
+//! A small interpreter ([`shell`]) runs the commands of containers in pods that are meant to end; containers with other commands
+//! succeed after a while. A pod with the annotation `windlass.dev/ready: "false"` runs without becoming ready.
 //!
 //! Pods that say by annotations what they use have metrics ([`meters`]), so that autoscalers have something to go by.
 //!
-//! Not guaranteed, because not simulated: logs, exec, probes, images that cannot be pulled, init containers that fail, volumes.
+//! Not simulated: logs, exec, probes, images that cannot be pulled, init containers that fail.
 
 mod addresses;
 mod demand;
+mod disk;
+mod environment;
 pub(crate) mod fit;
 mod fleet;
 mod kubelet;
@@ -22,10 +24,12 @@ mod lifecycle;
 mod meters;
 mod notes;
 mod pace;
+mod ports;
 mod quantity;
 mod residents;
 mod scheduler;
 mod script;
+mod shell;
 
 use windlass_runtime::{Group, Manager, Task};
 

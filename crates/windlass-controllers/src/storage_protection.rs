@@ -1,10 +1,14 @@
-//! StorageProtection: lets claims and volumes go that are being deleted, once nobody uses them.
+//! StorageProtection: lets claims, volumes and classes of volume attributes go that are being deleted, once they are unused.
 //!
-//! Guaranteed: a claim stays as long as a pod that has not ended names it, and a volume as long as it is bound.
+//! Guaranteed: a claim stays as long as a pod that has not ended names it, a volume as long as it is bound, and a class as long
+//! as a claim or a volume names it.
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::{
+    core::v1::{PersistentVolume, PersistentVolumeClaim, Pod},
+    storage::v1::VolumeAttributesClass,
+};
 use windlass_api::{Object, ObjectExt, ObjectRef, Resource};
 use windlass_client::Client;
 use windlass_runtime::{Action, Context, Controller, Manager};
@@ -19,7 +23,10 @@ const CLAIM: &str = "kubernetes.io/pvc-protection";
 /// Holds a volume.
 const VOLUME: &str = "kubernetes.io/pv-protection";
 
-/// Adds the two controllers to a manager.
+/// Holds a VolumeAttributesClass. The API server puts the others on; this one the controller does.
+const CLASS: &str = "kubernetes.io/vac-protection";
+
+/// Adds the three controllers to a manager.
 pub(crate) fn add_to(manager: &mut Manager) {
     manager.add(
         Controller::<PersistentVolumeClaim>::new()
@@ -35,6 +42,60 @@ pub(crate) fn add_to(manager: &mut Manager) {
             await_newer_state(outcome.map(|()| Action::await_change()))
         },
     ));
+    manager.add(
+        Controller::<VolumeAttributesClass>::new()
+            .named("vac-protection")
+            .watches(|claim: &PersistentVolumeClaim| classes_of_claim(claim).map(ObjectRef::new).collect::<Vec<_>>())
+            .watches(|volume: &PersistentVolume| class_of_volume(volume).map(ObjectRef::new))
+            .reconcile(async |class: Arc<VolumeAttributesClass>, cx: Context| {
+                await_newer_state(protect_class(&class, &cx).await)
+            }),
+    );
+}
+
+/// Puts the finalizer on a class, or takes it off one that is being deleted and unused.
+async fn protect_class(class: &VolumeAttributesClass, cx: &Context) -> Result<Action, ReconcileError> {
+    if !class.is_deleting() && !holds(class, CLASS) {
+        let mut held = class.clone();
+        held.metadata.finalizers.get_or_insert_default().push(CLASS.to_owned());
+        cx.client().update(&held).await?;
+    }
+    if !class.is_deleting() || !holds(class, CLASS) {
+        return Ok(Action::await_change());
+    }
+    for volume in cx.store::<PersistentVolume>().list() {
+        if class_of_volume(&*volume.get()?) == Some(class.name()) {
+            return Ok(Action::await_change());
+        }
+    }
+    for claim in cx.store::<PersistentVolumeClaim>().list() {
+        if classes_of_claim(&*claim.get()?).any(|name| name == class.name()) {
+            return Ok(Action::await_change());
+        }
+    }
+    // The cache may be stale: the server has the last word.
+    let volumes = cx.live().list::<PersistentVolume>().await?;
+    let claims = cx.live().list::<PersistentVolumeClaim>().await?;
+    let is_used = volumes.items.iter().any(|volume| class_of_volume(volume) == Some(class.name()))
+        || claims.items.iter().any(|claim| classes_of_claim(claim).any(|name| name == class.name()));
+    if !is_used {
+        release(cx.client(), class, CLASS).await?;
+    }
+    Ok(Action::await_change())
+}
+
+/// The classes that a claim has, is to have, or is changing to.
+fn classes_of_claim(claim: &PersistentVolumeClaim) -> impl Iterator<Item = &str> {
+    let (spec, status) = (claim.spec.as_ref(), claim.status.as_ref());
+    let wanted = spec.and_then(|spec| spec.volume_attributes_class_name.as_deref());
+    let current = status.and_then(|status| status.current_volume_attributes_class_name.as_deref());
+    let target = status.and_then(|status| status.modify_volume_status.as_ref());
+    let target = target.and_then(|modify| modify.target_volume_attributes_class_name.as_deref());
+    [wanted, current, target].into_iter().flatten()
+}
+
+fn class_of_volume(volume: &PersistentVolume) -> Option<&str> {
+    volume.spec.as_ref()?.volume_attributes_class_name.as_deref()
 }
 
 async fn release_claim(claim: &PersistentVolumeClaim, cx: &Context) -> Result<Action, ReconcileError> {
@@ -70,7 +131,7 @@ fn holds<K: Object>(object: &K, finalizer: &str) -> bool {
 }
 
 /// The claims that a pod names, or that are made for it.
-fn claims_of(pod: &Pod) -> Vec<ObjectRef<PersistentVolumeClaim>> {
+pub(crate) fn claims_of(pod: &Pod) -> Vec<ObjectRef<PersistentVolumeClaim>> {
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     let named = volumes.filter_map(|volume| match (&volume.persistent_volume_claim, &volume.ephemeral) {
         (Some(claim), _) => Some(claim.claim_name.clone()),
@@ -106,6 +167,19 @@ mod tests {
         pod.metadata.namespace = Some("n".to_owned());
         let claims: Vec<_> = claims_of(&pod).iter().map(ToString::to_string).collect();
         assert_eq!(claims, ["n/store", "n/web-b"]);
+    }
+
+    #[test]
+    fn a_claim_uses_its_present_and_its_future_class() {
+        let claim: PersistentVolumeClaim = serde_json::from_value(serde_json::json!({
+            "spec": {"volumeAttributesClassName": "gold"},
+            "status": {
+                "currentVolumeAttributesClassName": "silver",
+                "modifyVolumeStatus": {"targetVolumeAttributesClassName": "bronze", "status": "InProgress"},
+            },
+        }))
+        .unwrap();
+        assert_eq!(classes_of_claim(&claim).collect::<Vec<_>>(), ["gold", "silver", "bronze"]);
     }
 
     #[test]

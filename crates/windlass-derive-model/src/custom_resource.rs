@@ -28,7 +28,7 @@ struct Declaration {
     selectable: Vec<LitStr>,
 }
 
-const EXPECTED: &str = "expected group, version, kind, plural, scope, short_names, k8s_openapi, crate, singular, list_kind, categories, storage, \
+const EXPECTED: &str = "expected group, version, kind, plural, scope, short_names, verbs, client, k8s_openapi, crate, singular, list_kind, categories, storage, \
                         served, deprecated, status, scale, column, selectable, labels or annotations";
 
 /// The impls of `Resource`, `Metadata` and `CustomResource`.

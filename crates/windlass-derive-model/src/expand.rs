@@ -21,6 +21,7 @@ pub(crate) fn resource(name: &Ident, identity: &Identity) -> TokenStream {
             }
         }
     });
+    let served = identity.verbs.as_ref().map(|verbs| served(name, identity, verbs));
     quote! {
         #[automatically_derived]
         impl #k8s_openapi::Resource for #name {
@@ -46,6 +47,24 @@ pub(crate) fn resource(name: &Ident, identity: &Identity) -> TokenStream {
         }
 
         #short_names
+
+        #served
+    }
+}
+
+/// The verbs of an accessor, each as a trait.
+fn served(name: &Ident, identity: &Identity, verbs: &[Ident]) -> TokenStream {
+    let client = &identity.client;
+    quote! {
+        #[automatically_derived]
+        impl #client::Served for #name {
+            type Object = Self;
+        }
+
+        #(
+            #[automatically_derived]
+            impl #client::can::#verbs for #name {}
+        )*
     }
 }
 
@@ -69,6 +88,16 @@ mod tests {
     fn short_names_are_there_only_if_given() {
         assert!(!expanded(r#"group = "x.io", version = "v1""#).contains("SHORT_NAMES"));
         assert!(expanded(r#"group = "x.io", version = "v1", short_names("s")"#).contains(r#"= & ["s"]"#));
+    }
+
+    #[test]
+    fn declared_verbs_become_traits() {
+        let subset = expanded(r#"group = "x.io", version = "v1", verbs("create", "delete_collection")"#);
+        assert!(subset.contains("impl :: windlass :: client :: can :: Create for Site"), "{subset}");
+        assert!(subset.contains("can :: DeleteCollection for Site") && !subset.contains("can :: Get"), "{subset}");
+        let none = expanded(r#"group = "x.io", version = "v1", verbs(), client = my::client"#);
+        assert!(none.contains("impl my :: client :: Served for Site") && !none.contains("can ::"), "{none}");
+        assert!(!expanded(r#"group = "x.io", version = "v1""#).contains("Served"));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! From attributes to the identity of a kind. Everything that can be wrong with the input is found here.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Ident, TokenStream};
 use quote::quote;
 use syn::{
     Data, DeriveInput, Error, Fields, LitStr, Path, Result, Token, meta::ParseNestedMeta, parenthesized,
@@ -17,6 +17,10 @@ pub(crate) struct Identity {
     pub(crate) plural: String,
     pub(crate) scope: Scope,
     pub(crate) short_names: Vec<String>,
+    /// The verbs that an accessor of the kind has; `None` where no subset is declared.
+    pub(crate) verbs: Option<Vec<Ident>>,
+    /// The path of windlass-client.
+    pub(crate) client: TokenStream,
     /// The path of windlass-api.
     pub(crate) api: TokenStream,
     /// The path of the crate.
@@ -38,16 +42,32 @@ struct Given {
     plural: Option<String>,
     scope: Option<Scope>,
     short_names: Vec<String>,
+    verbs: Option<Vec<Ident>>,
+    client: Option<Path>,
     api: Option<Path>,
     k8s_openapi: Option<Path>,
 }
+
+/// The verbs that `verbs(…)` may name, and the trait of each in `windlass_client::can`.
+const VERBS: [(&str, &str); 10] = [
+    ("get", "Get"),
+    ("list", "List"),
+    ("watch", "Watch"),
+    ("create", "Create"),
+    ("update", "Update"),
+    ("patch", "Patch"),
+    ("delete", "Delete"),
+    ("delete_collection", "DeleteCollection"),
+    ("status", "Status"),
+    ("scale", "Scale"),
+];
 
 /// What else there may be in `#[resource(…)]`.
 type Others<'o> = &'o mut dyn FnMut(&str, &ParseNestedMeta<'_>) -> Result<()>;
 
 impl Identity {
     pub(crate) fn read(input: &DeriveInput) -> Result<Self> {
-        let expected = "expected group, version, kind, plural, scope, short_names, k8s_openapi or crate";
+        let expected = "expected group, version, kind, plural, scope, short_names, verbs, client, k8s_openapi or crate";
         Self::read_with(input, &mut |_, meta| Err(meta.error(expected)))
     }
 
@@ -70,6 +90,8 @@ impl Identity {
             kind,
             scope: given.scope.unwrap_or(Scope::Namespaced),
             short_names: given.short_names,
+            verbs: given.verbs,
+            client: given.client.map_or_else(|| quote!(::windlass::client), |path| quote!(#path)),
             k8s_openapi: given.k8s_openapi.map_or_else(|| quote!(#api::k8s_openapi), |path| quote!(#path)),
             api,
         })
@@ -104,6 +126,20 @@ impl Given {
                 }
                 Ok(())
             }
+            "verbs" => {
+                if self.verbs.is_some() {
+                    return Err(meta.error("given twice"));
+                }
+                let list;
+                parenthesized!(list in meta.input);
+                let verbs = Punctuated::<LitStr, Token![,]>::parse_terminated(&list)?;
+                self.verbs = Some(verbs.iter().map(ability).collect::<Result<_>>()?);
+                Ok(())
+            }
+            "client" => {
+                self.client = Some(meta.value()?.call(Path::parse_mod_style)?);
+                Ok(())
+            }
             "k8s_openapi" => {
                 self.k8s_openapi = Some(meta.value()?.call(Path::parse_mod_style)?);
                 Ok(())
@@ -115,6 +151,16 @@ impl Given {
             other => others(other, meta),
         }
     }
+}
+
+/// The trait of a verb.
+fn ability(verb: &LitStr) -> Result<Ident> {
+    let text = verb.value();
+    let known = VERBS.iter().find(|(name, _)| *name == text);
+    known.map(|(_, ability)| Ident::new(ability, verb.span())).ok_or_else(|| {
+        let names = VERBS.map(|(name, _)| name).join(", ");
+        Error::new(verb.span(), format!("unknown verb {text:?}: expected one of {names}"))
+    })
 }
 
 fn once(slot: &mut Option<String>, meta: &ParseNestedMeta<'_>, is_valid: impl Fn(&str) -> bool) -> Result<()> {
@@ -208,6 +254,8 @@ mod tests {
             (r#"scope = "Galaxy""#, "the scope is"),
             (r#"colour = "red""#, "expected group, version"),
             (r#"short_names("A")"#, "\"A\" is no name"),
+            (r#"verbs("fetch")"#, "unknown verb \"fetch\": expected one of get, list"),
+            (r#"verbs("get"), verbs("list")"#, "given twice"),
         ] {
             let error = read(attributes).unwrap_err();
             assert!(error.starts_with(message), "{attributes}: {error}");

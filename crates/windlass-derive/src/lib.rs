@@ -37,6 +37,8 @@ use windlass_derive_model as model;
 /// | `plural = "websites"` | the kind in lower case, in the plural | the name in URLs |
 /// | `scope = "Cluster"` | `"Namespaced"` | whether objects live in namespaces |
 /// | `short_names("ws", …)` | none | kept as the constant `SHORT_NAMES` of the struct |
+/// | `verbs("get", "list", …)` | not declared | the verbs of `Client::accessor`: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `delete_collection`, `status`, `scale` |
+/// | `client = path` | `::windlass::client` | where windlass-client is to be found, for `verbs` |
 /// | `k8s_openapi = path` | `::windlass::api::k8s_openapi` | where k8s-openapi is to be found |
 /// | `crate = path` | `::windlass::api` | where windlass-api is to be found |
 ///

@@ -3,6 +3,7 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use serde_json::{Value, json};
@@ -10,7 +11,7 @@ use windlass_api::{
     ApiResource, BoxError, DynamicObject, GroupVersionKind, ObjectExt as _, Resource, Scope, crd::CustomResource,
     k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
-use windlass_client::{read_manifests, wait};
+use windlass_client::{Client, read_manifests, wait};
 
 use crate::{Environment, Error, NAME};
 
@@ -75,11 +76,8 @@ impl Environment {
     }
 
     async fn install_text(&self, text: &str, origin: Option<PathBuf>) -> Result<Vec<String>, Error> {
-        let objects = read_manifests(text);
-        let objects = objects.map_err(|error| Error::Manifest { origin, source: error.into() })?;
         let mut names = Vec::new();
-        for object in objects.into_iter().filter(|object| object.types.as_ref().is_some_and(|types| types.kind == KIND))
-        {
+        for object in definitions_in(text, origin)? {
             names.push(object.name().to_owned());
             self.establish(object).await?;
         }
@@ -89,21 +87,34 @@ impl Environment {
     async fn establish(&self, definition: DynamicObject) -> Result<(), Error> {
         #[cfg(feature = "webhook")]
         let definition = self.converted_here(definition);
-        let name = definition.name().to_owned();
-        let doing = || format!("installing {KIND} {name}");
-        let definitions = self.client().dynamic(&definitions());
-        definitions.apply(&definition).field_manager(NAME).force().await.map_err(Error::client(doing()))?;
-        let established = wait::condition::<DynamicObject>("Established", "True");
-        let refused = wait::condition::<DynamicObject>("NamesAccepted", "False");
-        let found = definitions.wait_for(name.as_str()).timeout(self.patience());
-        let found = found.until(|found| established(found) || refused(found)).await.map_err(Error::client(doing()))?;
-        if established(found.as_ref()) {
-            return Ok(());
-        }
-        let status = found.and_then(|mut found| found.data.remove("status")).unwrap_or_default();
-        let source: BoxError = format!("its names are not accepted: {}", status["conditions"]).into();
-        Err(Error::Serve { doing: "installing a CustomResourceDefinition", source })
+        establish(&self.client(), &definition, self.patience()).await
     }
+}
+
+/// Installs a CustomResourceDefinition, and waits until it is served.
+pub(crate) async fn establish(client: &Client, definition: &DynamicObject, patience: Duration) -> Result<(), Error> {
+    let name = definition.name().to_owned();
+    let doing = || format!("installing {KIND} {name}");
+    let definitions = client.dynamic(&definitions());
+    definitions.apply(definition).field_manager(NAME).force().await.map_err(Error::client(doing()))?;
+    let established = wait::condition::<DynamicObject>("Established", "True");
+    let refused = wait::condition::<DynamicObject>("NamesAccepted", "False");
+    let found = definitions.wait_for(name.as_str()).timeout(patience);
+    let found = found.until(|found| established(found) || refused(found)).await.map_err(Error::client(doing()))?;
+    if established(found.as_ref()) {
+        return Ok(());
+    }
+    let status = found.and_then(|mut found| found.data.remove("status")).unwrap_or_default();
+    let source: BoxError = format!("its names are not accepted: {}", status["conditions"]).into();
+    Err(Error::Serve { doing: "installing a CustomResourceDefinition", source })
+}
+
+/// Returns the CustomResourceDefinitions in a text.
+pub(crate) fn definitions_in(text: &str, origin: Option<PathBuf>) -> Result<Vec<DynamicObject>, Error> {
+    let objects = read_manifests(text);
+    let objects = objects.map_err(|error| Error::Manifest { origin, source: error.into() })?;
+    let is_definition = |object: &DynamicObject| object.types.as_ref().is_some_and(|types| types.kind == KIND);
+    Ok(objects.into_iter().filter(is_definition).collect())
 }
 
 /// The resource of the definitions themselves.

@@ -7,9 +7,19 @@
 //! - What a write answers is as what is read: without managedFields, which are half of most objects. The live client has them.
 //! - What was read can be kept and passed on, but not changed: it is shared.
 //!
+//! - **Own writes are read**: after a create, update, patch, apply or delete by a client of the same manager, a read of that
+//!   object, or a list that may contain it, shows that write or something newer; a deleted object is gone or terminating. The
+//!   read waits for the cache, for 10 seconds at most ([`ManagerBuilder::own_writes_timeout`](crate::ManagerBuilder::own_writes_timeout)),
+//!   and fails with [`Error::Stale`](windlass_client::Error::Stale) then: a reconcile that fails is repeated with back-off,
+//!   while one that acts on an old state may create an object twice. [`CachedClient::stale`] reads without waiting.
+//! - The object that a reconciler is called with is read in the same way.
+//!
 //! # What is not
 //!
-//! - A read need not show what was just written; [`CachedClient::live`] does, and a reconcile follows each change.
+//! - These writes are not waited for: those whose answer was lost; requests that the caller has built; bindings and evictions;
+//!   those of other clients of the same program; and those that are older than 5 minutes. [`Context::store`](crate::Context::store)
+//!   shows what the cache has at that moment.
+//! - In a cache that is selected by fields other than name and namespace, a created object may not be shown yet.
 //! - A namespace that the manager's caches are not of is refused, see [`CacheOptions`](crate::CacheOptions); the live client
 //!   has it.
 //! - A kind that the server does not have is waited for, as long as whoever asks has patience.
@@ -26,10 +36,13 @@ use futures::{FutureExt, future::BoxFuture};
 use windlass_api::{
     ApiResource, FieldSelector, LabelSelector, Object, ObjectRef, PartialObject, Resource, Scope, Status,
 };
-use windlass_cache::{Cached, Lister};
+use windlass_cache::{AddIndexError, Cached, Index, Lister, Reads};
 use windlass_client::{Client, Error, Operation, Verb, request::RequestError};
 
-use crate::{Cluster, Watch};
+use crate::{
+    Cluster, Watch,
+    own_writes::{self, Unseen},
+};
 
 /// Reads from the caches of a manager and writes to the server.
 ///
@@ -49,7 +62,20 @@ use crate::{Cluster, Watch};
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct CachedClient(Arc<Parts>);
+pub struct CachedClient {
+    parts: Arc<Parts>,
+    freshness: Freshness,
+}
+
+/// How fresh reads are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Freshness {
+    /// They show the manager's own writes.
+    #[default]
+    OwnWrites,
+    /// They show what the cache has.
+    Stale,
+}
 
 #[derive(Debug)]
 struct Parts {
@@ -72,26 +98,48 @@ pub struct CachedList<K> {
     namespace: Option<String>,
     labels: Option<String>,
     fields: Option<String>,
+    /// The uid of an owner.
+    owner: Option<String>,
     limit: usize,
 }
+
+/// The index of objects by the uids of their owners, which the first list by owner adds to a cache.
+const OWNER_INDEX: &str = "windlass.dev/owner";
 
 // === impl CachedClient ===
 
 impl CachedClient {
     pub(crate) fn new(live: Client, cluster: Cluster) -> Self {
-        Self(Arc::new(Parts { writing: live.clone().without_managed_fields(), live, cluster }))
+        let parts = Parts { writing: live.clone().without_managed_fields(), live, cluster };
+        Self { parts: Arc::new(parts), freshness: Freshness::default() }
+    }
+
+    /// The same client, whose reads do not wait until the cache shows the manager's own writes.
+    ///
+    /// ```
+    /// # use windlass_api::k8s_openapi::api::core::v1::Pod;
+    /// # use windlass_runtime::{Context, Result};
+    /// # async fn reconcile(cx: Context) -> Result<()> {
+    /// let pods = cx.client().stale().list::<Pod>().await?; // never waits for a write
+    /// # let _ = pods;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn stale(&self) -> Self {
+        Self { parts: Arc::clone(&self.parts), freshness: Freshness::Stale }
     }
 
     /// The client that asks the server.
     #[must_use]
     pub fn live(&self) -> &Client {
-        &self.0.live
+        &self.parts.live
     }
 
     /// The cluster, whose caches are read.
     #[must_use]
     pub fn cluster(&self) -> &Cluster {
-        &self.0.cluster
+        &self.parts.cluster
     }
 
     /// The same client, its live one changed: to one that is [confined](Client::confined_to) to a namespace, as reads from
@@ -106,7 +154,8 @@ impl CachedClient {
     /// ```
     #[must_use]
     pub fn with(self, change: impl FnOnce(Client) -> Client) -> Self {
-        Self::new(change(self.0.live.clone()), self.0.cluster.clone())
+        let changed = Self::new(change(self.parts.live.clone()), self.parts.cluster.clone());
+        Self { freshness: self.freshness, ..changed }
     }
 
     /// The cached objects of a type.
@@ -149,7 +198,7 @@ impl Deref for CachedClient {
     type Target = Client;
 
     fn deref(&self) -> &Client {
-        &self.0.writing
+        &self.parts.writing
     }
 }
 
@@ -159,7 +208,7 @@ impl<K: Object> CachedKind<K> {
     /// The object of that name; a namespaced one without a namespace is in the client's.
     pub async fn get(&self, key: impl Into<ObjectRef<K>>) -> Result<Arc<K>, Error> {
         let (key, operation) = self.target(key.into());
-        let cached = self.lister(&operation).await?.require(&key);
+        let cached = self.lister(&operation, Reads::Object(key.key())).await?.require(&key);
         let cached = cached.map_err(|status| refused(&operation, *status))?;
         decoded(&cached, &operation)
     }
@@ -167,13 +216,20 @@ impl<K: Object> CachedKind<K> {
     /// The object of that name, if there is one.
     pub async fn get_opt(&self, key: impl Into<ObjectRef<K>>) -> Result<Option<Arc<K>>, Error> {
         let (key, operation) = self.target(key.into());
-        let cached = self.lister(&operation).await?.get(&key);
+        let cached = self.lister(&operation, Reads::Object(key.key())).await?.get(&key);
         cached.map(|cached| decoded(&cached, &operation)).transpose()
+    }
+
+    /// The same objects, whose reads do not wait until the cache shows the manager's own writes.
+    #[must_use]
+    pub fn stale(mut self) -> Self {
+        self.client.freshness = Freshness::Stale;
+        self
     }
 
     /// The objects.
     pub fn list(&self) -> CachedList<K> {
-        CachedList { kind: self.clone(), namespace: None, labels: None, fields: None, limit: usize::MAX }
+        CachedList { kind: self.clone(), namespace: None, labels: None, fields: None, owner: None, limit: usize::MAX }
     }
 
     fn target(&self, key: ObjectRef<K>) -> (ObjectRef<K>, Operation) {
@@ -185,8 +241,8 @@ impl<K: Object> CachedKind<K> {
         (key, operation)
     }
 
-    /// What is in the cache, once all is.
-    async fn lister(&self, operation: &Operation) -> Result<Lister<K>, Error> {
+    /// Returns the cache, once it is complete and shows the manager's own writes.
+    async fn lister(&self, operation: &Operation, reads: Reads<'_>) -> Result<Lister<K>, Error> {
         let resource = &self.watch.resource;
         if let (Some(namespace), Some(own)) = (&operation.namespace, self.client.live().confinement())
             && namespace != own
@@ -206,6 +262,16 @@ impl<K: Object> CachedKind<K> {
         let informers = self.client.cluster().informer(&self.watch);
         let stopped = |stopped| Error::Transport { operation: Box::new(operation.clone()), source: Box::new(stopped) };
         informers.has_synced().await.map_err(stopped)?;
+        if self.client.freshness == Freshness::OwnWrites {
+            let limit = self.client.cluster().own_writes_timeout();
+            own_writes::wait(&informers, reads, limit).await.map_err(|unseen| match unseen {
+                Unseen::Stopped(source) => stopped(source),
+                Unseen::Late { object, limit } => {
+                    let (operation, object) = (Box::new(operation.clone()), object.to_string());
+                    Error::Stale { operation, object, limit }
+                }
+            })?;
+        }
         Ok(informers.store())
     }
 
@@ -254,9 +320,34 @@ impl<K: Object> CachedList<K> {
         self
     }
 
+    /// Only those that name this object among their owners; of an owner in a namespace, the objects in that namespace. Found by an
+    /// index of the cache, which the first such list adds. An owner without a uid, which was never stored, owns nothing.
+    ///
+    /// ```
+    /// # use windlass_api::k8s_openapi::api::{apps::v1::ReplicaSet, core::v1::Pod};
+    /// # use windlass_runtime::{Context, Result};
+    /// # async fn count(set: &ReplicaSet, cx: &Context) -> Result<usize> {
+    /// Ok(cx.client().list::<Pod>().owned_by(set).await?.len())
+    /// # }
+    /// ```
+    pub fn owned_by(mut self, owner: &impl Object) -> Self {
+        let metadata = owner.metadata();
+        self.owner = Some(metadata.uid.clone().unwrap_or_default());
+        if let (Some(namespace), Scope::Namespaced) = (&metadata.namespace, self.kind.watch.resource.scope) {
+            self.namespace.get_or_insert_with(|| namespace.clone());
+        }
+        self
+    }
+
     /// Only so many. There are no pages: what is left out is not to be had otherwise.
     pub const fn limit(mut self, objects: usize) -> Self {
         self.limit = objects;
+        self
+    }
+
+    /// Without waiting until the cache shows the manager's own writes.
+    pub fn stale(mut self) -> Self {
+        self.kind = self.kind.stale();
         self
     }
 
@@ -287,12 +378,19 @@ impl<K: Object> CachedList<K> {
             self.labels.as_deref().unwrap_or_default().parse().map_err(|e| bad(format!("{e}")))?;
         let fields: FieldSelector =
             self.fields.as_deref().unwrap_or_default().parse().map_err(|e| bad(format!("{e}")))?;
-        let lister = self.kind.lister(operation).await?;
+        let reads = match self.namespace.as_deref() {
+            Some(namespace) if !namespace.is_empty() => Reads::Namespace(namespace),
+            _ => Reads::All,
+        };
+        let lister = self.kind.lister(operation, reads).await?;
         let lister = match self.namespace {
             Some(namespace) if !namespace.is_empty() => lister.within(namespace),
             _ => lister,
         };
-        let mut found: Option<Vec<Cached<K>>> = None;
+        let mut found: Option<Vec<Cached<K>>> = match &self.owner {
+            Some(owner) => Some(owned(&self.kind, &lister, owner, operation).await?),
+            None => None,
+        };
         for requirement in fields.requirements() {
             let (field, value) = (&*requirement.field, &*requirement.value);
             if !requirement.equal {
@@ -352,6 +450,35 @@ impl<K> Debug for CachedList<K> {
             .field("fields", &self.fields)
             .finish_non_exhaustive()
     }
+}
+
+/// Returns the objects of an owner; the cache gets an index of them if it has none.
+async fn owned<K: Object>(
+    kind: &CachedKind<K>,
+    lister: &Lister<K>,
+    owner: &str,
+    operation: &Operation,
+) -> Result<Vec<Cached<K>>, Error> {
+    if owner.is_empty() {
+        return Ok(Vec::new());
+    }
+    if let Ok(found) = lister.by_index(OWNER_INDEX, owner) {
+        return Ok(found);
+    }
+    for informer in kind.client.cluster().informer(&kind.watch).each() {
+        let index = Index::on_meta(OWNER_INDEX, |meta| {
+            meta.owner_references().iter().map(|owner| Arc::clone(&owner.uid)).collect::<Vec<_>>()
+        });
+        match informer.add_index(index).await {
+            // Another list has added it meanwhile.
+            Ok(()) | Err(AddIndexError::Conflict(_)) => {}
+            Err(error) => {
+                let operation = Box::new(operation.clone());
+                return Err(Error::Transport { operation, source: Box::new(error) });
+            }
+        }
+    }
+    lister.by_index(OWNER_INDEX, owner).map_err(|error| refused(operation, Status::bad_request(error.to_string())))
 }
 
 fn kept<K>(mut found: Vec<Cached<K>>, wanted: impl Fn(&windlass_api::ObjectKey) -> bool) -> Vec<Cached<K>> {

@@ -3,17 +3,19 @@
 use std::{
     fmt::{self, Debug},
     sync::Arc,
+    time::Duration,
 };
 
 use futures::FutureExt;
 use windlass_api::{ApiResource, Clock, Entropy, ListWatch, Object, Resource, Scope};
-use windlass_cache::{Index, InformerFactory, InformerOptions, InformerStatus, Informers, Selection};
+use windlass_cache::{Index, InformerFactory, InformerOptions, InformerStatus, Informers, Selection, WriteJournals};
 use windlass_client::Client;
 
 use crate::{
     CacheOptions, CachedClient, Error, Result, Watch,
     caches::{Caches, Share},
     events::{Outlet, Recorder},
+    own_writes,
 };
 
 /// Makes the source of a cache: of a resource, in one namespace or in all.
@@ -27,6 +29,7 @@ pub(crate) type ListWatches = Arc<dyn Fn(&ApiResource, Option<&str>) -> Arc<dyn 
 pub struct Cluster {
     client: Client,
     caches: Arc<Kept>,
+    own_writes_timeout: Duration,
     clock: Clock,
     entropy: Entropy,
     events: Outlet,
@@ -62,12 +65,15 @@ struct Part {
 impl Cluster {
     pub(crate) fn new(
         client: Client,
+        own_writes_timeout: Duration,
         list_watches: Option<ListWatches>,
         caches: Caches,
         clock: Clock,
         entropy: Entropy,
         events: Outlet,
     ) -> Self {
+        let journals = WriteJournals::default();
+        let client = own_writes::recorded(client, &journals);
         let list_watches = list_watches.unwrap_or_else(|| {
             let client = client.clone();
             Arc::new(move |resource: &ApiResource, namespace: Option<&str>| {
@@ -77,7 +83,7 @@ impl Cluster {
         let factory = |options: InformerOptions| {
             let list_watches = Arc::clone(&list_watches);
             let list_watch = move |resource: &ApiResource, namespace: Option<&str>| list_watches(resource, namespace);
-            InformerFactory::new(list_watch, options.entropy(entropy.clone()))
+            InformerFactory::new(list_watch, options.entropy(entropy.clone()).own_writes(journals.clone()))
         };
         let of_kind = |options: &CacheOptions| OfKind {
             parts: options.shares(&caches.usual).into_iter().map(|share| Part::new(share, factory)).collect(),
@@ -86,12 +92,17 @@ impl Cluster {
         let usual = of_kind(&caches.usual);
         let chosen = caches.chosen.iter().map(|(resource, options)| (resource.clone(), of_kind(options))).collect();
         let caches = Arc::new(Kept { usual, chosen });
-        Self { client, caches, clock, entropy, events }
+        Self { client, caches, own_writes_timeout, clock, entropy, events }
     }
 
     /// The client.
     pub fn client(&self) -> &Client {
         &self.client
+    }
+
+    /// Returns how long a read waits until the cache shows the manager's own writes.
+    pub(crate) fn own_writes_timeout(&self) -> Duration {
+        self.own_writes_timeout
     }
 
     /// The wall clock.

@@ -49,7 +49,7 @@ use serde::{Deserialize, Serialize};
 pub use self::flags::ManagerFlags;
 pub use self::{
     error::ConfigurationError,
-    logging::{LogFormat, LogLevel, Logging},
+    logging::{LogFormat, LogLevel, Logging, TimeEncoding},
     parts::{
         Access, Cache, Certificate, Connection, ConsoleAddress, Controllers, Election, Health, Metrics, Shards, Webhook,
     },

@@ -382,7 +382,13 @@ impl<K: Object, R: Reconciler<K>> Runnable for Controller<K, R> {
     }
 
     fn run(self: Box<Self>, running: Running) -> BoxFuture<'static, Result<()>> {
-        life::run(*self, running, |store, reconciler| WithObjects { store, reconciler }).boxed()
+        life::run(*self, running, |informers, limit, reconciler| WithObjects {
+            store: informers.store(),
+            informers,
+            limit,
+            reconciler,
+        })
+        .boxed()
     }
 }
 
@@ -402,7 +408,7 @@ where
     }
 
     fn run(self: Box<Self>, running: Running) -> BoxFuture<'static, Result<()>> {
-        life::run(self.0, running, |_store, reconcile| WithKeys(reconcile)).boxed()
+        life::run(self.0, running, |_informers, _limit, reconcile| WithKeys(reconcile)).boxed()
     }
 }
 

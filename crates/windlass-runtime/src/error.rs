@@ -45,6 +45,15 @@ pub enum Error {
         source: std::io::Error,
     },
 
+    /// The object of a reconcile is older in the cache than the manager's own write to it.
+    #[error("the cache does not show an own write to {object} after {limit:?}")]
+    Stale {
+        /// The object.
+        object: windlass_api::ObjectKey,
+        /// How long the reconcile has waited.
+        limit: std::time::Duration,
+    },
+
     /// A cache did not become complete in time; the log says what the server answered.
     #[error("the cache of {} ({}) did not sync within {timeout:?}", .resource.plural, .resource.api_version())]
     SyncTimeout {

@@ -48,6 +48,7 @@ pub mod finalizers;
 pub mod layer;
 pub mod owners;
 pub mod reconcile;
+pub mod status;
 pub mod upsert;
 
 pub mod events;
@@ -69,6 +70,7 @@ pub mod health;
 pub mod metrics;
 pub mod observer;
 
+mod own_writes;
 mod serving;
 mod writes;
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 use windlass_api::{ApiResource, Clock, Entropy, Object};
-use windlass_cache::Lister;
+use windlass_cache::{Informers, Lister};
 use windlass_client::Client;
 
 use crate::{CachedClient, events::Recorder};
@@ -67,9 +67,9 @@ pub enum Retry {
 
 /// Brings the world closer to what an object asks for. Async functions and closures with these arguments are reconcilers.
 ///
-/// A reconciler is called with the newest state that the cache knows of, which may be older than the server's: it must
-/// be idempotent, must not rely on having seen every intermediate state, and finds its own writes in the cache only
-/// later. It is never called for one object twice at the same time. For an object that is gone it is not called; what has
+/// A reconciler is called with the newest state that the cache knows of, which may be older than the server's, but not older
+/// than the manager's own last write to the object. It must be idempotent, and must not rely on having seen every
+/// intermediate state. Reads by [`Context::client`] show the manager's own writes; [`Context::store`] may not show them yet. It is never called for one object twice at the same time. For an object that is gone it is not called; what has
 /// to be cleaned up then needs a finalizer, or [`Controller::reconcile_keys`](crate::Controller::reconcile_keys).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a reconciler for `{K}`",
@@ -129,8 +129,8 @@ struct Store {
     /// Of the object type.
     type_id: TypeId,
     resource: ApiResource,
-    /// A `Lister` of that type.
-    lister: Box<dyn Any + Send + Sync>,
+    /// `Informers` of that type.
+    informers: Box<dyn Any + Send + Sync>,
 }
 
 // === impl Context ===
@@ -163,7 +163,7 @@ impl Context {
     #[track_caller]
     pub fn store<T: Object>(&self) -> Lister<T> {
         match self.shared.stores.find(|_| true) {
-            Some(lister) => lister,
+            Some(informers) => informers.store(),
             None => self.undeclared::<T>(),
         }
     }
@@ -233,19 +233,24 @@ impl Debug for Shared {
 // === impl Stores ===
 
 impl Stores {
-    pub(crate) fn insert<T: Object>(&mut self, resource: ApiResource, lister: Lister<T>) {
-        self.0.push(Store { type_id: TypeId::of::<T>(), resource, lister: Box::new(lister) });
+    pub(crate) fn insert<T: Object>(&mut self, resource: ApiResource, informers: Informers<T>) {
+        self.0.push(Store { type_id: TypeId::of::<T>(), resource, informers: Box::new(informers) });
     }
 
     /// The store of a resource as `T`.
     pub(crate) fn of<T: Object>(&self, resource: &ApiResource) -> Option<Lister<T>> {
+        self.informers(resource).map(Informers::store)
+    }
+
+    /// The informers of a resource as `T`.
+    pub(crate) fn informers<T: Object>(&self, resource: &ApiResource) -> Option<&Informers<T>> {
         self.find(|other| other == resource)
     }
 
-    fn find<T: Object>(&self, matches: impl Fn(&ApiResource) -> bool) -> Option<Lister<T>> {
+    fn find<T: Object>(&self, matches: impl Fn(&ApiResource) -> bool) -> Option<&Informers<T>> {
         let of_type = self.0.iter().filter(|store| store.type_id == TypeId::of::<T>());
         of_type
             .filter(|store| matches(&store.resource))
-            .find_map(|store| store.lister.downcast_ref::<Lister<T>>().cloned())
+            .find_map(|store| store.informers.downcast_ref::<Informers<T>>())
     }
 }

@@ -13,24 +13,25 @@ use hyper::{
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::{TcpListener, TcpStream},
+    net::TcpListener,
     sync::Semaphore,
     task::JoinSet,
-    time::{sleep, timeout},
+    time::timeout,
 };
 use tokio_rustls::TlsAcceptor;
 use windlass_api::BoxError;
+use windlass_net::{Acceptor, WriteTimeout};
 
 use crate::shutdown::Stop;
 
 /// Connections at a time; more wait to be accepted.
 const CONNECTIONS: usize = 256;
-/// After failing to accept (too many open files, say), wait so long before the next try.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How long a TLS handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// How long a client may take to send the head of a request, and how long a connection may be idle.
 const HEAD: Duration = Duration::from_secs(32);
+/// How long a client may read nothing of what waits for it.
+const STALL: Duration = Duration::from_mins(1);
 /// How long answers that are under way may take after the end.
 const LINGER: Duration = Duration::from_secs(1);
 
@@ -83,10 +84,11 @@ where
 {
     let mut connections = JoinSet::new();
     let limit = Arc::new(Semaphore::new(CONNECTIONS));
+    let mut acceptor = Acceptor::new(&listener);
     loop {
         let accept = async {
             let permit = Arc::clone(&limit).acquire_owned().await.expect("the semaphore is never closed");
-            (accept(&listener).await, permit)
+            (acceptor.next().await, permit)
         };
         let (stream, permit) = tokio::select! {
             biased;
@@ -95,6 +97,7 @@ where
             Some(_) = connections.join_next(), if !connections.is_empty() => continue,
         };
         let (tls, stop, handle) = (tls.clone(), stop.clone(), handle.clone());
+        let stream = WriteTimeout::new(stream, STALL);
         connections.spawn(async move {
             match tls {
                 None => converse(stream, &stop, handle).await,
@@ -140,19 +143,6 @@ where
     };
     if let Err(error) = result {
         tracing::debug!(%error, "a connection failed");
-    }
-}
-
-/// The next connection, however long that takes.
-async fn accept(listener: &TcpListener) -> TcpStream {
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => return stream,
-            Err(error) => {
-                tracing::debug!(%error, "could not accept a connection");
-                sleep(ACCEPT_PAUSE).await;
-            }
-        }
     }
 }
 

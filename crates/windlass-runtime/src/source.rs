@@ -67,7 +67,7 @@ impl<T: Object, K: Object> Source<K> for Informed<T, K> {
         let indices = std::mem::take(&mut watch.indices);
         let resource = watch.resource.clone();
         let informers = target.cluster.informer(&watch);
-        stores.insert(resource.clone(), informers.store());
+        stores.insert(resource.clone(), informers.clone());
         let handle = informers.clone();
         let indexed = async move {
             for index in indices {

@@ -72,6 +72,25 @@ pub async fn create_or_update<K: Resource>(
     }
 }
 
+/// Creates an object, or returns the one that has its name already, unchanged: for what is made once and left alone then.
+///
+/// ```
+/// # use windlass_api::{ObjectBuilder as _, k8s_openapi::api::core::v1::ConfigMap};
+/// # use windlass_runtime::{Context, Result, upsert::create_if_absent};
+/// # async fn reconcile(cx: Context) -> Result<()> {
+/// let colours = create_if_absent(cx.live(), &ConfigMap::named("colours").in_namespace("shop")).await?.into_object();
+/// # let _ = colours;
+/// # Ok(())
+/// # }
+/// ```
+pub async fn create_if_absent<K: Resource>(client: &Client, object: &K) -> Result<Upserted<K>> {
+    match client.create(object).await {
+        Ok(created) => Ok(Upserted::Created(created)),
+        Err(error) if error.is_already_exists() => Ok(Upserted::Unchanged(client.get::<K>(object.object_ref()).await?)),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// As [`create_or_update`], but only the difference is sent, as a merge patch, and that of the status to the status: writes
 /// of others to other fields are no conflict.
 pub async fn create_or_patch<K: Resource>(

@@ -66,12 +66,8 @@ impl Windlass {
         if !text.lines().any(|line| line.trim() == "name = \"windlass\"") {
             return Err(Error::NoWindlass { manifest });
         }
-        let folder = folder.canonicalize().map_err(|source| Error::File {
-            doing: "finding",
-            path: folder.to_owned(),
-            source,
-        })?;
-        Ok(Self::At(folder))
+        // As it was given: a relative path stays right when both folders are moved, or are elsewhere on another machine.
+        Ok(Self::At(folder.to_owned()))
     }
 
     /// As a key and a value of Cargo.toml.

@@ -94,18 +94,10 @@ const MODULES: &[&str] = &[
 ];
 
 impl Kind {
-    /// The file and module of the kind: `http_route` of `HTTPRoute`, `webhook_` of `Webhook`, for `webhook` is another.
+    /// Returns the name of the kind's files and modules: its singular, as in every other place, `cronjob` of `CronJob`; with an
+    /// underscore where that name is taken, `webhook_` of `Webhook`.
     pub fn module(&self) -> String {
-        let letters: Vec<char> = self.0.chars().collect();
-        let mut module = String::new();
-        for (place, letter) in letters.iter().enumerate() {
-            let after_lower = place > 0 && !letters[place - 1].is_ascii_uppercase();
-            let before_lower = place > 0 && letters.get(place + 1).is_some_and(char::is_ascii_lowercase);
-            if letter.is_ascii_uppercase() && (after_lower || before_lower) {
-                module.push('_');
-            }
-            module.push(letter.to_ascii_lowercase());
-        }
+        let mut module = self.singular();
         if syn::parse_str::<syn::Ident>(&module).is_err() || MODULES.contains(&module.as_str()) || is_version(&module) {
             module.push('_');
         }
@@ -171,13 +163,14 @@ mod tests {
     fn a_kind_has_a_module_and_a_plural() {
         for (kind, module, plural) in [
             ("Website", "website", "websites"),
-            ("HTTPRoute", "http_route", "httproutes"),
+            ("HTTPRoute", "httproute", "httproutes"),
             ("Type", "type_", "types"),
             ("Webhook", "webhook_", "webhooks"),
             ("V1", "v1_", "v1s"),
-            ("NetworkPolicy", "network_policy", "networkpolicies"),
+            ("NetworkPolicy", "networkpolicy", "networkpolicies"),
             ("Ingress", "ingress", "ingresses"),
-            ("S3Bucket", "s3_bucket", "s3buckets"),
+            ("S3Bucket", "s3bucket", "s3buckets"),
+            ("CronJob", "cronjob", "cronjobs"),
         ] {
             let kind = Kind::new(kind).unwrap();
             assert_eq!((kind.module().as_str(), kind.plural().as_str()), (module, plural));

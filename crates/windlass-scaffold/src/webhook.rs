@@ -159,6 +159,23 @@ impl CreateWebhook {
         changes.checked()
     }
 
+    /// Reports whether the kind has this version alone.
+    fn is_alone(&self, project: &Project) -> bool {
+        project.versions(&self.group, &self.kind).all(|there| there.version == self.version.as_str())
+    }
+
+    /// Returns what the command leaves out: the conversion, where the kind has one version and other webhooks are asked for.
+    pub fn warning(&self, folder: &Path) -> Result<Option<String>, Error> {
+        let project = Project::of(folder)?;
+        let asks = self.conversion.as_ref().is_some_and(Vec::is_empty) && (self.defaulting || self.validation);
+        Ok((asks && self.is_alone(&project)).then(|| {
+            let Self { kind, version, .. } = self;
+            format!(
+                "{kind} has no other version than {version}: no conversion is written; add a version with `windlass create api` and repeat the command with --conversion"
+            )
+        }))
+    }
+
     /// The versions that are to convert to this one; none if nobody asks for that.
     fn spokes(&self, project: &Project) -> Result<Vec<Version>, Error> {
         let Some(named) = &self.conversion else { return Ok(Vec::new()) };
@@ -172,6 +189,10 @@ impl CreateWebhook {
                 return Err(needs(format!("version {} is the hub", other.version)));
             }
             others.push(Version::new(&other.version)?);
+        }
+        if others.is_empty() && named.is_empty() && (self.defaulting || self.validation) {
+            // There is nothing to convert yet; `warning` says so.
+            return Ok(others);
         }
         if others.is_empty() {
             return Err(needs("there is no other version; windlass create api makes one".to_owned()));
@@ -214,14 +235,17 @@ impl CreateWebhook {
             if admits && webhooks.admit() {
                 return Err(Error::Exists(what()));
             }
-            if self.conversion.is_some() && spokes.iter().all(|spoke| webhooks.spoke.contains(spoke)) {
+            if self.conversion.is_some()
+                && !self.is_alone(project)
+                && spokes.iter().all(|spoke| webhooks.spoke.contains(spoke))
+            {
                 return Err(Error::Exists(format!("the conversion of {}/{}, {}", self.group, self.version, self.kind)));
             }
         }
         if admits {
             (webhooks.defaulting, webhooks.validation) = (self.defaulting, self.validation);
         }
-        if self.conversion.is_some() {
+        if !spokes.is_empty() {
             webhooks.conversion = true;
             webhooks.spoke.extend(spokes);
             webhooks.spoke.sort();

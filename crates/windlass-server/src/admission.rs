@@ -56,7 +56,7 @@ pub(crate) trait Admission: fmt::Debug + Send + Sync + 'static {
     /// Whether it has an interest in this write at all.
     fn handles(&self, write: &Attributes) -> bool;
 
-    /// Whether it can also be asked about objects of another kind than the resource's.
+    /// Reports whether it can also be asked about objects of another kind than the resource's.
     fn knows_parts(&self) -> bool {
         false
     }
@@ -108,7 +108,7 @@ pub(crate) enum Operation {
     Create,
     Update,
     Delete,
-    /// Of a request that is passed on to a pod, a service or a node.
+    /// A request that is passed on to a pod, a service or a node.
     Connect,
 }
 
@@ -203,7 +203,7 @@ impl Attributes {
         Status::forbidden(&self.resource.group_resource(), &self.name, why)
     }
 
-    /// Whether a plugin is to be asked about the write.
+    /// Reports whether a plugin is to be asked about the write.
     fn concerns(&self, plugin: &dyn Admission) -> bool {
         plugin.handles(self) && (self.part.is_none() || plugin.knows_parts())
     }

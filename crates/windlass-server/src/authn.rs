@@ -65,6 +65,16 @@ pub struct User {
     pub(crate) extra: BTreeMap<String, Vec<String>>,
 }
 
+/// The answer to requests without credentials.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Anonymous {
+    /// They are those of `system:anonymous`, which may do what roles give it.
+    #[default]
+    Allowed,
+    /// They are refused with 401, as with `--anonymous-auth=false`.
+    Refused,
+}
+
 /// Whose a token is, and for whom it was meant.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
@@ -80,7 +90,8 @@ pub(crate) struct Authenticator {
     /// Those of others.
     tokens: Tokens,
     admin: Arc<User>,
-    anonymous: Arc<User>,
+    /// None: requests without credentials are refused.
+    anonymous: Option<Arc<User>>,
     issuer: Issuer,
     remembered: Remembered,
     open_ways: OpenWays,
@@ -93,7 +104,7 @@ impl fmt::Debug for Authenticator {
 }
 
 impl Authenticator {
-    pub(crate) fn new(token: Option<Arc<str>>, tokens: Tokens, issuer: TokenIssuer) -> Self {
+    pub(crate) fn new(token: Option<Arc<str>>, tokens: Tokens, issuer: TokenIssuer, anonymous: Anonymous) -> Self {
         let user = |name: &str, uid: &str, groups: &[&str]| {
             let groups = groups.iter().copied().map(str::to_owned).collect();
             Arc::new(User { name: name.to_owned(), uid: uid.to_owned(), groups, ..User::default() })
@@ -102,7 +113,7 @@ impl Authenticator {
             token,
             tokens,
             admin: user("admin", "admin", &[MASTERS, AUTHENTICATED]),
-            anonymous: user(ANONYMOUS, "", &[UNAUTHENTICATED]),
+            anonymous: (anonymous == Anonymous::Allowed).then(|| user(ANONYMOUS, "", &[UNAUTHENTICATED])),
             issuer: Issuer::new(issuer),
             remembered: Remembered::default(),
             open_ways: OpenWays::default(),
@@ -145,10 +156,9 @@ impl Authenticator {
             None => handshake::token(headers)?.map(Cow::Owned),
         };
         let Some(token) = token else {
-            return if matches!(shown, Shown::Unknown) {
-                Err(Status::unauthorized())
-            } else {
-                Ok(self.anonymous.clone())
+            return match &self.anonymous {
+                Some(anonymous) if !matches!(shown, Shown::Unknown) => Ok(anonymous.clone()),
+                _ => Err(Status::unauthorized()),
             };
         };
         match self.identify(server, &token, &[self.issuer.audience().to_owned()]).await {
@@ -312,6 +322,20 @@ mod tests {
         assert_eq!(found("B", &Shown::Unknown).await.unwrap(), "bob system:authenticated");
         let carol = Shown::Of(Arc::new(User::new("carol")));
         assert_eq!(found("B", &carol).await.unwrap(), "carol system:authenticated");
+    }
+
+    #[tokio::test]
+    async fn request_without_credentials_is_refused_if_anonymous_access_is() {
+        let server = Server::builder().token("TOKEN").anonymous(Anonymous::Refused).build();
+        let ask = async |headers: &HeaderMap| {
+            let inner = server.inner();
+            let user = inner.authenticator().authenticate(inner, &Shown::Nothing, headers, &Warnings::default()).await;
+            user.map(|user| user.name.clone()).map_err(|status| status.code)
+        };
+        let mut headers = HeaderMap::new();
+        assert_eq!(ask(&headers).await, Err(401));
+        headers.insert(AUTHORIZATION, "Bearer TOKEN".parse().unwrap());
+        assert_eq!(ask(&headers).await.unwrap(), "admin");
     }
 
     #[tokio::test]

@@ -95,13 +95,13 @@ pub(crate) enum Decision {
     Allowed(Reason),
     /// A webhook allows it, for a reason of its own.
     Granted(String),
-    /// Nobody allows it; what they say.
+    /// No authorizer allows it, for these reasons.
     Refused(String),
     /// A webhook forbids it, whoever else might allow it.
     Denied(String),
-    /// Nobody allows it, and a webhook could not be asked.
+    /// No authorizer allows it, and a webhook could not be asked.
     Failed {
-        /// Whether those that come after the webhook were not asked either.
+        /// The authorizers that come after the webhook were not asked either.
         denied: bool,
         reason: String,
         problem: String,
@@ -120,7 +120,7 @@ pub(crate) struct Reason {
 #[derive(Debug, Default)]
 pub(crate) struct Authorizer {
     mode: Authorization,
-    /// Who decides in turn; none: the mode does.
+    /// The authorizers, in turn; `None`: the mode decides.
     chain: Option<AuthorizerChain>,
     /// None: nobody has asked yet, or the storage could not be followed any further.
     follower: Mutex<Option<Follower>>,
@@ -195,7 +195,7 @@ impl Decision {
         matches!(self, Self::Denied(_) | Self::Failed { denied: true, .. })
     }
 
-    /// What went wrong on the way to the decision; empty: nothing.
+    /// Returns the error on the way to the decision; empty without one.
     pub(crate) fn problem(&self) -> &str {
         if let Self::Failed { problem, .. } = self { problem } else { "" }
     }
@@ -219,7 +219,7 @@ impl Authorizer {
         Self { mode, chain, ..Self::default() }
     }
 
-    /// Whether not all that users may do is in rules.
+    /// Reports whether webhooks are asked, so that rules do not hold everything that a user may do.
     pub(crate) fn asks_webhooks(&self) -> bool {
         self.chain.as_ref().is_some_and(AuthorizerChain::asks_webhooks)
     }

@@ -74,7 +74,7 @@ impl Connection {
         }
     }
 
-    /// Whether admission is asked before: about all but logs, which are read.
+    /// Reports whether admission is asked before: about all but logs, which are read.
     pub(crate) fn is_admitted(self) -> bool {
         self != Self::Log
     }

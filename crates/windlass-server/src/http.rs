@@ -168,6 +168,13 @@ impl Failure {
     }
 }
 
+/// The answer to a client that has to read, or to wait, before it gets another: that of the real server.
+pub(crate) fn too_many_requests() -> Response<Body> {
+    let mut response = respond::text(StatusCode::TOO_MANY_REQUESTS, "Too many requests, please try again later.\n");
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    response
+}
+
 /// Answers a request, whatever happens.
 pub(crate) async fn handle(server: Arc<Inner>, origin: Origin, request: http::Request<RequestBody>) -> Response<Body> {
     let (Parts { method, uri, headers, .. }, body) = request.into_parts();
@@ -287,8 +294,17 @@ async fn answer(server: &Arc<Inner>, exchange: Exchange, body: RequestBody) -> R
     }
     let document = match discovery::answer(&table, path, accept, known, &server.address().to_string()) {
         Some(document) => document?,
-        None => openapi::answer(&table, path, exchange.raw_query.as_deref(), accept, known, server.clock().now())
-            .ok_or(Failure::NotFound)?,
+        None => {
+            let request = openapi::Request {
+                path,
+                query: exchange.raw_query.as_deref(),
+                accept,
+                if_none_match: known,
+                descriptions: server.descriptions(),
+                now: server.clock().now(),
+            };
+            openapi::answer(&table, &request).ok_or(Failure::NotFound)?
+        }
     };
     let encoding = match media::negotiate_error(&exchange.headers, &exchange.query) {
         ErrorEncoding::As(encoding) => encoding,

@@ -57,6 +57,7 @@ mod reviews;
 
 mod apiextensions;
 
+mod descriptions;
 mod discovery;
 mod openapi;
 mod table;
@@ -70,10 +71,10 @@ pub mod storage;
 
 pub use self::{
     admission::PodAccounts,
-    authn::{KeyError, TokenIssuer, User},
+    authn::{Anonymous, KeyError, TokenIssuer, User},
     authz::{AccessReviewer, Authorization, AuthorizationConfiguration, AuthorizerChain, ConfigurationError},
     http::Body,
     kinds::service::{InvalidServiceCidr, ServiceCidr},
-    server::{Server, ServerBuilder, Service},
-    tls::{TlsError, TlsIdentity},
+    server::{Limits, Server, ServerBuilder, Service},
+    tls::{TlsError, TlsIdentity, TlsVersion},
 };

@@ -1,7 +1,8 @@
 //! The OpenAPI documents: version 3, one per group version behind an index of hashes, and version 2, one for all.
 //!
 //! Nothing is kept: a document is written when it is asked for, from the recorded schemas (`data/openapi.tsv`, without
-//! descriptions), the schemas of custom resources, and paths that follow from the resource table. Clients cache by hash;
+//! descriptions), the [`Descriptions`] if the server has any, the schemas of custom resources, and paths that follow from the
+//! resource table. Clients cache by hash;
 //! the hash of a document is made from what the document would be made from, so the index costs next to nothing.
 //!
 //! Not described: the paths of subresources that connect to something (exec, proxy, log …).
@@ -20,6 +21,7 @@ use serde_json::json;
 use windlass_api::Scope;
 
 use crate::{
+    descriptions::Descriptions,
     discovery::{Document, Group, Version, document_hash, groups},
     registry::{ResourceTable, Shape},
 };
@@ -44,16 +46,21 @@ enum Subject<'a> {
     Version(&'a str, &'a Version<'a>),
 }
 
+/// A request for a document.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request<'a> {
+    pub(crate) path: &'a str,
+    /// Percent-encoded as it came.
+    pub(crate) query: Option<&'a str>,
+    pub(crate) accept: Option<&'a str>,
+    pub(crate) if_none_match: Option<&'a str>,
+    pub(crate) descriptions: &'a Descriptions,
+    pub(crate) now: Timestamp,
+}
+
 /// Answers `/openapi/v2`, `/openapi/v3` and what is below it; `None` when there is no such document (404, no body).
-/// `query` is the request's, percent-encoded as it came.
-pub(crate) fn answer(
-    table: &ResourceTable,
-    path: &str,
-    query: Option<&str>,
-    accept: Option<&str>,
-    if_none_match: Option<&str>,
-    now: Timestamp,
-) -> Option<Document> {
+pub(crate) fn answer(table: &ResourceTable, request: &Request<'_>) -> Option<Document> {
+    let Request { path, query, accept, if_none_match, descriptions, now } = *request;
     let path = path.trim_end_matches('/');
     let groups = groups(table);
     if path == "/openapi/v2" {
@@ -66,11 +73,11 @@ pub(crate) fn answer(
             Encoding::Json => ("application/json", ""),
             Encoding::Protobuf => (PROTOBUF_V2, "protobuf"),
         };
-        let etag = format!("\"{}\"", document_hash(&[hash_all(&groups).as_bytes(), salt.as_bytes()]));
+        let etag = format!("\"{}\"", document_hash(&[hash_all(&groups, descriptions).as_bytes(), salt.as_bytes()]));
         let mut document = Document::new(content_type, Vec::new()).tagged(etag, if_none_match);
         document = document.with("vary", "Accept-Encoding").with("vary", "Accept");
         if document.status == 200 {
-            let tree = v2::document(&groups);
+            let tree = v2::document(&groups, &descriptions.schemas());
             document.body = match encoding {
                 Encoding::Json => tree.to_string().into_bytes(),
                 Encoding::Protobuf => protobuf::document(&tree),
@@ -80,7 +87,7 @@ pub(crate) fn answer(
     }
     let below = path.strip_prefix("/openapi/v3")?;
     if below.is_empty() {
-        return Some(index(&groups));
+        return Some(index(&groups, descriptions));
     }
     let subjects = subjects(&groups);
     let Some(subject) = subjects.get(below.strip_prefix('/')?) else {
@@ -89,7 +96,7 @@ pub(crate) fn answer(
     if agree(accept, false).is_none() {
         return Some(not_acceptable());
     }
-    let hash = hash(subject);
+    let hash = hash(subject, descriptions);
     let wanted = query.into_iter().flat_map(|query| query.split('&')).find_map(|pair| pair.strip_prefix("hash="));
     let document = Document::new("application/json", Vec::new()).with("vary", "Accept");
     if wanted.is_some_and(|wanted| !wanted.is_empty() && wanted != hash) {
@@ -99,7 +106,7 @@ pub(crate) fn answer(
     }
     let mut document = document.tagged(format!("\"{hash}\""), if_none_match);
     if document.status == 200 {
-        document.body = v3::document(subject).into_bytes();
+        document.body = v3::document(subject, &descriptions.schemas()).into_bytes();
     }
     Some(match wanted {
         Some(wanted) if !wanted.is_empty() => {
@@ -113,10 +120,10 @@ pub(crate) fn answer(
     })
 }
 
-fn index(groups: &[Group<'_>]) -> Document {
+fn index(groups: &[Group<'_>], descriptions: &Descriptions) -> Document {
     let mut paths = serde_json::Map::new();
     for (path, subject) in subjects(groups) {
-        let url = format!("/openapi/v3/{path}?hash={}", hash(&subject));
+        let url = format!("/openapi/v3/{path}?hash={}", hash(&subject, descriptions));
         paths.insert(path, json!({"serverRelativeURL": url}));
     }
     Document::new("text/plain; charset=utf-8", json!({"paths": paths}).to_string().into_bytes())
@@ -152,13 +159,18 @@ fn root(group: &str, version: &str) -> String {
 
 // === hashes ===
 
-fn hash(subject: &Subject<'_>) -> String {
-    document_hash(&[data_hash().as_bytes(), fingerprint(subject).as_bytes()])
+fn hash(subject: &Subject<'_>, descriptions: &Descriptions) -> String {
+    document_hash(&[data_hash().as_bytes(), fingerprint(subject).as_bytes(), prose(descriptions)])
 }
 
-fn hash_all(groups: &[Group<'_>]) -> String {
+fn hash_all(groups: &[Group<'_>], descriptions: &Descriptions) -> String {
     let all = subjects(groups).values().map(fingerprint).collect::<Vec<_>>();
-    document_hash(&[data_hash().as_bytes(), all.join("\n").as_bytes()])
+    document_hash(&[data_hash().as_bytes(), all.join("\n").as_bytes(), prose(descriptions)])
+}
+
+/// Descriptions come with the program, as the schemas do: they differ by its version only.
+fn prose(descriptions: &Descriptions) -> &'static [u8] {
+    if descriptions.exist() { b"described" } else { b"" }
 }
 
 /// Of the recorded schemas, and of the code that makes documents from them.

@@ -371,6 +371,16 @@ impl Registry {
         self.0.watches.drop_topic(prefix);
     }
 
+    /// Waits until the watches that are ready for it have the event of a commit, which is answered after that.
+    pub(crate) async fn delivered(&self, key: &str, revision: Revision) {
+        self.0.watches.delivered(key, revision).await;
+    }
+
+    /// Whether anybody watches an object.
+    pub(crate) fn is_watched(&self, key: &str) -> bool {
+        self.0.watches.is_watched(key)
+    }
+
     /// Closes all watches, as the loss of all connections would.
     pub(crate) fn drop_watches(&self) {
         self.0.watches.drop_all();

@@ -23,9 +23,10 @@ use windlass_api::{BoxError, Clock, Entropy, Status};
 
 use crate::{
     admission::PodAccounts,
-    authn::{Authenticator, TokenIssuer, Tokens, User},
+    authn::{Anonymous, Authenticator, TokenIssuer, Tokens, User},
     authz::{Attempt, Authorization, Authorizer, AuthorizerChain, Decision, RoleName, Rule},
     bootstrap::{self, Choices},
+    descriptions::Descriptions,
     http::{Body, Origin, RequestBody, Stopping, Trust, handle},
     kinds::service::ServiceCidr,
     metrics::Metrics,
@@ -34,13 +35,22 @@ use crate::{
     tls::TlsIdentity,
 };
 
+mod budget;
 mod connection;
 mod gathered;
+mod heads;
 mod joined;
+mod limits;
 mod listener;
+mod outgoing;
+mod streams;
 
 #[cfg(test)]
 mod tests;
+
+use self::budget::Budget;
+pub(crate) use self::budget::OverBudget;
+pub use self::limits::Limits;
 
 /// An API server. Clones are handles on the same one.
 ///
@@ -64,6 +74,9 @@ pub struct ServerBuilder {
     authorization: Authorization,
     authorizers: Option<AuthorizerChain>,
     address: SocketAddr,
+    limits: Limits,
+    anonymous: Anonymous,
+    descriptions: Descriptions,
 }
 
 /// A server in this process, as a `tower` service: no socket, no task, no credentials.
@@ -90,8 +103,11 @@ pub(crate) struct Inner {
     /// True once answers that go on are to end.
     stopping: watch::Sender<bool>,
     metrics: Metrics,
+    descriptions: Descriptions,
     /// Where clients are told that the server is.
     address: Mutex<SocketAddr>,
+    /// The account of what clients on sockets hold.
+    budget: Arc<Budget>,
     /// The authority of clients, in PEM, once the server serves with one.
     client_ca: Mutex<Option<Arc<str>>>,
 }
@@ -161,7 +177,29 @@ impl ServerBuilder {
         self
     }
 
-    /// Who decides in turn who may do what, instead of [`Self::authorization`]. Members of `system:masters` may do
+    /// The answer to requests without credentials over sockets; they are `system:anonymous` by default.
+    pub fn anonymous(mut self, anonymous: Anonymous) -> Self {
+        self.anonymous = anonymous;
+        self
+    }
+
+    /// Bounds what clients on sockets can make the server hold.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Descriptions of kinds and fields, for `kubectl explain` and for the columns of tables. By default there are none.
+    ///
+    /// `schemas` returns JSON schemas by their names in Kubernetes' OpenAPI documents, such as
+    /// `io.k8s.api.core.v1.Pod`; only their descriptions are used. The feature `schemars` of `k8s-openapi` has them. The
+    /// function is called for each document that a client reads.
+    pub fn descriptions(mut self, schemas: fn() -> serde_json::Map<String, serde_json::Value>) -> Self {
+        self.descriptions = Descriptions::new(schemas);
+        self
+    }
+
+    /// Sets the authorizers that decide in turn, instead of [`Self::authorization`]. Members of `system:masters` may do
     /// everything all the same.
     pub fn authorizers(mut self, chain: AuthorizerChain) -> Self {
         self.authorizers = Some(chain);
@@ -175,7 +213,7 @@ impl ServerBuilder {
         Server(Arc::new(Inner {
             clock: self.clock,
             entropy: self.entropy.unwrap_or_default(),
-            authenticator: Authenticator::new(self.token, self.tokens, self.issuer),
+            authenticator: Authenticator::new(self.token, self.tokens, self.issuer, self.anonymous),
             authorizer: Arc::new(Authorizer::new(self.authorization, self.authorizers)),
             storage: self.storage.unwrap_or_else(|| Arc::new(MemoryStorage::default())),
             choices: self.choices,
@@ -183,7 +221,9 @@ impl ServerBuilder {
             furnished: OnceCell::new(),
             stopping,
             metrics: Metrics::default(),
+            descriptions: self.descriptions,
             address: Mutex::new(self.address),
+            budget: Budget::new(self.limits),
             client_ca: Mutex::default(),
         }))
     }
@@ -205,6 +245,9 @@ impl Server {
             authorization: Authorization::default(),
             authorizers: None,
             address: SocketAddr::from(([127, 0, 0, 1], 443)),
+            limits: Limits::default(),
+            anonymous: Anonymous::default(),
+            descriptions: Descriptions::default(),
         }
     }
 
@@ -307,7 +350,7 @@ impl Inner {
         self.authorizer.require(&*self.storage, user, attempt).await
     }
 
-    /// Whether not all that users may do is in rules.
+    /// Reports whether webhooks are asked, so that rules do not hold everything that a user may do.
     pub(crate) fn asks_webhooks(&self) -> bool {
         self.authorizer.asks_webhooks()
     }
@@ -324,6 +367,10 @@ impl Inner {
 
     pub(crate) fn metrics(&self) -> &Metrics {
         &self.metrics
+    }
+
+    pub(crate) fn descriptions(&self) -> &Descriptions {
+        &self.descriptions
     }
 
     pub(crate) fn clock(&self) -> &Clock {
@@ -344,6 +391,10 @@ impl Inner {
 
     pub(crate) fn set_address(&self, address: SocketAddr) {
         *self.address.lock() = address;
+    }
+
+    pub(crate) fn budget(&self) -> &Arc<Budget> {
+        &self.budget
     }
 
     /// Publishes the authority of clients: now, if the server has started, or else when it starts.

@@ -235,6 +235,9 @@ pub trait Storage: fmt::Debug + Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<(Revision, Option<StoredValue>), StorageError>>;
 
     /// The values under a prefix, in key order.
+    ///
+    /// A range that ended at its limit can usually be continued at its revision for some minutes, even if the backend has
+    /// compacted that revision by itself meanwhile: lists are read in pages. [`Self::compact`] ends that.
     fn range(&self, query: RangeQuery) -> BoxFuture<'_, Result<Range, StorageError>>;
 
     /// Compares and changes one key, atomically.

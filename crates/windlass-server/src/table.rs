@@ -2,7 +2,8 @@
 //!
 //! Columns come from the real server's answers (`data/columns.tsv`), cells are computed here, kind by kind; ages are
 //! texts, as of the moment of the answer. A kind whose cells are not written yet is printed with name and age. Custom
-//! resources bring their own columns. Column descriptions are left out.
+//! resources bring their own columns. Columns have the descriptions of the fields that they show, if the server has
+//! [`Descriptions`]; those that the real server words for a column alone are left out.
 
 mod autoscaling;
 mod cells;
@@ -25,7 +26,10 @@ use serde_json::{Map, Value, json};
 use windlass_api::Status;
 
 pub(crate) use self::custom::CustomColumn;
-use crate::registry::{ResourceInfo, Shape};
+use crate::{
+    descriptions::Descriptions,
+    registry::{ResourceInfo, Shape},
+};
 
 /// One column of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +40,8 @@ pub(crate) struct Column {
     /// `name` for the column that holds the name.
     pub(crate) format: String,
     pub(crate) description: String,
+    /// The `schema#property` whose description is this column's, if it has none of its own.
+    pub(crate) source: &'static str,
     /// 0 is always shown, anything greater only in wide output.
     pub(crate) priority: i64,
 }
@@ -53,10 +59,10 @@ pub(crate) enum IncludeObject {
 }
 
 /// Whether a table says what its columns are: the first one of a watch does, those after it do not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Header {
-    /// `columnDefinitions` lists the columns.
-    Columns,
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Header<'d> {
+    /// `columnDefinitions` lists the columns, with the descriptions that there are.
+    Columns(&'d Descriptions),
     /// `columnDefinitions` is null.
     Omitted,
 }
@@ -68,12 +74,14 @@ pub(crate) fn table(
     metadata: Value,
     objects: impl IntoIterator<Item = Value>,
     include: IncludeObject,
-    header: Header,
+    header: Header<'_>,
     now: Timestamp,
 ) -> Value {
     let definitions = match header {
         Header::Omitted => Value::Null,
-        Header::Columns => columns(resource).iter().map(Column::definition).collect(),
+        Header::Columns(descriptions) => {
+            columns(resource).iter().map(|column| column.definition(descriptions)).collect()
+        }
     };
     let row = |object| row(resource, object, include, now);
     let rows: Vec<Value> = match extensions::order(&resource.group, &resource.plural) {
@@ -87,10 +95,27 @@ pub(crate) fn table(
     assemble(metadata, definitions, rows)
 }
 
+/// Reports whether the rows of a table are sorted: it cannot be made row by row then.
+pub(crate) fn is_ordered(resource: &ResourceInfo) -> bool {
+    extensions::order(&resource.group, &resource.plural).is_some()
+}
+
 /// A table of the one row that is a scale, whatever it is the scale of.
-pub(crate) fn scale_table(metadata: Value, scale: Value, include: IncludeObject, now: Timestamp) -> Value {
-    let columns = [("Name", "string"), ("Desired", "integer"), ("Available", "integer"), ("Age", "string")];
-    let definitions = columns.iter().map(|(name, kind)| Column::new(name, kind).definition()).collect();
+pub(crate) fn scale_table(
+    metadata: Value,
+    scale: Value,
+    include: IncludeObject,
+    descriptions: &Descriptions,
+    now: Timestamp,
+) -> Value {
+    let columns = [
+        ("Name", "string", NAME),
+        ("Desired", "integer", DESIRED),
+        ("Available", "integer", AVAILABLE),
+        ("Age", "string", CREATED),
+    ];
+    let column = |(name, kind, source)| Column { source, ..Column::new(name, kind) }.definition(descriptions);
+    let definitions = columns.map(column).into_iter().collect();
     let cells = json!([
         scale["metadata"]["name"],
         scale["spec"]["replicas"].as_i64().unwrap_or_default(),
@@ -114,6 +139,19 @@ fn assemble(metadata: Value, definitions: Value, rows: Vec<Value>) -> Value {
     table
 }
 
+/// Whether the objects of a built-in resource, or a part of it, can be shown as a table.
+pub(crate) fn is_printed(resource: &ResourceInfo, subresource: &str) -> bool {
+    match (resource.plural.as_str(), subresource) {
+        (_, "") => resource.verbs != ["create"],
+        ("pods", "binding" | "ephemeralcontainers" | "eviction" | "resize")
+        | ("namespaces", "finalize")
+        | ("serviceaccounts", "token")
+        | ("certificatesigningrequests", "approval")
+        | ("apiservices" | "customresourcedefinitions" | "resourceclaims", "status") => false,
+        _ => true,
+    }
+}
+
 /// The columns of a resource.
 pub(crate) fn columns(resource: &ResourceInfo) -> Arc<[Column]> {
     match &resource.shape {
@@ -130,7 +168,8 @@ pub(crate) fn cells(resource: &ResourceInfo, object: &Value, now: Timestamp) -> 
     }
 }
 
-fn row(resource: &ResourceInfo, object: Value, include: IncludeObject, now: Timestamp) -> Value {
+/// One row.
+pub(crate) fn row(resource: &ResourceInfo, object: Value, include: IncludeObject, now: Timestamp) -> Value {
     let mut row = Map::new();
     // A view of another version is printed as what it is a view of.
     let built_in = resource.conversion.as_ref().filter(|_| matches!(resource.shape, Shape::BuiltIn(_)));
@@ -203,13 +242,16 @@ fn order_entries(entries: &mut Value, order: &[&str]) {
 
 // === built-in kinds ===
 
-fn built_in_columns(group: &str, version: &str, plural: &str) -> Arc<[Column]> {
+fn recorded() -> &'static HashMap<&'static str, Arc<[Column]>> {
     static RECORDED: OnceLock<HashMap<&'static str, Arc<[Column]>>> = OnceLock::new();
+    RECORDED.get_or_init(|| parse(include_str!("../data/columns.tsv")))
+}
+
+fn built_in_columns(group: &str, version: &str, plural: &str) -> Arc<[Column]> {
     static FALLBACK: OnceLock<Arc<[Column]>> = OnceLock::new();
-    let recorded = RECORDED.get_or_init(|| parse(include_str!("../data/columns.tsv")));
-    match recorded.get(format!("{group}/{version}/{plural}").as_str()) {
-        Some(columns) if cells::printer(group, plural).is_some() || columns[1..] == [created_at()] => columns.clone(),
-        _ => FALLBACK.get_or_init(|| [Column::name(), Column::new("Age", "string")].into()).clone(),
+    match recorded().get(format!("{group}/{version}/{plural}").as_str()) {
+        Some(columns) if cells::printer(group, plural).is_some() || has_created_at(columns) => columns.clone(),
+        _ => FALLBACK.get_or_init(|| [Column::name(), Column::age("string")].into()).clone(),
     }
 }
 
@@ -219,23 +261,33 @@ fn built_in_cells(group: &str, plural: &str, object: &Value, now: Timestamp) -> 
     }
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
     let columns = built_in_columns(group, "v1", plural);
-    match &columns[1..] {
-        [second] if *second == created_at() => {
-            vec![name.into(), object["metadata"]["creationTimestamp"].as_str().unwrap_or(NEVER).into()]
-        }
-        _ => vec![name.into(), cells::age(object, now)],
+    if has_created_at(&columns) {
+        return vec![name.into(), object["metadata"]["creationTimestamp"].as_str().unwrap_or(NEVER).into()];
     }
+    vec![name.into(), cells::age(object, now)]
 }
 
 /// The time of what has not been created, as of bookmarks.
 const NEVER: &str = "0001-01-01T00:00:00Z";
 
-fn created_at() -> Column {
-    Column::new("Created At", "date")
+/// Whether the only column beside the name is the time of creation.
+fn has_created_at(columns: &[Column]) -> bool {
+    matches!(columns, [_, second] if second.name == "Created At" && second.kind == "date")
 }
 
+/// Where the descriptions of columns come from.
+pub(crate) fn description_sources() -> impl Iterator<Item = &'static str> {
+    let columns = recorded().values().flat_map(|columns| columns.iter()).map(|column| column.source);
+    columns.chain([NAME, CREATED, DESIRED, AVAILABLE]).filter(|source| !source.is_empty())
+}
+
+const NAME: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta#name";
+const CREATED: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta#creationTimestamp";
+const DESIRED: &str = "io.k8s.api.autoscaling.v1.ScaleSpec#replicas";
+const AVAILABLE: &str = "io.k8s.api.autoscaling.v1.ScaleStatus#replicas";
+
 fn parse(text: &'static str) -> HashMap<&'static str, Arc<[Column]>> {
-    let column = |cell: &str| {
+    let column = |cell: &'static str| {
         let mut parts = cell.split('|');
         let mut next = || parts.next().unwrap_or_default().to_owned();
         Column {
@@ -244,6 +296,7 @@ fn parse(text: &'static str) -> HashMap<&'static str, Arc<[Column]>> {
             format: next(),
             description: String::new(),
             priority: next().parse().unwrap_or_default(),
+            source: parts.next().unwrap_or_default(),
         }
     };
     text.lines()
@@ -263,17 +316,23 @@ impl Column {
             format: String::new(),
             description: String::new(),
             priority: 0,
+            source: "",
         }
     }
 
     fn name() -> Self {
-        Self { format: "name".to_owned(), ..Self::new("Name", "string") }
+        Self { format: "name".to_owned(), source: NAME, ..Self::new("Name", "string") }
     }
 
-    fn definition(&self) -> Value {
+    fn age(kind: &str) -> Self {
+        Self { source: CREATED, ..Self::new("Age", kind) }
+    }
+
+    fn definition(&self, descriptions: &Descriptions) -> Value {
+        let description = if self.source.is_empty() { &self.description } else { descriptions.column(self.source) };
         json!({
             "name": self.name, "type": self.kind, "format": self.format,
-            "description": self.description, "priority": self.priority,
+            "description": description, "priority": self.priority,
         })
     }
 }

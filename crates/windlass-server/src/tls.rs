@@ -12,7 +12,7 @@ use rcgen::{
     KeyUsagePurpose,
 };
 use rustls::{
-    CipherSuite, ConfigBuilder, ServerConfig, WantsVerifier,
+    CipherSuite, ConfigBuilder, ServerConfig, SupportedCipherSuite, WantsVerifier,
     crypto::ring,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
 };
@@ -46,6 +46,26 @@ pub struct TlsIdentity {
     clients: Option<Arc<ClientAuthority>>,
     /// The same, in PEM.
     client_ca: Option<Arc<str>>,
+    policy: Policy,
+}
+
+/// A version of TLS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum TlsVersion {
+    /// TLS 1.2.
+    #[default]
+    V1_2,
+    /// TLS 1.3.
+    V1_3,
+}
+
+/// The versions and cipher suites that a server offers.
+#[derive(Clone, Debug, Default)]
+struct Policy {
+    oldest: TlsVersion,
+    /// The cipher suites of TLS 1.2; `None` for all.
+    suites: Option<Vec<CipherSuite>>,
 }
 
 /// Why there is no identity.
@@ -75,6 +95,12 @@ pub enum TlsError {
     /// The authority of clients cannot be used.
     #[error("the authority of clients cannot be used")]
     Clients(#[from] rustls::server::VerifierBuilderError),
+    /// A cipher suite that this server does not have.
+    #[error("cipher suite {name:?} is not supported; supported are {}", supported_suites().join(", "))]
+    CipherSuite {
+        /// Its name.
+        name: String,
+    },
     /// The certificates and the key do not go together, or cannot be used.
     #[error("the certificate cannot be used")]
     Unusable(#[from] rustls::Error),
@@ -116,14 +142,42 @@ impl TlsIdentity {
 
     /// The same, which asks clients for certificates: who shows one of these authorities, in PEM, is the user that it names,
     /// a member of its organizations. Clients need not have one.
-    pub fn with_client_ca(self, pem: &str) -> Result<Self, TlsError> {
-        let clients = Arc::new(ClientAuthority::from_pem(pem)?);
-        let mut config = server_config()?
-            .with_client_cert_verifier(clients.clone())
-            .with_cert_resolver(self.config.cert_resolver.clone());
+    pub fn with_client_ca(mut self, pem: &str) -> Result<Self, TlsError> {
+        self.clients = Some(Arc::new(ClientAuthority::from_pem(pem)?));
+        self.client_ca = Some(pem.into());
+        self.rebuilt()
+    }
+
+    /// The same, which refuses clients with an older version of TLS. Defaults to TLS 1.2.
+    pub fn with_min_version(mut self, oldest: TlsVersion) -> Result<Self, TlsError> {
+        self.policy.oldest = oldest;
+        self.rebuilt()
+    }
+
+    /// The same with these cipher suites of TLS 1.2 only, by their IANA names. As in Go, those of TLS 1.3 are always
+    /// offered, and naming one changes nothing.
+    pub fn with_cipher_suites<'n>(mut self, names: impl IntoIterator<Item = &'n str>) -> Result<Self, TlsError> {
+        let mut suites = Vec::new();
+        for name in names {
+            let all = ring::default_provider().cipher_suites;
+            let found = all.iter().find(|suite| is_named(**suite, name));
+            suites.push(found.ok_or_else(|| TlsError::CipherSuite { name: name.to_owned() })?.suite());
+        }
+        self.policy.suites = Some(suites);
+        self.rebuilt()
+    }
+
+    /// The same certificate under the policy and the authority of clients as they are now.
+    fn rebuilt(self) -> Result<Self, TlsError> {
+        let builder = server_config(&self.policy)?;
+        let builder = match &self.clients {
+            Some(clients) => builder.with_client_cert_verifier(clients.clone()),
+            None => builder.with_no_client_auth(),
+        };
+        let mut config = builder.with_cert_resolver(self.config.cert_resolver.clone());
         config.alpn_protocols.clone_from(&self.config.alpn_protocols);
         config.ignore_client_order = self.config.ignore_client_order;
-        Ok(Self { config: Arc::new(config), clients: Some(clients), client_ca: Some(pem.into()), ..self })
+        Ok(Self { config: Arc::new(config), ..self })
     }
 
     /// Who has shown these certificates, leaf first.
@@ -174,18 +228,42 @@ impl TlsIdentity {
     }
 
     fn new(chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>, ca: &str) -> Result<Self, TlsError> {
-        let mut config = server_config()?.with_no_client_auth().with_single_cert(chain, key)?;
+        let mut config = server_config(&Policy::default())?.with_no_client_auth().with_single_cert(chain, key)?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         config.ignore_client_order = true;
-        Ok(Self { config: Arc::new(config), ca: ca.into(), clients: None, client_ca: None })
+        Ok(Self { config: Arc::new(config), ca: ca.into(), clients: None, client_ca: None, policy: Policy::default() })
     }
 }
 
-fn server_config() -> Result<ConfigBuilder<ServerConfig, WantsVerifier>, rustls::Error> {
+fn server_config(policy: &Policy) -> Result<ConfigBuilder<ServerConfig, WantsVerifier>, rustls::Error> {
     let mut provider = ring::default_provider();
     // As in Go, AES with 128 bits comes first: it costs a quarter less.
     provider.cipher_suites.sort_by_key(|suite| suite.suite() != CipherSuite::TLS13_AES_128_GCM_SHA256);
-    ServerConfig::builder_with_provider(Arc::new(provider)).with_safe_default_protocol_versions()
+    if let Some(suites) = &policy.suites {
+        provider.cipher_suites.retain(|suite| suite.tls13().is_some() || suites.contains(&suite.suite()));
+    }
+    let has_tls12 = provider.cipher_suites.iter().any(|suite| suite.tls13().is_none());
+    let builder = ServerConfig::builder_with_provider(Arc::new(provider));
+    if policy.oldest == TlsVersion::V1_3 || !has_tls12 {
+        builder.with_protocol_versions(&[&rustls::version::TLS13])
+    } else {
+        builder.with_safe_default_protocol_versions()
+    }
+}
+
+/// The name of a cipher suite as IANA and Go have it.
+fn suite_name(suite: SupportedCipherSuite) -> String {
+    format!("{:?}", suite.suite()).replace("TLS13_", "TLS_")
+}
+
+fn is_named(suite: SupportedCipherSuite, name: &str) -> bool {
+    // Go also takes two of them without their hash.
+    let own = suite_name(suite);
+    own == name || own.strip_suffix("_SHA256").is_some_and(|short| short == name && short.ends_with("POLY1305"))
+}
+
+fn supported_suites() -> Vec<String> {
+    ring::default_provider().cipher_suites.into_iter().map(suite_name).collect()
 }
 
 impl fmt::Debug for TlsIdentity {
@@ -212,16 +290,15 @@ fn in_file<T>(path: &Path, result: io::Result<T>) -> Result<T, TlsError> {
     result.map_err(|source| TlsError::File { path: path.to_owned(), source })
 }
 
-#[cfg(unix)]
+/// Writes a file that only its owner can read, completely or not at all: to a new file of a random name, which is then
+/// moved to its place. A link that someone else has put there is replaced, not followed.
 fn write_secret(path: &Path, text: &str) -> io::Result<()> {
-    use std::{io::Write, os::unix::fs::OpenOptionsExt};
-    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
-    file.write_all(text.as_bytes())
-}
-
-#[cfg(not(unix))]
-fn write_secret(path: &Path, text: &str) -> io::Result<()> {
-    fs::write(path, text)
+    use std::io::Write as _;
+    let directory = path.parent().unwrap_or_else(|| Path::new("."));
+    // It is created with mode 600.
+    let mut file = tempfile::NamedTempFile::new_in(directory)?;
+    file.write_all(text.as_bytes())?;
+    file.persist(path).map(drop).map_err(|error| error.error)
 }
 
 #[cfg(test)]
@@ -230,12 +307,71 @@ mod tests {
 
     #[test]
     fn a_persisted_ca_is_used_again() {
-        let directory = std::env::temp_dir().join(format!("windlass-tls-{}", windlass_api::Entropy::os().uuid()));
-        let first = TlsIdentity::persisted(&directory, ["example.test"]).unwrap();
-        let second = TlsIdentity::persisted(&directory, ["192.0.2.1"]).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let first = TlsIdentity::persisted(directory.path(), ["example.test"]).unwrap();
+        let second = TlsIdentity::persisted(directory.path(), ["192.0.2.1"]).unwrap();
         assert_eq!(first.ca_pem(), second.ca_pem());
         assert_ne!(first.ca_pem(), TlsIdentity::generate::<String>([]).unwrap().ca_pem());
-        fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn private_key_is_readable_by_its_owner_only_and_replaces_a_link() {
+        use std::os::unix::fs::{PermissionsExt as _, symlink};
+        let directory = tempfile::tempdir().unwrap();
+        let (key, elsewhere) = (directory.path().join(CA_KEY), directory.path().join("elsewhere"));
+        fs::write(&elsewhere, "untouched").unwrap();
+        fs::set_permissions(&elsewhere, fs::Permissions::from_mode(0o666)).unwrap();
+        symlink(&elsewhere, &key).unwrap();
+        TlsIdentity::persisted(directory.path(), [""; 0]).unwrap();
+        assert_eq!(fs::read_to_string(&elsewhere).unwrap(), "untouched");
+        let metadata = fs::symlink_metadata(&key).unwrap();
+        assert!(metadata.is_file());
+        assert_eq!(metadata.permissions().mode() & 0o777, 0o600);
+    }
+
+    #[tokio::test]
+    async fn client_with_an_older_version_is_refused() {
+        let handshake = async |identity: TlsIdentity| {
+            let mut roots = rustls::RootCertStore::empty();
+            roots.add(CertificateDer::from_pem_slice(identity.ca_pem().as_bytes()).unwrap()).unwrap();
+            let client = rustls::ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+                .with_protocol_versions(&[&rustls::version::TLS12])
+                .unwrap()
+                .with_root_certificates(roots)
+                .with_no_client_auth();
+            let (near, far) = tokio::io::duplex(1 << 16);
+            let connector = tokio_rustls::TlsConnector::from(Arc::new(client));
+            let acceptor = tokio_rustls::TlsAcceptor::from(identity.config());
+            let (client, server) =
+                tokio::join!(connector.connect("localhost".try_into().unwrap(), near), acceptor.accept(far));
+            (client.is_ok(), server.is_ok())
+        };
+        let identity = TlsIdentity::generate::<String>([]).unwrap();
+        assert_eq!(handshake(identity.clone()).await, (true, true));
+        assert_eq!(handshake(identity.with_min_version(TlsVersion::V1_3).unwrap()).await, (false, false));
+    }
+
+    #[test]
+    fn versions_and_cipher_suites_are_restricted() {
+        let identity = || TlsIdentity::generate::<String>([]).unwrap();
+        let suites = |identity: TlsIdentity| {
+            let config = identity.config();
+            let names = config.crypto_provider().cipher_suites.iter().filter(|suite| suite.tls13().is_none());
+            names.map(|suite| suite_name(*suite)).collect::<Vec<_>>()
+        };
+        assert!(suites(identity()).len() > 1);
+        let one = "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305";
+        let restricted = identity().with_cipher_suites([one, "TLS_AES_128_GCM_SHA256"]).unwrap();
+        assert_eq!(suites(restricted.clone()), ["TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256"]);
+        // It stays so when more is said.
+        let ca = restricted.ca_pem().to_owned();
+        assert_eq!(suites(restricted.with_client_ca(&ca).unwrap()).len(), 1);
+        let error = identity().with_cipher_suites(["TLS_RSA_WITH_RC4_128_SHA"]).unwrap_err().to_string();
+        assert!(
+            error.starts_with("cipher suite \"TLS_RSA_WITH_RC4_128_SHA\" is not supported; supported are TLS_"),
+            "{error}"
+        );
     }
 
     #[test]

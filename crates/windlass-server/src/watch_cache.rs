@@ -1,7 +1,7 @@
 //! One watch on the storage, shared by all watches of clients.
 //!
-//! A pump task reads every event of the store and hands it, in one [`Arc`], to the subscribers whose topic it is under. What the
-//! registry derives from an event (its rendered frame, its labels) lives in the [`SharedEvent`], so it is computed once
+//! Every event of the store is handed, in one [`Arc`], to the subscribers whose topic it is under: by the writer who caused it
+//! ([`WatchCache::delivered`]) or by the pump task, whichever comes first. What the registry derives from an event (its rendered frame, its labels) lives in the [`SharedEvent`], so it is computed once
 //! for all of them.
 //!
 //! Guaranteed:
@@ -9,15 +9,16 @@
 //! - Fan-out never waits. A subscriber that falls too far behind is closed; it can subscribe again where it was.
 //! - A subscriber is told of an event at once, unless its topic has very many, who were told of another just before:
 //!   then it is told of what has come meanwhile together ([`Gap`]).
+//! - A writer can wait until the subscribers that are waiting for events have dealt with its event. A subscriber that is busy,
+//!   or whose client does not read, delays no writer for longer than [`PATIENCE`], and not again soon.
 //! - [`Subscription::progress`] is exact, and advances with every commit to the store, whatever its key.
 //!
 //! The pump starts with the first subscription, on the runtime of the subscriber. When it ends (with that runtime, with the last
 //! [`WatchCache`], or because the storage has compacted away what it had yet to read) all subscribers are closed, and the next
 //! subscription starts another. It outlives failures of the storage: subscribers see nothing until it is back.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, future::poll_fn, sync::Arc, time::Duration};
 
-use futures::StreamExt;
 use parking_lot::Mutex;
 use tokio::{
     sync::watch,
@@ -25,14 +26,19 @@ use tokio::{
     time::{self, Instant},
 };
 
-use self::gap::{Gap, Telling};
 pub(crate) use self::subscription::Subscription;
+use self::{
+    gap::{Gap, Telling},
+    source::{PumpStep, Source},
+};
 use crate::storage::{
     EventStream, Revision, Storage, StorageError, StorageEvent, StoredValue,
     mailbox::{Capacity, Discarded, Mailbox},
 };
 
+mod delivery;
 mod gap;
+mod source;
 mod subscription;
 #[cfg(test)]
 mod tests;
@@ -75,6 +81,8 @@ pub(crate) struct WatchCache<D> {
 #[derive(Debug)]
 struct Shared<D> {
     fan_out: Mutex<FanOut<D>>,
+    /// Where events come from. Locked before `fan_out`, and by writers only if it is free.
+    source: Mutex<Source<D>>,
     /// All events up to it have been handed out. Written under `fan_out`, after the event has been put into the mailboxes.
     position: watch::Sender<Revision>,
     capacity: Capacity,
@@ -110,7 +118,7 @@ impl<D: Default + Send + Sync + 'static> WatchCache<D> {
     fn with_capacity(storage: Arc<dyn Storage>, capacity: Capacity) -> Self {
         let fan_out = FanOut { topics: HashMap::new(), running: false, pump: None };
         let (position, _) = watch::channel(Revision(0));
-        let shared = Shared { fan_out: Mutex::new(fan_out), position, capacity };
+        let shared = Shared { fan_out: Mutex::new(fan_out), source: Mutex::new(Source::default()), position, capacity };
         Self { storage, shared: Arc::new(shared), starting: tokio::sync::Mutex::new(()) }
     }
 
@@ -167,13 +175,15 @@ impl<D: Default + Send + Sync + 'static> WatchCache<D> {
         }
         let (position, events) = watch_from_now(&*self.storage).await?;
         {
+            let mut source = self.shared.source.lock();
+            *source = Source::new(events);
             let mut fan_out = self.shared.fan_out.lock();
             self.shared.position.send_replace(position);
             fan_out.running = true;
         }
         // The guard is made outside of the task: it also works when the task is never polled.
         let running = Running(Arc::clone(&self.shared));
-        let pump = tokio::spawn(pump(Arc::clone(&self.storage), running, events));
+        let pump = tokio::spawn(pump(Arc::clone(&self.storage), running));
         self.shared.fan_out.lock().pump = Some(pump.abort_handle());
         Ok(())
     }
@@ -280,6 +290,7 @@ impl<D> FanOut<D> {
 }
 
 /// What handing out events leaves to be done without the lock; kept for its allocations.
+#[derive(Debug)]
 struct Round<D> {
     /// To be woken as soon as the lock is free.
     told: Vec<Arc<Subscriber<D>>>,
@@ -288,6 +299,12 @@ struct Round<D> {
     closed: Vec<ClosedSubscriber<D>>,
     /// When subscribers are to be told next of what they have not been told of.
     due: Option<Instant>,
+}
+
+impl<D> Default for Round<D> {
+    fn default() -> Self {
+        Self { told: Vec::new(), untold: Vec::new(), closed: Vec::new(), due: None }
+    }
 }
 
 impl<D> Round<D> {
@@ -310,45 +327,39 @@ struct Running<D>(Arc<Shared<D>>);
 
 impl<D> Drop for Running<D> {
     fn drop(&mut self) {
-        let closed = {
+        let (closed, source) = {
+            let mut source = self.0.source.lock();
             let mut fan_out = self.0.fan_out.lock();
             fan_out.running = false;
-            fan_out.close_all()
+            (fan_out.close_all(), std::mem::take(&mut *source))
         };
+        drop(source);
         wake(closed);
     }
 }
 
 /// Reads the storage's events and hands them out, until the storage shuts down or has forgotten where we were.
-async fn pump<D: Default>(storage: Arc<dyn Storage>, running: Running<D>, mut events: EventStream) {
+async fn pump<D: Default>(storage: Arc<dyn Storage>, running: Running<D>) {
     let shared = &*running.0;
-    let mut round = Round { told: Vec::new(), untold: Vec::new(), closed: Vec::new(), due: None };
     let mut pause = RETRY_FIRST;
     loop {
-        if round.untold.is_empty() && round.due.is_some_and(|due| due <= Instant::now()) {
-            shared.tell_due(Instant::now(), &mut round);
-        }
-        round.tell_some();
-        let next = tokio::select! {
+        let (all_told, due) = shared.tell_some();
+        let step = tokio::select! {
             biased;
-            next = events.next() => next,
-            () = tokio::task::yield_now(), if !round.untold.is_empty() => continue,
-            () = time::sleep_until(round.due.unwrap_or_else(Instant::now)), if round.untold.is_empty() && round.due.is_some() => continue,
+            step = poll_fn(|cx| shared.poll_pump(cx)) => step,
+            () = tokio::task::yield_now(), if !all_told => continue,
+            () = time::sleep_until(due.unwrap_or_else(Instant::now)), if all_told && due.is_some() => continue,
         };
-        let mut failure = match next {
-            Some(Ok(event)) => {
-                shared.hand_out(&Arc::new(SharedEvent::new(event)), &mut round);
+        let mut failure = match step {
+            PumpStep::HandedOut => {
                 pause = RETRY_FIRST;
                 continue;
             }
-            Some(Err(error)) => error,
-            None => return,
+            PumpStep::Failed(error) => error,
+            PumpStep::Ended => return,
         };
         // Nobody is to wait for what has come until the storage is back.
-        shared.tell_due(Instant::now() + gap::MOST, &mut round);
-        while !round.untold.is_empty() {
-            round.tell_some();
-        }
+        shared.tell_all();
         // Take over where the lost watch was.
         loop {
             match failure {
@@ -366,7 +377,7 @@ async fn pump<D: Default>(storage: Arc<dyn Storage>, running: Running<D>, mut ev
             let position = *shared.position.borrow();
             match storage.watch("", position).await {
                 Ok(again) => {
-                    events = again;
+                    shared.source.lock().renew(again);
                     break;
                 }
                 Err(error) => failure = error,

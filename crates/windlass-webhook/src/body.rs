@@ -1,5 +1,7 @@
 //! The body of a call, read with care: whoever reaches the port may send anything.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::{HeaderMap, Method, header::CONTENT_TYPE};
 use http_body::Body;
@@ -7,7 +9,11 @@ use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use thiserror::Error;
+use tokio::time::timeout;
 use windlass_api::BoxError;
+
+/// How long a caller may take to send a body: the longest timeout of a webhook.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Why a call is refused before anybody looks at what it says.
 #[derive(Debug, Error)]
@@ -49,7 +55,8 @@ where
     if method != Method::POST {
         return Err(Refused::Method(method.clone()));
     }
-    let bytes = match Limited::new(body, limit).collect().await {
+    let collected = timeout(PATIENCE, Limited::new(body, limit).collect()).await;
+    let bytes = match collected.unwrap_or_else(|_| Err(format!("no whole body within {PATIENCE:?}").into())) {
         Ok(collected) => collected.to_bytes(),
         Err(error) if error.is::<LengthLimitError>() => return Err(Refused::TooLarge { limit }),
         Err(error) => return Err(Refused::Unreadable(error)),

@@ -37,7 +37,6 @@
 //! | feature | default | what it adds |
 //! |---|---|---|
 //! | `v1_36` | yes | the built-in kinds of Kubernetes 1.36, and `Clientset` over them |
-//! | `certificates` | no | `windlass::client::certificates`: keys, authorities, certificates that a cluster signs and renews |
 //! | `envtest` | no | `windlass::envtest`: API server, clients and managers of one test, in process |
 //! | `config` | no | `windlass::config`: what a manager may be told by a file |
 //! | `flags` | no | the same by flags, for `clap` |
@@ -46,7 +45,10 @@
 //! | `server` | no | `windlass::server`, the embedded API server |
 //! | `webhook` | no | `windlass::webhook`: what an API server asks before it writes, converts, or lets somebody in; in `windlass::runtime::webhook` their certificates |
 
+mod informers;
 pub mod prelude;
+
+pub use informers::informer_factory;
 
 pub use windlass_api as api;
 pub use windlass_cache as cache;
@@ -66,6 +68,9 @@ pub use windlass_webhook as webhook;
 
 /// The built-in kinds, by group and version: `k8s::apps::v1::Deployment`.
 pub use k8s_openapi::api as k8s;
+
+/// Times, as the built-in kinds and `windlass::api` have them.
+pub use windlass_api::jiff;
 
 pub use windlass_api::{
     ApiResource, Clock, DynamicObject, Entropy, Nested, Object, ObjectBuilder, ObjectExt, ObjectKey, ObjectRef,
@@ -138,9 +143,9 @@ pub use windlass_derive::{CustomResource, Schema, rbac};
 /// Kinds with definitions, and types with schemas.
 pub use windlass_api::crd::{CustomResource, Definition, Schema};
 
-pub use windlass_client::Client;
 #[cfg(feature = "v1_36")]
 pub use windlass_client::Clientset;
+pub use windlass_client::{Client, Propagation};
 
 pub use windlass_cache::{Cached, Lister, Notification, SharedInformer};
 

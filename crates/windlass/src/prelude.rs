@@ -4,6 +4,7 @@
 
 pub use std::sync::Arc;
 
+pub use crate::client::Tolerate as _;
 pub use crate::{
     Action, Context, Controller, Manager, Object as _, ObjectExt as _, ObjectRef, Resource as _, shutdown,
 };

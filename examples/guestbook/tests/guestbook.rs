@@ -7,7 +7,8 @@ use windlass::{ObjectBuilder as _, api::ErrorChain, envtest::Environment, k8s::c
 async fn a_guestbook_has_a_page() -> Result<(), Box<dyn std::error::Error>> {
     let env = Environment::start().await;
     env.define::<Guestbook>().await;
-    let mut manager = env.manager();
+    let permissions = env.permissions_from("config/rbac/role.yaml")?;
+    let mut manager = env.manager_of(permissions.client());
     manager.add(controller());
     env.run(manager);
 
@@ -22,6 +23,8 @@ async fn a_guestbook_has_a_page() -> Result<(), Box<dyn std::error::Error>> {
     let first = page.metadata.uid;
     env.client().delete::<ConfigMap>("lobby").await?;
     env.eventually::<ConfigMap>("lobby", |page| page.metadata.uid != first).await;
+    // The role allows what the controller calls.
+    permissions.check()?;
     Ok(env.stop().await?)
 }
 

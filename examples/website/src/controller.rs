@@ -37,7 +37,7 @@ pub fn controller() -> impl Runnable {
 #[rbac(groups = "shop.example.com", resources = "websites/finalizers", verbs = "update")]
 #[rbac(groups = "", resources = "configmaps,services", verbs = "get,list,watch,create,patch")]
 #[rbac(groups = "apps", resources = "deployments", verbs = "get,list,watch,create,patch")]
-#[rbac(groups = "events.k8s.io", resources = "events", verbs = "create,patch")]
+#[rbac(groups = "core,events.k8s.io", resources = "events", verbs = "create,patch")]
 async fn reconcile(website: Arc<Website>, cx: Context) -> windlass::Result<Action> {
     let finalizers = Finalizers::new().then("shop.example.com/directory", leave_directory);
     let Finalized::Live(website) = finalizers.finalize(website, &cx).await? else {

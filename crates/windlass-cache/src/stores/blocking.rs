@@ -149,6 +149,48 @@ impl<T: Keyed + Clone> ObjectStore<T> for Blocking<Fifo<T>> {
     }
 }
 
+/// A shared [`Heap`] is a store that lists its objects in the order in which they will be popped. A closed one takes nothing
+/// in.
+///
+/// ```
+/// use windlass_cache::stores::{Blocking, Heap, ObjectStore};
+/// # use windlass_cache::stores::Keyed;
+/// # #[derive(Clone, Debug, PartialEq)]
+/// # struct Task { name: &'static str, due: u32 }
+/// # impl Keyed for Task {
+/// #     type Key = &'static str;
+/// #     fn key(&self) -> &'static str { self.name }
+/// # }
+///
+/// let tasks = Blocking::new(Heap::by(|task: &Task| task.due));
+/// tasks.replace(vec![Task { name: "write", due: 30 }, Task { name: "read", due: 10 }]);
+/// tasks.insert(Task { name: "write", due: 5 });
+/// assert_eq!(tasks.keys(), ["write", "read"]);
+/// assert_eq!(tasks.get(&"read").map(|task| task.due), Some(10));
+/// ```
+impl<T: Keyed + Clone, P: Ord + Clone> ObjectStore<T> for Blocking<Heap<T, P>> {
+    fn insert(&self, object: T) {
+        // As with a queue in order: a store has no way to refuse.
+        let _ = self.change(|heap| heap.insert(object));
+    }
+
+    fn remove(&self, key: &T::Key) {
+        let _ = self.change(|heap| heap.remove(key));
+    }
+
+    fn replace(&self, objects: Vec<T>) {
+        let _ = self.change(|heap| heap.replace(objects));
+    }
+
+    fn get(&self, key: &T::Key) -> Option<T> {
+        self.read(|heap| heap.get(key).cloned())
+    }
+
+    fn list(&self) -> Vec<T> {
+        self.read(|heap| heap.iter().cloned().collect())
+    }
+}
+
 impl<T: Keyed> Queue for Fifo<T> {
     type Item = T;
 
@@ -218,6 +260,21 @@ mod tests {
         popped.sort_by_key(Result::is_err);
         assert_eq!(popped, [Ok(Item("a", 1)), Ok(Item("b", 2)), Ok(Item("c", 3)), Err(Closed), Err(Closed)]);
         assert!(queue.is_closed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn shared_heap_is_a_store_and_a_queue() {
+        let heap = Blocking::new(Heap::by(|item: &Item| item.1));
+        let store: &dyn ObjectStore<Item> = &heap;
+        store.replace(vec![Item("a", 3), Item("b", 2), Item("c", 1)]);
+        store.insert(Item("a", 0));
+        store.remove(&"b");
+        assert_eq!((store.get(&"a"), store.get(&"b")), (Some(Item("a", 0)), None));
+        assert_eq!((store.keys(), store.list()), (vec!["a", "c"], vec![Item("a", 0), Item("c", 1)]));
+        assert_eq!(soon(heap.pop()).await, Ok(Item("a", 0)));
+        heap.close();
+        ObjectStore::insert(&heap, Item("d", 1));
+        assert_eq!(heap.keys(), ["c"], "a closed heap takes nothing in");
     }
 
     #[tokio::test(start_paused = true)]

@@ -9,6 +9,9 @@ use super::Keyed;
 
 /// A priority queue of objects that holds one state of each. Of equal priorities the one that came first is popped first.
 ///
+/// It is plain data. Shared between tasks as a [`Blocking`](super::Blocking) heap, it is an
+/// [`ObjectStore`](super::ObjectStore) whose objects can be popped.
+///
 /// ```
 /// use windlass_cache::stores::Heap;
 /// # use windlass_cache::stores::Keyed;
@@ -59,6 +62,13 @@ impl<T: Keyed, P: Ord + Clone> Heap<T, P> {
         if !self.places.contains_key(&object.key()) {
             self.insert(object);
         }
+    }
+
+    /// Holds these objects and no others. Of two with one key the last counts.
+    pub fn replace(&mut self, objects: Vec<T>) {
+        self.places.clear();
+        self.items.clear();
+        self.extend(objects);
     }
 
     /// Takes an object out; `None` when it is not there.
@@ -152,6 +162,14 @@ mod tests {
         all.insert_if_absent(Item("b", 2));
         assert_eq!((all.get(&"a"), all.get(&"c")), (Some(&Item("a", 3)), None));
         assert_eq!(names(all), ["b", "a"]);
+    }
+
+    #[test]
+    fn replaced_heap_holds_the_new_objects_alone() {
+        let mut all = heap(&[Item("a", 3), Item("b", 1)]);
+        all.replace(vec![Item("c", 2), Item("a", 1), Item("c", 0)]);
+        assert_eq!((all.len(), all.get(&"b"), all.get(&"c")), (2, None, Some(&Item("c", 0))));
+        assert_eq!(names(all), ["c", "a"]);
     }
 
     #[test]

@@ -99,7 +99,12 @@ fn webhook(flags: &Webhook) -> Result<(), Box<dyn Error>> {
     for spoke in &flags.spoke {
         command = command.spoke(spoke)?;
     }
-    flags.mode.carry_out(&command.plan(&scaffolding::project()?)?, scaffolding::TRY)
+    let project = scaffolding::project()?;
+    let (changes, warning) = (command.plan(&project)?, command.warning(&project)?);
+    if let Some(warning) = warning {
+        eprintln!("warning: {warning}");
+    }
+    flags.mode.carry_out(&changes, scaffolding::TRY)
 }
 
 fn api(api: &Api) -> Result<(), Box<dyn Error>> {

@@ -1,6 +1,7 @@
 //! `windlass demo`: the control loop, visible.
 
 mod play;
+mod replicaset;
 mod story;
 mod view;
 
@@ -10,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use tokio::sync::oneshot;
 use windlass_client::Client;
 use windlass_controllers::{Controllers, Pace};
@@ -27,12 +28,21 @@ use crate::recorder::RequestLog;
 /// The flags of `windlass demo`.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
+    /// A single controller step by step, in place of the tour: replicaset goes from 2 replicas to 3
+    #[arg(value_enum, value_name = "CONTROLLER")]
+    controller: Option<WalkThrough>,
     /// Write no colours
     #[arg(long)]
     no_color: bool,
     /// How many times faster than usual pods start and stop
     #[arg(long, value_name = "N", default_value_t = 1.0, value_parser = speed)]
     speed: f64,
+}
+
+/// A controller that is shown step by step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum WalkThrough {
+    Replicaset,
 }
 
 /// How long a simulated pod takes to start, at the usual speed.
@@ -45,7 +55,14 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
     let terminal = io::stdout().is_terminal();
     let plain = options.no_color || !terminal || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let mode = if terminal { Mode::Live } else { Mode::Plain };
-    let story = Story::new(View::new(BufWriter::new(io::stdout()), mode, if plain { Colour::No } else { Colour::Yes }));
+    let view = View::new(BufWriter::new(io::stdout()), mode, if plain { Colour::No } else { Colour::Yes });
+    let pace = Pace::new(POD_START.div_f64(options.speed), POD_STOP.div_f64(options.speed));
+    let controllers = Controllers::all().nodes(NODES).pace(pace);
+    let pause = Duration::from_millis(700).div_f64(options.speed);
+    if options.controller == Some(WalkThrough::Replicaset) {
+        return replicaset::run(view, controllers, pause).await;
+    }
+    let story = Story::new(view);
 
     // The control plane: a server without a socket, a client of it that is overheard, controllers on that client.
     let server = Server::builder().build();
@@ -59,9 +76,8 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
         let story = story.clone();
         move |event: &ReconcileEvent<'_>| story.reconciled(event)
     });
-    let pace = Pace::new(POD_START.div_f64(options.speed), POD_STOP.div_f64(options.speed));
-    Controllers::all().nodes(NODES).pace(pace).add_to(&mut manager);
-    let play = Play::new(client, &manager, story.clone(), Duration::from_millis(700).div_f64(options.speed));
+    controllers.add_to(&mut manager);
+    let play = Play::new(client, &manager, story.clone(), pause);
 
     let (stop, stopped) = oneshot::channel::<()>();
     let mut control_plane = tokio::spawn(manager.run(async {

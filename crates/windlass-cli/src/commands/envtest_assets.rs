@@ -34,14 +34,11 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
 fn write(windlass: &Path, directory: &Path) -> io::Result<()> {
     fs::create_dir_all(directory)?;
     let first = StandIn::KubeApiserver.file_name();
+    let unfinished = tempfile::Builder::new().prefix(".unfinished-").tempdir_in(directory)?;
     for stand_in in StandIn::ALL {
         let path = directory.join(stand_in.file_name());
         // Beside its place and moved there: one that runs is not disturbed.
-        let unfinished = path.with_extension("unfinished");
-        match fs::remove_file(&unfinished) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        let unfinished = unfinished.path().join(stand_in.file_name());
         if stand_in == StandIn::KubeApiserver {
             copy(windlass, &unfinished)
         } else {

@@ -1,8 +1,8 @@
 //! `windlass generate`: the manifests of a project, by the program in it that knows its types.
 
-use std::{error::Error, io, path};
+use std::{error::Error, path};
 
-use super::scaffolding;
+use super::{run::build_manifests, scaffolding};
 
 use clap::{Args, ValueEnum};
 use tokio::process::Command;
@@ -39,11 +39,8 @@ enum Part {
     All,
 }
 
-/// The program of a project that calls `windlass::manifests::main`.
-const PROGRAM: &str = "manifests";
-
 impl Options {
-    /// What cargo is told.
+    /// The arguments of the project's program.
     fn arguments(&self) -> Vec<String> {
         let part = match self.part {
             Part::Crds => "crds",
@@ -52,7 +49,7 @@ impl Options {
             Part::Policies => "policies",
             Part::All => "all",
         };
-        let mut arguments = ["run", "--quiet", "--bin", PROGRAM, "--", part].map(str::to_owned).to_vec();
+        let mut arguments = vec![part.to_owned()];
         if self.policies {
             arguments.push("--policies".to_owned());
         }
@@ -72,16 +69,13 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
     // The program works in the project, and who names a folder means one seen from here.
     let output_dir = options.output_dir.map(path::absolute).transpose()?;
     let options = Options { output_dir, ..options };
-    let mut cargo = Command::new("cargo");
-    let status =
-        cargo.args(options.arguments()).current_dir(&project).status().await.map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => "cargo is not there: manifests are made of types, which it compiles".to_owned(),
-            _ => format!("starting cargo: {error}"),
-        })?;
+    let program = build_manifests(&project).await?;
+    let status = Command::new(&program).args(options.arguments()).current_dir(&project).status().await;
+    let status = status.map_err(|error| format!("cannot start {}: {error}", program.display()))?;
     if status.success() {
         return Ok(());
     }
-    Err(format!("the manifests were not written: `cargo run --bin {PROGRAM}` failed in {}", project.display()).into())
+    Err(format!("the manifests were not written: {} failed in {}", program.display(), project.display()).into())
 }
 
 #[cfg(test)]
@@ -91,8 +85,8 @@ mod tests {
     #[test]
     fn the_program_is_told_what_the_command_was() {
         let options = Options { part: Part::Crds, policies: false, output_dir: Some("out".into()), check: true };
-        assert_eq!(options.arguments().join(" "), "run --quiet --bin manifests -- crds --output-dir out --check");
+        assert_eq!(options.arguments().join(" "), "crds --output-dir out --check");
         let options = Options { part: Part::All, policies: true, output_dir: None, check: false };
-        assert_eq!(options.arguments().join(" "), "run --quiet --bin manifests -- all --policies");
+        assert_eq!(options.arguments().join(" "), "all --policies");
     }
 }

@@ -1,8 +1,8 @@
 //! `windlass proxy`: the API server on a local port without credentials of its own, as `kubectl proxy` gives it.
 //!
-//! Whoever reaches the port acts as the user of the kubeconfig. So it listens on loopback unless told otherwise, answers
-//! only requests whose `Host` names it (a web page that has its own name point here is refused), and passes no exec and no
-//! attach on.
+//! Whoever reaches the port acts as the user of the kubeconfig. So it listens on loopback by default, and answers only
+//! requests whose `Host` names it (a web page that has its own name point here is refused) and that do not come from a
+//! page of another origin. By default it passes no exec and no attach on.
 
 mod filter;
 mod forward;
@@ -44,6 +44,9 @@ pub(crate) struct Options {
     /// Which methods are not passed on
     #[arg(long, default_value = "^$", value_name = "REGEX,...")]
     reject_methods: Patterns,
+    /// Pages of which other origins may send requests, such as https://dashboard.example; none by default
+    #[arg(long, default_value = "^$", value_name = "REGEX,...")]
+    accept_origins: Patterns,
     /// Passes everything on, from everywhere. Not where others can reach the port
     #[arg(long)]
     disable_filter: bool,
@@ -67,6 +70,7 @@ impl Options {
             paths: self.accept_paths.clone(),
             rejected_paths: self.reject_paths.clone(),
             rejected_methods: self.reject_methods.clone(),
+            origins: self.accept_origins.clone(),
         });
         // How often it is asked is up to those who ask.
         Forward::new(client.without_rate_limit(), &self.api_prefix, filter)

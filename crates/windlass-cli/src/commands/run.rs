@@ -28,6 +28,7 @@ use windlass_controllers::Controllers;
 use windlass_runtime::shutdown;
 use windlass_scaffold::Place;
 
+pub(super) use self::cargo::build_manifests;
 use self::{lock::Lock, session::Session};
 use super::announce;
 use crate::control_plane::{Bound, Settings, tell_of_replaced};

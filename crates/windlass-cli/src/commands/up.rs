@@ -77,7 +77,8 @@ fn controllers() -> String {
 
 pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
     let Options { bind, kubeconfig, nodes, controllers, console, authorization_config } = options;
-    let authorizers = authorization_config.as_deref().map(authorization::read).transpose()?;
+    let authorizers = authorization_config.as_deref().map(authorization::read).transpose();
+    let authorizers = authorizers.map_err(|error| -> Box<dyn Error> { error })?;
     let settings = Settings { bind, nodes, controllers, console, authorizers, otherwise: OTHERWISE };
     let bound = Bound::bind(settings).await?;
     tell_of_replaced(&kubeconfig).await;

@@ -1,6 +1,9 @@
 //! kube-apiserver: the embedded server, told by the flags of the real one.
 
+mod support;
+
 use std::{
+    env,
     error::Error,
     fs,
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -9,26 +12,35 @@ use std::{
 
 use tokio::net::TcpListener;
 use windlass_runtime::shutdown;
-use windlass_server::{Authorization, PodAccounts, Server, ServerBuilder, ServiceCidr, TlsIdentity, TokenIssuer, User};
+use windlass_server::{
+    Anonymous, Authorization, Limits, PodAccounts, Server, ServerBuilder, ServiceCidr, TlsIdentity, TlsVersion,
+    TokenIssuer, User,
+};
 
 use super::flags::{Asked, Flag, Flags, help};
-use crate::commands::announce;
+use crate::{commands::announce, descriptions};
 
 const FLAGS: &[Flag] = &[
     Flag { name: "advertise-address", takes: "ip", about: "Where clients are told that the server is" },
     Flag { name: "allow-privileged", takes: "", about: "Not used: privileged containers are always allowed" },
-    Flag { name: "authorization-mode", takes: "modes", about: "AlwaysAllow: roles do not matter" },
-    Flag { name: "bind-address", takes: "ip", about: "Where to listen" },
+    Flag { name: "allow-unsupported-flags", takes: "", about: "Start without what unsupported flags ask for" },
+    Flag { name: "anonymous-auth", takes: "bool", about: "false: requests without credentials are refused" },
+    Flag { name: "authorization-mode", takes: "modes", about: "RBAC, Node, or AlwaysAllow: roles do not matter" },
+    Flag { name: "bind-address", takes: "ip", about: "Where to listen; 127.0.0.1 by default" },
     Flag { name: "cert-dir", takes: "path", about: "Where apiserver.crt and apiserver.key are, or a CA is put" },
     Flag { name: "client-ca-file", takes: "path", about: "Whose certificates say who a client is" },
     Flag { name: "disable-admission-plugins", takes: "names", about: "ServiceAccount: pods need no account" },
+    Flag { name: "enable-admission-plugins", takes: "names", about: "Plugins that have to be on" },
     Flag { name: "etcd-servers", takes: "urls", about: "Not used: objects live in memory" },
+    Flag { name: "http2-max-streams-per-connection", takes: "int", about: "Streams of one HTTP/2 connection" },
     Flag { name: "secure-port", takes: "port", about: "The port to listen on" },
     Flag { name: "service-account-issuer", takes: "url", about: "In whose name tokens are issued" },
     Flag { name: "service-account-key-file", takes: "path", about: "Not used: the signing key verifies, too" },
     Flag { name: "service-account-signing-key-file", takes: "path", about: "The key that signs tokens: ECDSA, P-256" },
     Flag { name: "service-cluster-ip-range", takes: "cidr", about: "The addresses of services" },
     Flag { name: "tls-cert-file", takes: "path", about: "The serving certificate" },
+    Flag { name: "tls-cipher-suites", takes: "names", about: "The cipher suites of TLS 1.2" },
+    Flag { name: "tls-min-version", takes: "version", about: "VersionTLS12 or VersionTLS13" },
     Flag { name: "tls-private-key-file", takes: "path", about: "Its key" },
     Flag { name: "token-auth-file", takes: "path", about: "Bearer tokens: token,user,uid[,\"group,group\"] a line" },
 ];
@@ -45,7 +57,8 @@ pub(super) async fn run(arguments: impl Iterator<Item = String>) -> Result<(), B
             return Ok(());
         }
     };
-    let ip = flags.parse("bind-address")?.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+    support::check(&flags, FLAGS, allows_unsupported(&flags)?)?;
+    let ip = flags.parse("bind-address")?.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let bind = SocketAddr::new(ip, flags.parse("secure-port")?.unwrap_or(PORT));
     let tls = identity(&flags)?;
     let server = server(&flags, bind)?.build();
@@ -58,6 +71,7 @@ pub(super) async fn run(arguments: impl Iterator<Item = String>) -> Result<(), B
 fn server(flags: &Flags, bind: SocketAddr) -> Result<ServerBuilder, Box<dyn Error>> {
     let advertised = flags.parse("advertise-address")?.unwrap_or_else(|| bind.ip());
     let mut builder = Server::builder().address(SocketAddr::new(advertised, bind.port()));
+    builder = builder.descriptions(descriptions::schemas);
     // Both families may be given; the first is the one that services get by default.
     if let Some(range) = flags.list("service-cluster-ip-range").next() {
         let cidr: ServiceCidr = range.parse().map_err(|error| format!("--service-cluster-ip-range: {error}"))?;
@@ -66,8 +80,12 @@ fn server(flags: &Flags, bind: SocketAddr) -> Result<ServerBuilder, Box<dyn Erro
     if !flags.list("disable-admission-plugins").any(|plugin| plugin == "ServiceAccount") {
         builder = builder.pod_accounts(PodAccounts::Required);
     }
-    if flags.list("authorization-mode").any(|mode| mode == "AlwaysAllow") {
-        builder = builder.authorization(Authorization::AlwaysAllow);
+    builder = builder.authorization(authorization(flags)?);
+    if flags.parse::<bool>("anonymous-auth")? == Some(false) {
+        builder = builder.anonymous(Anonymous::Refused);
+    }
+    if let Some(streams) = flags.parse::<u32>("http2-max-streams-per-connection")?.filter(|streams| *streams > 0) {
+        builder = builder.limits(Limits { streams, ..Limits::default() });
     }
     let mut issuer = flags.list("service-account-issuer").next().map_or_else(TokenIssuer::default, TokenIssuer::named);
     if let Some(path) = flags.get("service-account-signing-key-file") {
@@ -83,6 +101,31 @@ fn server(flags: &Flags, bind: SocketAddr) -> Result<ServerBuilder, Box<dyn Erro
     Ok(builder)
 }
 
+fn allows_unsupported(flags: &Flags) -> Result<bool, Box<dyn Error>> {
+    let variable = env::var(support::ALLOW_VARIABLE).is_ok_and(|value| value == "true");
+    Ok(flags.parse(support::ALLOW)?.unwrap_or(variable))
+}
+
+/// The modes of the real server: any that allows a request counts. `Node` adds nothing to the roles of nodes here.
+fn authorization(flags: &Flags) -> Result<Authorization, Box<dyn Error>> {
+    let mut authorization = Authorization::default();
+    for mode in flags.list("authorization-mode") {
+        match mode {
+            "RBAC" | "Node" => {}
+            "AlwaysAllow" => authorization = Authorization::AlwaysAllow,
+            "ABAC" | "AlwaysDeny" | "Webhook" if allows_unsupported(flags)? => {
+                tracing::warn!("unsupported flag --authorization-mode={mode}");
+            }
+            "ABAC" | "AlwaysDeny" | "Webhook" => {
+                let supported = "supported are RBAC, Node and AlwaysAllow";
+                return Err(format!("unsupported flag --authorization-mode={mode}: {supported}").into());
+            }
+            _ => return Err(format!("--authorization-mode: {mode:?} is not a valid mode").into()),
+        }
+    }
+    Ok(authorization)
+}
+
 /// What the server proves itself with, and whose certificates it takes.
 fn identity(flags: &Flags) -> Result<TlsIdentity, Box<dyn Error>> {
     let directory = Path::new(flags.get("cert-dir").unwrap_or(CERTIFICATES));
@@ -94,10 +137,29 @@ fn identity(flags: &Flags) -> Result<TlsIdentity, Box<dyn Error>> {
     } else {
         TlsIdentity::persisted(directory, flags.get("advertise-address").or(flags.get("bind-address")))?
     };
-    match flags.get("client-ca-file") {
-        Some(path) => Ok(identity.with_client_ca(&read(path)?).map_err(|error| format!("{path}: {error}"))?),
-        None => Ok(identity),
+    let identity = match flags.get("client-ca-file") {
+        Some(path) => identity.with_client_ca(&read(path)?).map_err(|error| format!("{path}: {error}"))?,
+        None => identity,
+    };
+    restricted(identity, flags)
+}
+
+/// The same identity for the versions and cipher suites of the flags.
+fn restricted(mut identity: TlsIdentity, flags: &Flags) -> Result<TlsIdentity, Box<dyn Error>> {
+    if let Some(version) = flags.get("tls-min-version") {
+        let oldest = match version {
+            // Older ones are never spoken.
+            "VersionTLS10" | "VersionTLS11" | "VersionTLS12" => TlsVersion::V1_2,
+            "VersionTLS13" => TlsVersion::V1_3,
+            _ => return Err(format!("--tls-min-version: unknown tls version {version:?}").into()),
+        };
+        identity = identity.with_min_version(oldest)?;
     }
+    if flags.get("tls-cipher-suites").is_some() {
+        let restricted = identity.with_cipher_suites(flags.list("tls-cipher-suites"));
+        identity = restricted.map_err(|error| format!("--tls-cipher-suites: {error}"))?;
+    }
+    Ok(identity)
 }
 
 /// A line of a file of tokens.
@@ -137,9 +199,26 @@ mod tests {
             server(&flags, bind).map(drop).map_err(|error| error.to_string())
         };
         assert_eq!(server("--service-cluster-ip-range=10.0.0.0/24"), Ok(()));
-        for flag in ["--service-cluster-ip-range=many", "--advertise-address=here"] {
+        for flag in [
+            "--service-cluster-ip-range=many",
+            "--advertise-address=here",
+            "--authorization-mode=RBAC,Webhook",
+            "--authorization-mode=Everyone",
+            "--anonymous-auth=maybe",
+            "--http2-max-streams-per-connection=-1",
+        ] {
             let name = flag.split('=').next().unwrap();
             assert!(server(flag).unwrap_err().contains(name), "{flag}");
+        }
+        let identity = |flag: &str| {
+            let Asked::Run(flags) = Flags::read(FLAGS, std::iter::once(flag.to_owned())) else { panic!("{flag}") };
+            let generated = TlsIdentity::generate::<String>([]).unwrap();
+            restricted(generated, &flags).map(drop).map_err(|error| error.to_string())
+        };
+        assert_eq!(identity("--tls-min-version=VersionTLS13"), Ok(()));
+        for flag in ["--tls-min-version=VersionTLS14", "--tls-cipher-suites=TLS_NULL"] {
+            let name = flag.split('=').next().unwrap();
+            assert!(identity(flag).unwrap_err().contains(name), "{flag}");
         }
         let error = server("--token-auth-file=/nowhere/tokens").unwrap_err();
         assert!(error.starts_with("reading /nowhere/tokens: "), "{error}");

@@ -44,12 +44,14 @@ impl Flags {
                 let value = arguments.next_if(|next| takes && !next.starts_with('-'));
                 (flag, value.unwrap_or_else(|| "true".to_owned()))
             };
-            if !known.iter().any(|known| known.name == name) {
-                tracing::info!(name, value, "a flag without meaning here");
-            }
             flags.push((name.to_owned(), value));
         }
         Asked::Run(Self(flags))
+    }
+
+    /// All flags with their values, as they were given.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
     /// The value of a flag; the last one counts.
@@ -76,7 +78,8 @@ impl Flags {
 /// What `--help` prints: a flag a line, as envtest looks for them.
 pub(super) fn help(program: &str, known: &[Flag]) -> String {
     let mut text = format!(
-        "{program}, as windlass has it, for tests. Other flags of {program} are taken and ignored.\n\nFlags:\n"
+        "{program}, as windlass has it, for tests. Other flags of {program} are ignored, or refused if ignoring them would \
+         weaken what they protect.\n\nFlags:\n"
     );
     for Flag { name, takes, about } in known {
         let flag = format!("--{name} {takes}");

@@ -8,6 +8,7 @@ use crate::{
     metrics::{Both, ClientMetrics},
     pipeline::{Gate, OverloadBackoff, Policy, RateLimit, Throttle},
     warnings::WarningHandler,
+    written::WriteObserver,
 };
 
 impl Client {
@@ -54,6 +55,12 @@ impl Client {
     #[must_use]
     pub fn with_timeout(self, timeout: Duration) -> Self {
         self.with(|policy| policy.timeout = Some(timeout))
+    }
+
+    /// The same client, which reports each write that a server has carried out. It replaces an observer that the client had.
+    #[must_use]
+    pub fn with_write_observer(self, observer: Arc<dyn WriteObserver>) -> Self {
+        self.with(|policy| policy.writes = Some(observer))
     }
 
     /// The same client, which asks for answers as they are. Otherwise large ones come compressed over a network, where a

@@ -114,21 +114,13 @@ fn write_file(path: &Path, document: &impl Serialize) -> io::Result<()> {
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o750);
     builder.create(folder)?;
-    // One file for each process: two that write at once do not meet.
-    let temporary = path.with_extension(format!("json.{}", std::process::id()));
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true);
+    let mut temporary = tempfile::Builder::new();
+    // As kubectl does, which may share the cache within a group.
     #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o660);
-    let written = options.open(&temporary).and_then(|mut file| {
-        io::Write::write_all(&mut file, &serde_json::to_vec(document)?)?;
-        fs::rename(&temporary, path)
-    });
-    if written.is_err() {
-        // Nothing is left lying about; that it cannot be removed is no news.
-        let _ = fs::remove_file(&temporary);
-    }
-    written
+    temporary.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o660));
+    let mut temporary = temporary.tempfile_in(folder)?;
+    io::Write::write_all(&mut temporary, &serde_json::to_vec(document)?)?;
+    temporary.persist(path).map(drop).map_err(|error| error.error)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::{
     io,
     net::{IpAddr, SocketAddr},
     sync::Arc,
+    time::Duration,
 };
 
 use tokio::{
@@ -15,6 +16,9 @@ use tokio::{
 use windlass_api::ErrorChain;
 
 use super::PortForward;
+
+/// The pause after a connection could not be accepted: without file descriptors the next one would fail at once.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Listens on local ports, and leads each connection to its port of the pod, until dropped.
 ///
@@ -95,7 +99,7 @@ async fn listen(listener: TcpListener, remote: u16, forward: PortForward, room: 
             // A peer that has gone again, or no file descriptors for the moment.
             Err(error) => {
                 tracing::warn!(port = remote, %error, "a connection to be forwarded was not accepted");
-                tokio::task::yield_now().await;
+                tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
     }

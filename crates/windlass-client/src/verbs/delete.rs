@@ -5,7 +5,7 @@ use std::time::Duration;
 use windlass_api::{DeleteOptions, DryRun, ListOptions, Object, Propagation, Status};
 
 use super::{Call, Unnamed, into_future, within};
-use crate::{Error, Result, error::Verb, request::Target, resources::Resources, response};
+use crate::{Error, Result, error::Verb, request::Target, resources::Resources, response, written};
 
 /// Deletes an object.
 #[must_use = "nothing is sent before `.await`"]
@@ -94,13 +94,22 @@ impl<K: Object> Delete<K> {
         let options = said(&self.call, self.options);
         let sent = self.call.send(Verb::Delete, Unnamed::Default, |call| Ok(call.target.delete(&options)?)).await?;
         let limit = sent.call.client.response_limit();
+        let observer = sent.call.client.write_observer().filter(|_| options.dry_run == DryRun::No);
         let answer = match response::collect(sent.response.into_body(), limit).await {
             Ok(body) => match response::status_of(&body) {
-                Some(status) => return Ok(Deletion::Status(Box::new(status))),
+                Some(status) => {
+                    if let (Some(observer), Some(details)) = (observer, &status.details) {
+                        written::removed(observer, &sent.call.target, &details.uid);
+                    }
+                    return Ok(Deletion::Status(Box::new(status)));
+                }
                 None => sent.call.decode(&body),
             },
             Err(error) => Err(error),
         };
+        if let (Some(observer), Ok(object)) = (observer, &answer) {
+            written::removed(observer, &sent.call.target, object.metadata().uid.as_deref().unwrap_or_default());
+        }
         answer.map(|object| Deletion::Object(Box::new(object))).map_err(|error| Error::new(sent.operation, error))
     }
 }
@@ -128,8 +137,14 @@ impl<K: Object> DeleteCollection<K> {
         let sent = self.call.send(Verb::DeleteCollection, Unnamed::Default, |call| {
             Ok(call.target.delete_collection(&options, &which)?)
         });
-        // The answer lists what was deleted. It may be large, and nobody asked.
-        sent.await.map(drop)
+        let sent = sent.await?;
+        // The answer lists what was deleted. It may be large, and is read only if somebody waits for the end of the objects.
+        if let Some(observer) = sent.call.client.write_observer().filter(|_| options.dry_run == DryRun::No)
+            && let Ok(list) = response::collect(sent.response.into_body(), sent.call.client.response_limit()).await
+        {
+            written::removed_all(observer, &sent.call.target, &list);
+        }
+        Ok(())
     }
 }
 

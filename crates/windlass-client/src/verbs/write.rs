@@ -87,13 +87,15 @@ macro_rules! write_options {
             /// ```
             pub fn unread(self) -> BoxFuture<'static, Result<()>> {
                 Box::pin(async move {
-                    self.begin().await?.pass_over().await;
+                    let dry_run = self.$($path).+.dry_run;
+                    self.begin().await?.pass_over_written(dry_run).await;
                     Ok(())
                 })
             }
 
             async fn send(self) -> Result<K> {
-                self.begin().await?.object().await
+                let dry_run = self.$($path).+.dry_run;
+                self.begin().await?.written(dry_run).await
             }
         }
     )*};

@@ -162,7 +162,7 @@ fn slice(
 }
 
 /// The beginning of the names of a service's slices: without the dash when the name would be too long for it.
-fn prefix(service: &str) -> String {
+pub(super) fn prefix(service: &str) -> String {
     const LONGEST: usize = 253;
     if service.len() < LONGEST { format!("{service}-") } else { service.to_owned() }
 }
@@ -206,7 +206,7 @@ fn uid_of(endpoint: &Endpoint) -> &str {
 }
 
 /// The ports of a slice, comparable.
-fn ports_of(slice: &EndpointSlice) -> Vec<Port> {
+pub(super) fn ports_of(slice: &EndpointSlice) -> Vec<Port> {
     let port = |port: &EndpointPort| Port {
         name: port.name.clone().unwrap_or_default(),
         protocol: port.protocol.clone().unwrap_or_else(|| "TCP".to_owned()),

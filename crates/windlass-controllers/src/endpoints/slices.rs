@@ -6,14 +6,14 @@ use k8s_openapi::api::{
     core::v1::{Node, Pod, Service},
     discovery::v1::EndpointSlice,
 };
-use windlass_api::{ObjectExt, ObjectRef};
+use windlass_api::{ObjectExt, ObjectKey, ObjectRef};
 use windlass_cache::Cached;
 use windlass_client::Error;
 use windlass_runtime::{Action, Context, Controller, Manager, Watch};
 
 use super::{
     backend::{backends, has_endpoints, services_of},
-    packing::{is_of, plan},
+    packing::{Plan, is_of, plan},
 };
 use crate::{
     error::{ReconcileError, await_newer_state},
@@ -64,22 +64,37 @@ async fn reconcile(
         }
     }
     // Slices have new names each: what the cache does not show yet would be created again.
-    let seen = |uid: &str| match existing.iter().find(|slice| slice.uid() == Some(uid)) {
-        None => Seen::Absent,
-        Some(slice) if slice.is_deleting() => Seen::Deleting,
-        Some(_) => Seen::Alive,
-    };
-    if !expectations.satisfied(key.key(), seen) {
+    if !is_settled(expectations, key.key(), &existing) {
         return Ok(Action::requeue_after(Expectations::timeout()));
     }
     let nodes = cx.store::<Node>();
     let zone = |node: &str| nodes.get(&ObjectRef::new(node))?.meta().label(ZONE).map(str::to_owned);
     let plan = plan(&service, &backends(&cx, &service)?, existing, zone);
+    apply(&cx, key.key(), &plan, expectations).await?;
+    Ok(Action::await_change())
+}
+
+/// Reports whether the cache shows the slices that were created and deleted.
+pub(super) fn is_settled(expectations: &Expectations, key: &ObjectKey, existing: &[EndpointSlice]) -> bool {
+    expectations.satisfied(key, |uid| match existing.iter().find(|slice| slice.uid() == Some(uid)) {
+        None => Seen::Absent,
+        Some(slice) if slice.is_deleting() => Seen::Deleting,
+        Some(_) => Seen::Alive,
+    })
+}
+
+/// Writes what is planned, unless the namespace is going away.
+pub(super) async fn apply(
+    cx: &Context,
+    key: &ObjectKey,
+    plan: &Plan,
+    expectations: &Expectations,
+) -> Result<(), ReconcileError> {
     for slice in &plan.create {
         match cx.client().create(slice).await {
-            Ok(created) => expectations.created(key.key(), created.uid().unwrap_or_default()),
+            Ok(created) => expectations.created(key, created.uid().unwrap_or_default()),
             Err(error) if error.status().is_some_and(|status| status.has_cause("NamespaceTerminating")) => {
-                return Ok(Action::await_change());
+                return Ok(());
             }
             Err(error) => return Err(error.into()),
         }
@@ -90,9 +105,9 @@ async fn reconcile(
     for slice in &plan.delete {
         let uid = slice.uid().unwrap_or_default();
         ignore_gone(cx.client().delete::<EndpointSlice>(slice.object_ref()).uid(uid).await.map(drop))?;
-        expectations.deleted(key.key(), uid);
+        expectations.deleted(key, uid);
     }
-    Ok(Action::await_change())
+    Ok(())
 }
 
 fn is_ours(slice: &Cached<EndpointSlice>, service: &Service) -> bool {

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{
 };
 use windlass_api::ObjectExt;
 
-use super::{demand::Demand, quantity::Amount};
+use super::{demand::Demand, ports::HostPort, quantity::Amount};
 
 /// Why a node is not for a pod. Displays as what the pod's condition says of it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,6 +18,8 @@ pub(crate) enum Misfit {
     Tainted,
     /// The node's labels are not those that the pod asks for.
     Unselected,
+    /// Another pod of the node has a port that the pod wants of its node.
+    PortTaken,
     /// The node cannot hold as many pods.
     TooManyPods,
     /// The node has too little left of a resource.
@@ -29,6 +31,7 @@ pub(crate) enum Misfit {
 pub(crate) struct Usage {
     pub(crate) pods: u32,
     pub(crate) demand: Demand,
+    pub(crate) ports: Vec<HostPort>,
 }
 
 impl std::fmt::Display for Misfit {
@@ -38,6 +41,7 @@ impl std::fmt::Display for Misfit {
             Self::NotReady => "node(s) were not ready",
             Self::Tainted => "node(s) had untolerated taint(s)",
             Self::Unselected => "node(s) didn't match Pod's node affinity/selector",
+            Self::PortTaken => "node(s) didn't have free ports for the requested pod ports",
             Self::TooManyPods => "Too many pods",
             Self::Insufficient(resource) => return write!(f, "Insufficient {resource}"),
         })
@@ -68,6 +72,9 @@ pub(crate) fn fit(pod: &Pod, demand: &Demand, node: &Node, usage: &Usage) -> Res
     }
     if !is_selected(spec, node) {
         return Err(Misfit::Unselected);
+    }
+    if HostPort::of(pod).iter().any(|port| usage.ports.iter().any(|taken| taken.conflicts_with(port))) {
+        return Err(Misfit::PortTaken);
     }
     room(demand, node, usage)
 }

@@ -13,7 +13,7 @@ use windlass_runtime::{Action, Context, Controller, Manager, Predicate, Watch, e
 use super::{
     addresses::Host,
     fleet::is_simulated,
-    lifecycle::{Place, Step, next_step},
+    lifecycle::{Place, Step, deadline, is_new, next_step, rejected},
     meters::Meters,
     notes,
     pace::Pace,
@@ -25,6 +25,8 @@ use crate::{error::ReconcileError, pods};
 const WORKERS: usize = 32;
 /// How long a pod waits for an address when its node has none left.
 const ADDRESS_RETRY: Duration = Duration::from_secs(5);
+/// The wall clock may be a little behind the timer that waits for a deadline.
+const SHORTEST_WAIT: Duration = Duration::from_millis(10);
 
 /// The kubelets of all simulated nodes.
 #[derive(Debug)]
@@ -39,7 +41,7 @@ struct Kubelets {
 #[derive(Debug, Default)]
 struct State {
     residents: Residents,
-    /// Whether the addresses of pods that were there at the start are known.
+    /// Whether the addresses and ports of the pods that were there at the start are known.
     seeded: bool,
 }
 
@@ -130,21 +132,30 @@ async fn reconcile(key: ObjectRef<Pod>, cx: Context, kubelets: Arc<Kubelets>) ->
         residents.settle(key.key(), uid, host);
         let pod_ip = if needs_address(&pod) { residents.addresses().assign(host, uid) } else { None };
         let place = Place { host_ip: host.ip(), pod_ip };
-        let due = |stage| residents.due_at(key.key(), stage, &kubelets.pace, cx.entropy()) <= Instant::now();
-        (next_step(&pod, place, due, cx.clock().now()), place)
+        if is_new(&pod) && !residents.take_ports(host, uid, &pod) {
+            (Step::Report(Box::new(rejected(&pod, cx.clock().now()))), place)
+        } else {
+            let scripts = residents.run_scripts(key.key(), &pod, cx.entropy());
+            let due = |stage| residents.due_at(key.key(), stage, &kubelets.pace, cx.entropy()) <= Instant::now();
+            (next_step(&pod, place, &scripts, due, cx.clock().now()), place)
+        }
     };
+    let until_deadline = deadline(&pod).map(|deadline| {
+        Duration::try_from(deadline.duration_since(cx.clock().now())).unwrap_or_default().max(SHORTEST_WAIT)
+    });
     let outcome = match step {
         Step::Rest if pods::is_finished(&pod) => {
-            kubelets.state.lock().residents.addresses().release(host, uid);
+            kubelets.state.lock().residents.leave(host, uid);
             return Ok(Action::await_change());
         }
         Step::Rest if place.pod_ip.is_none() && needs_address(&pod) => {
             return Ok(Action::requeue_after(ADDRESS_RETRY));
         }
-        Step::Rest => return Ok(Action::await_change()),
+        Step::Rest => return Ok(until_deadline.map_or_else(Action::await_change, Action::requeue_after)),
         Step::Wait(stage) => {
             let due = kubelets.state.lock().residents.due_at(key.key(), stage, &kubelets.pace, cx.entropy());
-            return Ok(Action::requeue_after(due.saturating_duration_since(Instant::now())));
+            let wait = due.saturating_duration_since(Instant::now());
+            return Ok(Action::requeue_after(until_deadline.map_or(wait, |until| wait.min(until))));
         }
         Step::Report(status) => {
             let said = notes::of_change(&pod, &status);
@@ -192,9 +203,13 @@ impl State {
         for cached in store.list() {
             let Ok(pod) = cached.get() else { continue };
             let ip = pod.status.as_ref().and_then(|status| status.pod_ip.as_deref());
-            if let (Some(host), Some(ip), false) = (kubelets.host_of(&pod), ip, pods::is_finished(&pod)) {
-                let uid = pod.uid().unwrap_or_default();
-                self.residents.settle(cached.key(), uid, host);
+            let Some(host) = kubelets.host_of(&pod).filter(|_| !pods::is_finished(&pod) && !is_new(&pod)) else {
+                continue;
+            };
+            let uid = pod.uid().unwrap_or_default();
+            self.residents.settle(cached.key(), uid, host);
+            self.residents.take_ports(host, uid, &pod);
+            if let Some(ip) = ip {
                 self.residents.addresses().adopt(host, uid, ip);
             }
         }

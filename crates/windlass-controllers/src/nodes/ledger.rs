@@ -9,6 +9,7 @@ use windlass_api::{ObjectExt, ObjectKey};
 use super::{
     demand::Demand,
     fit::{Misfit, Usage, fit},
+    ports::HostPort,
 };
 use crate::pods;
 
@@ -28,6 +29,7 @@ struct Place {
     uid: Option<String>,
     node: String,
     demand: Demand,
+    ports: Vec<HostPort>,
 }
 
 /// What a look at a pod has shown.
@@ -97,7 +99,9 @@ impl Ledger {
         let usage = self.usage.entry_ref(node).or_default();
         usage.pods += 1;
         usage.demand.add(&demand);
-        let place = Place { uid: pod.uid().map(str::to_owned), node: node.to_owned(), demand };
+        let ports = HostPort::of(pod);
+        usage.ports.extend_from_slice(&ports);
+        let place = Place { uid: pod.uid().map(str::to_owned), node: node.to_owned(), demand, ports };
         self.places.insert(key.clone(), place);
     }
 
@@ -107,6 +111,11 @@ impl Ledger {
         if let Some(usage) = self.usage.get_mut(&place.node) {
             usage.pods -= 1;
             usage.demand.subtract(&place.demand);
+            for port in &place.ports {
+                if let Some(taken) = usage.ports.iter().position(|taken| taken == port) {
+                    usage.ports.swap_remove(taken);
+                }
+            }
             if usage.pods == 0 {
                 self.usage.remove(&place.node);
             }
@@ -230,6 +239,32 @@ mod tests {
         assert_eq!(ledger.look(&key, None), Look::Left);
         assert_eq!(chosen(&ledger, &pod("c", "c", "").1, &nodes), "node-2");
         assert_eq!(ledger.look(&key, None), Look::Settled);
+    }
+
+    #[test]
+    fn pods_with_one_host_port_get_a_node_each() {
+        let nodes = [node("node-0"), node("node-1")];
+        let mut ledger = Ledger::default();
+        let with_port = |name: &str| {
+            let (key, mut pod) = pod(name, name, "");
+            let ports = json!([{"containerPort": 80, "hostPort": 8080}]);
+            let container = &mut pod.spec.as_mut().unwrap().containers[0];
+            (container.ports, container.resources) = (serde_json::from_value(ports).unwrap(), None);
+            (key, pod)
+        };
+        let mut places = Vec::new();
+        for name in ["a", "b", "c"] {
+            let (key, pod) = with_port(name);
+            let node = chosen(&ledger, &pod, &nodes);
+            if nodes.iter().any(|known| known.name() == node) {
+                ledger.place(&key, &pod, &node);
+            }
+            places.push(node);
+        }
+        let full = "0/2 nodes are available: 2 node(s) didn't have free ports for the requested pod ports.";
+        assert_eq!(places, ["node-0", "node-1", full]);
+        ledger.clear(&ObjectKey::new("b").within("n"));
+        assert_eq!(chosen(&ledger, &with_port("c").1, &nodes), "node-1");
     }
 
     #[test]

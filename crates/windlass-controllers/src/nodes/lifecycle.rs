@@ -2,7 +2,8 @@
 //!
 //! A pod goes Pending (nothing known), Pending (containers being created), Running; pods that are meant to end go on to
 //! Succeeded or Failed, as their commands say ([`super::script`]), or are restarted in place if that is what they ask for;
-//! deleted pods stop their containers and are removed.
+//! deleted pods stop their containers and are removed. A pod whose ports are taken is rejected, one that has passed its deadline
+//! fails.
 
 use std::{net::Ipv4Addr, time::Duration};
 
@@ -10,13 +11,13 @@ use jiff::Timestamp;
 use k8s_openapi::{
     api::core::v1::{
         Container, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting,
-        ContainerStatus, HostIP, Pod, PodCondition, PodIP, PodStatus,
+        ContainerStatus, EphemeralContainer, HostIP, Pod, PodCondition, PodIP, PodStatus,
     },
     apimachinery::pkg::apis::meta::v1::Time,
 };
 use windlass_api::ObjectExt;
 
-use super::script::{Lasts, Script};
+use super::script::{Ending, Lasts, Script, Scripts};
 use crate::pods;
 
 /// What a container exits with that is killed.
@@ -24,6 +25,15 @@ const KILLED: i32 = 137;
 /// How long the first restart of a container that failed waits; each further one waits twice as long, up to the longest.
 const FIRST_RESTART: Duration = Duration::from_secs(10);
 const LONGEST_RESTART: Duration = Duration::from_mins(5);
+
+/// The annotation by which a pod that runs stays unready: `false`.
+const READY: &str = "windlass.dev/ready";
+
+pub(crate) const DEADLINE_EXCEEDED: &str = "DeadlineExceeded";
+pub(crate) const DEADLINE_MESSAGE: &str = "Pod was active on the node longer than the specified deadline";
+pub(crate) const NODE_PORTS: &str = "NodePorts";
+pub(crate) const NODE_PORTS_MESSAGE: &str =
+    "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports";
 
 /// What is to be done with a pod.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,6 +61,8 @@ pub(crate) enum Stage {
     BackOff(Duration),
     /// Stopping containers.
     Stop,
+    /// The same, when a command handles SIGTERM and takes its time.
+    Term(Duration),
 }
 
 /// What a pod gets from its node.
@@ -62,25 +74,35 @@ pub(crate) struct Place {
 }
 
 /// Decides. `due` tells whether the pod has been in a stage for as long as that takes.
-pub(crate) fn next_step(pod: &Pod, place: Place, mut due: impl FnMut(Stage) -> bool, now: Timestamp) -> Step {
-    let report = Report { pod, place, now };
+pub(crate) fn next_step(
+    pod: &Pod,
+    place: Place,
+    scripts: &Scripts,
+    mut due: impl FnMut(Stage) -> bool,
+    now: Timestamp,
+) -> Step {
+    let report = Report { pod, place, scripts, now };
     if pod.is_deleting() {
         return match (has_stopped(pod), pod.metadata.deletion_grace_period_seconds) {
             // Removed already, but for the finalizers of others.
             (true, Some(0)) => Step::Rest,
             (true, _) => Step::Remove,
-            (false, _) if !due(Stage::Stop) => Step::Wait(Stage::Stop),
-            // What serves ends well when it is told to; what works is interrupted.
-            (false, _) => report.changed(report.ended(is_meant_to_end(pod).then_some(KILLED))),
+            (false, grace) => match report.stop(grace_of(grace)) {
+                stage if !due(stage) => Step::Wait(stage),
+                _ => report.changed(report.stopped(grace_of(grace))),
+            },
         };
+    }
+    if deadline(pod).is_some_and(|deadline| deadline <= now) {
+        return report.changed(report.expired());
     }
     match pods::phase(pod) {
         "Succeeded" | "Failed" => Step::Rest,
         "Running" => match back_off(pod).map(Stage::BackOff) {
             Some(stage) if !due(stage) => Step::Wait(stage),
-            _ => match (report.changed(report.running()), work(pod)) {
-                (Step::Rest, Some(stage)) if due(stage) && restarts(pod) => report.changed(report.crashed()),
-                (Step::Rest, Some(stage)) if due(stage) => report.changed(report.ended(None)),
+            _ => match (report.changed(report.running()), report.work()) {
+                (Step::Rest, Some(stage)) if due(stage) && report.restarts() => report.changed(report.crashed()),
+                (Step::Rest, Some(stage)) if due(stage) => report.changed(report.ended(|script| script.code)),
                 (Step::Rest, Some(stage)) => Step::Wait(stage),
                 (step, _) => step,
             },
@@ -98,24 +120,34 @@ fn is_meant_to_end(pod: &Pod) -> bool {
     matches!(policy, Some("Never" | "OnFailure"))
 }
 
-/// How long a pod works that is meant to end; nothing when it does not.
-fn work(pod: &Pod) -> Option<Stage> {
-    match script(pod).lasts {
-        _ if !is_meant_to_end(pod) => None,
-        Lasts::Usual => Some(Stage::Work),
-        Lasts::So(time) => Some(Stage::Sleep(time)),
-        Lasts::Forever => None,
+fn grace_of(seconds: Option<i64>) -> Duration {
+    Duration::from_secs(seconds.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or_default())
+}
+
+/// Reports whether the node has not seen the pod before.
+pub(crate) fn is_new(pod: &Pod) -> bool {
+    !pods::is_finished(pod) && pod.status.as_ref().is_none_or(|status| status.start_time.is_none())
+}
+
+/// The time at which a pod that has not ended has been active for too long.
+pub(crate) fn deadline(pod: &Pod) -> Option<Timestamp> {
+    let seconds = pod.spec.as_ref()?.active_deadline_seconds?;
+    let started = pod.status.as_ref()?.start_time.as_ref()?.0;
+    if pods::is_finished(pod) || pod.is_deleting() {
+        return None;
     }
+    Timestamp::from_second(started.as_second().checked_add(seconds)?).ok()
 }
 
-fn script(pod: &Pod) -> Script {
-    Script::of_all(pod.spec.iter().flat_map(|spec| &spec.containers))
-}
-
-/// Whether the containers fail, and are restarted in place.
-fn restarts(pod: &Pod) -> bool {
-    let policy = pod.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref());
-    policy == Some("OnFailure") && script(pod).code != 0
+/// The status of a pod that its node does not take, since its ports are taken.
+pub(crate) fn rejected(pod: &Pod, now: Timestamp) -> PodStatus {
+    let mut status = pod.status.clone().unwrap_or_default();
+    status.phase = Some("Failed".to_owned());
+    status.reason = Some(NODE_PORTS.to_owned());
+    status.message = Some(format!("Pod was rejected: {NODE_PORTS_MESSAGE}"));
+    status.start_time.get_or_insert(Time(now));
+    status.observed_generation = pod.metadata.generation;
+    status
 }
 
 /// How long the pod waits for its containers to be restarted.
@@ -142,6 +174,7 @@ fn has_stopped(pod: &Pod) -> bool {
 struct Report<'p> {
     pod: &'p Pod,
     place: Place,
+    scripts: &'p Scripts,
     now: Timestamp,
 }
 
@@ -157,6 +190,51 @@ enum Progress {
 impl Report<'_> {
     fn changed(&self, status: PodStatus) -> Step {
         if self.pod.status.as_ref() == Some(&status) { Step::Rest } else { Step::Report(Box::new(status)) }
+    }
+
+    /// How long a pod works that is meant to end; nothing when it does not.
+    fn work(&self) -> Option<Stage> {
+        match self.scripts.together(self.main()).lasts {
+            _ if !is_meant_to_end(self.pod) => None,
+            Lasts::Usual => Some(Stage::Work),
+            Lasts::So(time) => Some(Stage::Sleep(time)),
+            Lasts::Forever => None,
+        }
+    }
+
+    /// Whether the containers fail, and are restarted in place.
+    fn restarts(&self) -> bool {
+        let policy = self.pod.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref());
+        policy == Some("OnFailure") && self.scripts.together(self.main()).code != 0
+    }
+
+    /// How the containers are stopped: those that handle the signal have until the grace period is over.
+    fn stop(&self, grace: Duration) -> Stage {
+        let handled = self.main().iter().filter_map(|container| self.scripts.get(&container.name).on_term);
+        match handled.map(|ending| ending.after.unwrap_or(grace).min(grace)).max() {
+            Some(time) if is_meant_to_end(self.pod) && !time.is_zero() => Stage::Term(time),
+            _ => Stage::Stop,
+        }
+    }
+
+    /// What serves ends well when it is told to; what works is interrupted, unless it handles that itself.
+    fn stopped(&self, grace: Duration) -> PodStatus {
+        let works = is_meant_to_end(self.pod);
+        self.ended(|script| match script.on_term {
+            Some(Ending { after: Some(after), code }) if works && after <= grace => code,
+            _ if works => KILLED,
+            _ => 0,
+        })
+    }
+
+    /// The pod has passed its deadline: its containers are killed.
+    fn expired(&self) -> PodStatus {
+        let mut status = if pods::phase(self.pod) == "Running" { self.ended(|_| KILLED) } else { self.base() };
+        status.phase = Some("Failed".to_owned());
+        status.reason = Some(DEADLINE_EXCEEDED.to_owned());
+        status.message = Some(DEADLINE_MESSAGE.to_owned());
+        self.conditions(&mut status, Progress::Ended);
+        status
     }
 
     fn creating(&self) -> PodStatus {
@@ -183,20 +261,22 @@ impl Report<'_> {
                 if is_sidecar(container) { self.started(old, container) } else { self.terminated(old, container, 0) }
             })
         });
+        status.ephemeral_container_statuses = self.ephemeral(|old, container| self.started(old, container));
         self.conditions(&mut status, Progress::Running);
         status
     }
 
-    /// All containers have ended: by their own doing, or with the code of what ended them.
-    fn ended(&self, killed: Option<i32>) -> PodStatus {
+    /// All containers have ended, with these codes.
+    fn ended(&self, code: impl Fn(Script) -> i32) -> PodStatus {
         let mut status = self.base();
-        let code = |container: &Container| killed.unwrap_or_else(|| self.exit_code(container));
+        let code = |container: &Container| code(self.scripts.get(&container.name));
         let failed = self.main().iter().any(|container| code(container) != 0);
         status.phase = Some(if failed { "Failed" } else { "Succeeded" }.to_owned());
         status.container_statuses =
             Some(self.containers(self.main(), |old, container| self.terminated(old, container, code(container))));
         status.init_container_statuses =
             self.init().map(|init| self.containers(init, |old, container| self.terminated(old, container, 0)));
+        status.ephemeral_container_statuses = self.ephemeral(|old, container| self.terminated(old, container, KILLED));
         self.conditions(&mut status, Progress::Ended);
         status
     }
@@ -205,7 +285,7 @@ impl Report<'_> {
     fn crashed(&self) -> PodStatus {
         let mut status = self.base();
         let crashed = self.containers(self.main(), |old, container| {
-            let code = self.exit_code(container);
+            let code = self.scripts.get(&container.name).code;
             let ended = self.terminated(old, container, code);
             if code == 0 {
                 return ended;
@@ -220,11 +300,6 @@ impl Report<'_> {
         status.container_statuses = Some(crashed);
         self.conditions(&mut status, Progress::Crashed);
         status
-    }
-
-    /// What a container that is meant to end exits with.
-    fn exit_code(&self, container: &Container) -> i32 {
-        if is_meant_to_end(self.pod) { Script::of(container).code } else { 0 }
     }
 
     /// What holds of every pod on the node.
@@ -262,9 +337,31 @@ impl Report<'_> {
         let known = |name: &str| {
             let main = status.and_then(|status| status.container_statuses.as_ref());
             let init = status.and_then(|status| status.init_container_statuses.as_ref());
-            main.into_iter().chain(init).flatten().find(|status| status.name == name)
+            let ephemeral = status.and_then(|status| status.ephemeral_container_statuses.as_ref());
+            main.into_iter().chain(init).chain(ephemeral).flatten().find(|status| status.name == name)
         };
         containers.iter().map(|container| make(known(&container.name), container)).collect()
+    }
+
+    /// Statuses of ephemeral containers, which are never ready.
+    fn ephemeral(
+        &self,
+        make: impl Fn(Option<&ContainerStatus>, &Container) -> ContainerStatus,
+    ) -> Option<Vec<ContainerStatus>> {
+        let as_container = |ephemeral: &EphemeralContainer| Container {
+            name: ephemeral.name.clone(),
+            image: ephemeral.image.clone(),
+            ..Container::default()
+        };
+        let known = self.pod.spec.as_ref()?.ephemeral_containers.as_ref().filter(|known| !known.is_empty())?;
+        let containers: Vec<_> = known.iter().map(as_container).collect();
+        let statuses = self.containers(&containers, make).into_iter();
+        Some(statuses.map(|status| ContainerStatus { ready: false, started: None, ..status }).collect())
+    }
+
+    /// Whether running containers are ready: as long as the pod does not say otherwise.
+    fn is_ready(&self) -> bool {
+        self.pod.annotations().get(READY).is_none_or(|ready| ready != "false")
     }
 
     fn waiting(container: &Container, reason: &str) -> ContainerStatus {
@@ -283,7 +380,7 @@ impl Report<'_> {
         let image = container.image.clone().unwrap_or_default();
         let before = old.filter(|old| old.state.as_ref().is_some_and(|state| state.running.is_some()));
         if let Some(before) = before.filter(|before| before.image == image) {
-            return before.clone();
+            return ContainerStatus { ready: self.is_ready(), ..before.clone() };
         }
         let ended = old.filter(|old| old.state.as_ref().is_some_and(|state| state.terminated.is_some()));
         if let Some(ended) = ended {
@@ -297,7 +394,7 @@ impl Report<'_> {
             image_id: image.clone(),
             image,
             container_id: Some(self.container_id(&container.name, restart_count)),
-            ready: true,
+            ready: self.is_ready(),
             started: Some(true),
             restart_count,
             state: Some(ContainerState { running: Some(running), ..ContainerState::default() }),
@@ -349,10 +446,10 @@ impl Report<'_> {
         let runs = matches!(progress, Progress::Running | Progress::Crashed);
         let names: Vec<_> = self.main().iter().map(|container| &*container.name).collect();
         let unready = match progress {
-            Progress::Creating | Progress::Crashed => {
+            Progress::Running if self.is_ready() => None,
+            Progress::Creating | Progress::Crashed | Progress::Running => {
                 Some(("ContainersNotReady", format!("containers with unready status: [{}]", names.join(" "))))
             }
-            Progress::Running => None,
             Progress::Ended if status.phase.as_deref() == Some("Failed") => Some(("PodFailed", String::new())),
             Progress::Ended => Some(("PodCompleted", String::new())),
         };

@@ -1,12 +1,21 @@
-//! What a kubelet says of the containers of a pod when its status changes.
+//! The events of a kubelet about a pod and its containers when the pod's status changes.
 
 use k8s_openapi::api::core::v1::{ContainerStatus, ObjectReference, Pod, PodStatus};
 use windlass_api::ObjectExt;
 use windlass_runtime::events::{Note, reference};
 
+use super::lifecycle::{DEADLINE_EXCEEDED, DEADLINE_MESSAGE, NODE_PORTS, NODE_PORTS_MESSAGE};
+
 /// The notes about a pod whose status becomes `after`, each with the container that it is about.
 pub(super) fn of_change(pod: &Pod, after: &PodStatus) -> Vec<(ObjectReference, Note)> {
     let before = pod.status.as_ref();
+    let mut notes = Vec::new();
+    let reason = after.reason.as_deref().filter(|_| before.and_then(|before| before.reason.as_ref()).is_none());
+    match reason {
+        Some(DEADLINE_EXCEEDED) => notes.push((reference(pod), Note::normal(DEADLINE_EXCEEDED, DEADLINE_MESSAGE))),
+        Some(NODE_PORTS) => notes.push((reference(pod), Note::warning(NODE_PORTS, NODE_PORTS_MESSAGE))),
+        _ => {}
+    }
     let lists = [
         (
             "initContainers",
@@ -14,21 +23,30 @@ pub(super) fn of_change(pod: &Pod, after: &PodStatus) -> Vec<(ObjectReference, N
             &after.init_container_statuses,
         ),
         ("containers", before.and_then(|status| status.container_statuses.as_ref()), &after.container_statuses),
+        (
+            "ephemeralContainers",
+            before.and_then(|status| status.ephemeral_container_statuses.as_ref()),
+            &after.ephemeral_container_statuses,
+        ),
     ];
-    let mut notes = Vec::new();
     for (list, before, after) in lists {
         for container in after.iter().flatten() {
             let about =
                 ObjectReference { field_path: Some(format!("spec.{list}{{{}}}", container.name)), ..reference(pod) };
             let known = before.into_iter().flatten().find(|known| known.name == container.name);
-            let said = of_container(pod, known, container);
+            let said = of_container(pod, reason.is_some(), known, container);
             notes.extend(said.into_iter().map(|note| (about.clone(), note)));
         }
     }
     notes
 }
 
-fn of_container(pod: &Pod, before: Option<&ContainerStatus>, after: &ContainerStatus) -> Vec<Note> {
+fn of_container(
+    pod: &Pod,
+    is_evicted: bool,
+    before: Option<&ContainerStatus>,
+    after: &ContainerStatus,
+) -> Vec<Note> {
     let id = |status: &ContainerStatus| status.container_id.clone();
     if after.container_id.is_some() && before.and_then(id) != after.container_id {
         let image = &after.image;
@@ -40,7 +58,8 @@ fn of_container(pod: &Pod, before: Option<&ContainerStatus>, after: &ContainerSt
         ];
     }
     let runs = |status: &ContainerStatus| status.state.as_ref().is_some_and(|state| state.running.is_some());
-    if pod.is_deleting() && before.is_some_and(runs) && !runs(after) {
+    let is_stopped = pod.is_deleting() || is_evicted;
+    if is_stopped && before.is_some_and(runs) && !runs(after) {
         return vec![Note::normal("Killing", format!("Stopping container {}", after.name))];
     }
     Vec::new()

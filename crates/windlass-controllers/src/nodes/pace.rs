@@ -47,7 +47,7 @@ impl Pace {
             Stage::Work => self.work,
             Stage::Stop => self.stop,
             // These are said, and exact.
-            Stage::Sleep(time) | Stage::BackOff(time) => return time,
+            Stage::Sleep(time) | Stage::BackOff(time) | Stage::Term(time) => return time,
         };
         if base.is_zero() { base } else { entropy.jitter(base, self.jitter) }
     }

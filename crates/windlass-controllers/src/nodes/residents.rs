@@ -1,13 +1,17 @@
-//! What a kubelet remembers of its pods: their addresses, and since when they are where they are.
+//! The kubelets' memory of their pods: addresses, ports, files, the runs of their commands, and since when they are where they are.
 
 use hashbrown::HashMap;
+use k8s_openapi::api::core::v1::Pod;
 use tokio::time::Instant;
 use windlass_api::{Entropy, ObjectKey};
 
 use super::{
     addresses::{Addresses, Host},
+    disk::Disk,
     lifecycle::Stage,
     pace::Pace,
+    ports::HostPort,
+    script::Scripts,
 };
 
 /// The pods on the simulated nodes.
@@ -15,6 +19,9 @@ use super::{
 pub(crate) struct Residents {
     known: HashMap<ObjectKey, Resident>,
     addresses: Addresses,
+    disk: Disk,
+    /// The ports that are taken on each node, and the uids of the pods that have them.
+    ports: HashMap<Host, Vec<(HostPort, String)>>,
 }
 
 #[derive(Debug)]
@@ -23,6 +30,7 @@ struct Resident {
     host: Host,
     /// When the present stage is over.
     timer: Option<(Stage, Instant)>,
+    scripts: Scripts,
 }
 
 impl Residents {
@@ -32,14 +40,50 @@ impl Residents {
             return;
         }
         self.forget(key);
-        self.known.insert(key.clone(), Resident { uid: uid.to_owned(), host, timer: None });
+        let resident = Resident { uid: uid.to_owned(), host, timer: None, scripts: Scripts::default() };
+        self.known.insert(key.clone(), resident);
     }
 
     /// A pod is gone.
     pub(crate) fn forget(&mut self, key: &ObjectKey) {
         if let Some(resident) = self.known.remove(key) {
-            self.addresses.release(resident.host, &resident.uid);
+            self.leave(resident.host, &resident.uid);
+            self.disk.forget(&resident.uid);
         }
+    }
+
+    /// Frees the address and the ports of a pod that has ended.
+    pub(crate) fn leave(&mut self, host: Host, uid: &str) {
+        self.addresses.release(host, uid);
+        if let Some(taken) = self.ports.get_mut(&host) {
+            taken.retain(|(_, owner)| owner != uid);
+        }
+    }
+
+    /// Takes the ports of a pod on its node. Returns whether they are free; those of a pod that has started are taken anyway.
+    pub(crate) fn take_ports(&mut self, host: Host, uid: &str, pod: &Pod) -> bool {
+        let wanted = HostPort::of(pod);
+        if wanted.is_empty() {
+            return true;
+        }
+        let taken = self.ports.entry(host).or_default();
+        if taken.iter().any(|(_, owner)| owner == uid) {
+            return true;
+        }
+        let has_started = pod.status.as_ref().is_some_and(|status| status.start_time.is_some());
+        let conflicts = |port: &HostPort| taken.iter().any(|(known, _)| known.conflicts_with(port));
+        if !has_started && wanted.iter().any(conflicts) {
+            return false;
+        }
+        taken.extend(wanted.into_iter().map(|port| (port, uid.to_owned())));
+        true
+    }
+
+    /// Runs the commands of containers that have begun, and returns the outcomes of all.
+    pub(crate) fn run_scripts(&mut self, key: &ObjectKey, pod: &Pod, entropy: &Entropy) -> Scripts {
+        let Some(resident) = self.known.get_mut(key) else { return Scripts::default() };
+        resident.scripts.run(pod, &mut self.disk, || entropy.next_u64());
+        resident.scripts.clone()
     }
 
     /// When the pod will have been in a stage for as long as that takes. Asked for the first time, the stage begins.
@@ -82,6 +126,25 @@ mod tests {
         residents.settle(&key, "2", host);
         assert_eq!(residents.due_at(&key, Stage::Stop, &pace, &entropy), start + Duration::from_secs(4));
         assert_eq!(residents.known.len(), 1);
+    }
+
+    #[test]
+    fn a_port_of_a_node_is_taken_until_its_pod_ends() {
+        let with_port = |status: serde_json::Value| -> Pod {
+            let containers = serde_json::json!([{"name": "c", "ports": [{"containerPort": 1, "hostPort": 21017}]}]);
+            serde_json::from_value(serde_json::json!({"spec": {"containers": containers}, "status": status})).unwrap()
+        };
+        let new = with_port(serde_json::json!({}));
+        let started = with_port(serde_json::json!({"startTime": "2024-01-01T00:00:00Z"}));
+        let mut residents = Residents::default();
+        let [host, other] = <[Host; 2]>::try_from(Host::first(2).collect::<Vec<_>>()).unwrap();
+        assert!(residents.take_ports(host, "1", &new) && residents.take_ports(host, "1", &new));
+        assert!(!residents.take_ports(host, "2", &new), "another pod has it");
+        assert!(residents.take_ports(other, "2", &new), "nodes do not share ports");
+        assert!(residents.take_ports(host, "3", &started), "what has started stays");
+        residents.leave(host, "1");
+        residents.leave(host, "3");
+        assert!(residents.take_ports(host, "4", &new));
     }
 
     #[test]

@@ -1,21 +1,28 @@
-//! What a container on a simulated node does, as far as its command says it.
+//! The outcome of a container on a simulated node, as its command determines it.
 //!
-//! No image is ever run. Commands that everybody writes into the examples of jobs are understood: `true`, `false`, `sleep N`
-//! and `exit N`, alone or one after the other in `sh -c '…'`, with `;` or `&&` between them. Anything else takes as long as the
-//! pace of the nodes says, and succeeds.
+//! No image is ever run. Commands and `sh -c '…'` are interpreted as far as [`super::shell`] understands them. Images that only
+//! serve or wait run for ever. Anything else takes as long as the pace of the nodes says, and succeeds.
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Container;
+use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod};
+
+use super::{
+    disk::{Disk, View},
+    environment::{referenced, variables},
+    shell::{Ran, Surroundings, run_program, run_script},
+};
 
 /// How long a container runs, and what it exits with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Script {
-    /// As said by its command; otherwise what the pace says.
     pub(crate) lasts: Lasts,
     pub(crate) code: i32,
+    /// The answer to SIGTERM, if the command handles it.
+    pub(crate) on_term: Option<Ending>,
 }
 
+/// How long a container runs; by default as long as the pace of the nodes says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Lasts {
     #[default]
@@ -24,21 +31,51 @@ pub(crate) enum Lasts {
     Forever,
 }
 
-impl Script {
-    pub(crate) fn of(container: &Container) -> Self {
-        let words = || container.command.iter().chain(&container.args).flatten().map(|word| &**word);
-        let shell = words().next().is_some_and(|word| matches!(word.rsplit('/').next(), Some("sh" | "bash" | "ash")));
-        if shell {
-            let mut rest = words().skip(1).skip_while(|word| word.starts_with('-') && !word.contains('c'));
-            return rest.nth(1).map_or_else(Self::default, run);
-        }
-        let words: Vec<_> = words().collect();
-        command(&words).map_or_else(Self::default, |(lasts, code)| Self { lasts, code })
-    }
+/// The end of a container that was told to stop; after no time that is known, it has to be killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ending {
+    pub(crate) after: Option<Duration>,
+    pub(crate) code: i32,
+}
 
-    /// The pod's, if its containers do this: it lasts until the last of them ends, and fails when one does.
-    pub(crate) fn of_all<'c>(containers: impl IntoIterator<Item = &'c Container>) -> Self {
-        containers.into_iter().map(Self::of).reduce(Self::and).unwrap_or_default()
+/// The outcomes of the containers of a pod that have begun.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Scripts(Vec<Run>);
+
+/// One run of a container.
+#[derive(Clone, Debug)]
+struct Run {
+    container: String,
+    restart: i32,
+    script: Script,
+}
+
+impl Script {
+    /// Runs the command of a container.
+    fn of(pod: &Pod, container: &Container, disk: &mut Disk, seed: u64) -> Self {
+        let variables = variables(pod, container);
+        let words = container.command.iter().chain(&container.args).flatten();
+        let words: Vec<_> = words.map(|word| referenced(word, &variables)).collect();
+        if container.command.as_ref().is_none_or(Vec::is_empty) && only_waits(container, &words) {
+            return Self { lasts: Lasts::Forever, ..Self::default() };
+        }
+        let surroundings = Surroundings { variables, files: View::new(disk, pod, container), seed };
+        let program = words.first().and_then(|word| word.rsplit('/').next());
+        let ran = match program {
+            Some("sh" | "bash" | "ash" | "dash") => {
+                let is_option = |word: &&String| word.starts_with('-') && !word.starts_with("--");
+                let options: Vec<_> = words.iter().skip(1).take_while(is_option).collect();
+                let has = |letter: char| options.iter().any(|option| option.contains(letter));
+                match words.get(1 + options.len()) {
+                    Some(script) if has('c') => {
+                        run_script(script, words[2 + options.len()..].to_vec(), has('e'), surroundings)
+                    }
+                    _ => None,
+                }
+            }
+            _ => run_program(&words, surroundings),
+        };
+        ran.map_or_else(Self::default, |ran| Self::from(&ran))
     }
 
     fn and(self, other: Self) -> Self {
@@ -48,88 +85,78 @@ impl Script {
             (Lasts::So(known), _) | (_, Lasts::So(known)) => Lasts::So(known),
             (Lasts::Usual, Lasts::Usual) => Lasts::Usual,
         };
-        Self { lasts, code: if self.code == 0 { other.code } else { self.code } }
+        Self { lasts, code: if self.code == 0 { other.code } else { self.code }, on_term: None }
     }
 }
 
-/// A script of the shell, statement by statement. What is not understood takes no time, and succeeds.
-fn run(script: &str) -> Script {
-    let mut ran = Script::default();
-    for statement in script.split([';', '\n']) {
-        for part in statement.split("&&") {
-            let words: Vec<_> = part.split_whitespace().collect();
-            let Some((lasts, code)) = command(&words) else { continue };
-            ran.lasts = match (ran.lasts, lasts) {
-                (Lasts::So(before), Lasts::So(more)) => Lasts::So(before + more),
-                (before, Lasts::Usual) => before,
-                (_, lasts) => lasts,
-            };
-            ran.code = code;
-            if words.first() == Some(&"exit") {
-                return ran;
+impl From<&Ran> for Script {
+    fn from(ran: &Ran) -> Self {
+        let on_term =
+            ran.on_term.as_ref().map(|ran| Ending { after: ran.after(), code: ran.code.unwrap_or_default() });
+        let lasts = match (ran.code, ran.slept) {
+            (None, _) => Lasts::Forever,
+            (Some(_), Some(time)) => Lasts::So(time),
+            (Some(_), None) => Lasts::Usual,
+        };
+        Self { lasts, code: ran.code.unwrap_or_default(), on_term }
+    }
+}
+
+impl Ran {
+    fn after(&self) -> Option<Duration> {
+        self.code.map(|_| self.slept.unwrap_or_default())
+    }
+}
+
+impl Scripts {
+    /// Runs the commands of containers that have begun since the last call. `seed` is what `$RANDOM` is drawn from.
+    pub(crate) fn run(&mut self, pod: &Pod, disk: &mut Disk, mut seed: impl FnMut() -> u64) {
+        let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.as_deref()).unwrap_or_default();
+        for container in pod.spec.iter().flat_map(|spec| &spec.containers) {
+            let status = statuses.iter().find(|status| status.name == container.name);
+            let Some(status) = status.filter(|status| is_running(status)) else { continue };
+            let known = self.0.iter().position(|run| run.container == container.name);
+            if known.is_some_and(|known| self.0[known].restart == status.restart_count) {
+                continue;
             }
-            if code != 0 {
-                break;
+            let script = Script::of(pod, container, disk, seed());
+            let run = Run { container: container.name.clone(), restart: status.restart_count, script };
+            match known {
+                Some(known) => self.0[known] = run,
+                None => self.0.push(run),
             }
         }
     }
-    ran
-}
 
-fn command(words: &[&str]) -> Option<(Lasts, i32)> {
-    match words {
-        ["true" | "exit"] => Some((Lasts::Usual, 0)),
-        ["false"] => Some((Lasts::Usual, 1)),
-        ["exit", code] => Some((Lasts::Usual, code.parse::<u8>().ok()?.into())),
-        ["sleep", "infinity" | "inf"] => Some((Lasts::Forever, 0)),
-        ["sleep", time] => Some((Lasts::So(duration(time)?), 0)),
-        _ => None,
+    /// The outcome of a container.
+    pub(crate) fn get(&self, container: &str) -> Script {
+        self.0.iter().find(|run| run.container == container).map(|run| run.script).unwrap_or_default()
+    }
+
+    /// The pod's: it lasts until the last of its containers ends, and fails when one does.
+    pub(crate) fn together(&self, containers: &[Container]) -> Script {
+        let scripts = containers.iter().map(|container| self.get(&container.name));
+        scripts.reduce(Script::and).unwrap_or_default()
     }
 }
 
-fn duration(text: &str) -> Option<Duration> {
-    let (number, unit) = match text.strip_suffix(['s', 'm', 'h', 'd']) {
-        Some(number) => (number, &text[number.len()..]),
-        None => (text, "s"),
+fn is_running(status: &ContainerStatus) -> bool {
+    status.state.as_ref().is_some_and(|state| state.running.is_some())
+}
+
+/// Whether an image without a command of its own runs until it is stopped.
+fn only_waits(container: &Container, arguments: &[String]) -> bool {
+    let image = container.image.as_deref().unwrap_or_default();
+    let name = image.rsplit('/').next().unwrap_or_default().split([':', '@']).next();
+    let serves = |argument: &String| {
+        ["pause", "netexec", "serve-hostname", "test-webserver", "porter"].contains(&argument.as_str())
     };
-    let seconds = match unit {
-        "m" => 60.0,
-        "h" => 3600.0,
-        "d" => 86400.0,
-        _ => 1.0,
-    };
-    Duration::try_from_secs_f64(number.parse::<f64>().ok()? * seconds).ok()
+    match name {
+        Some("pause") => true,
+        Some("agnhost") => arguments.first().is_none_or(serves),
+        _ => false,
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn script(command: &[&str]) -> (Lasts, i32) {
-        let command = Some(command.iter().map(|word| (*word).to_owned()).collect());
-        let script = Script::of(&Container { command, ..Container::default() });
-        (script.lasts, script.code)
-    }
-
-    fn seconds(seconds: u64) -> Lasts {
-        Lasts::So(Duration::from_secs(seconds))
-    }
-
-    #[test]
-    fn what_is_understood_says_how_long_and_how_it_ends() {
-        assert_eq!(script(&["true"]), (Lasts::Usual, 0));
-        assert_eq!(script(&["false"]), (Lasts::Usual, 1));
-        assert_eq!(script(&["sleep", "2m"]), (seconds(120), 0));
-        assert_eq!(script(&["sleep", "infinity"]), (Lasts::Forever, 0));
-        assert_eq!(script(&["sh", "-c", "echo hello; sleep 5 && sleep 1; exit 3"]), (seconds(6), 3));
-        assert_eq!(script(&["/bin/bash", "-e", "-c", "false && sleep 9; sleep 2"]), (seconds(2), 0));
-        assert_eq!(script(&["/bin/sh", "-ec", "exit 1; sleep 9"]), (Lasts::Usual, 1));
-    }
-
-    #[test]
-    fn what_is_not_understood_takes_its_time_and_succeeds() {
-        for command in [&["perl", "-e", "exit 1"][..], &[], &["sleep"], &["sleep", "-1"], &["sh"], &["exit", "300"]] {
-            assert_eq!(script(command), (Lasts::Usual, 0), "{command:?}");
-        }
-    }
-}
+mod tests;

@@ -14,6 +14,9 @@ use super::{
 /// So many differences are told of one object, and of one run.
 const MOST_OF_ONE: usize = 4;
 const MOST: usize = 12;
+/// The characters that are printed of a value, and those of them before the first difference.
+const LONGEST: usize = 120;
+const CONTEXT: usize = 20;
 
 /// What the run has otherwise than the reference, and what was found in it.
 pub(crate) fn compare(scenario: &Scenario, reference: &Run, run: &Run) -> Vec<String> {
@@ -84,23 +87,49 @@ fn differ(path: String, wanted: &Value, found: &Value, differences: &mut Vec<Str
                 differ(format!("{path}/{index}"), a, b, differences);
             }
         }
+        (Value::Array(a), Value::Array(b)) => {
+            let lacks = without(a, b).into_iter().map(|element| format!("{path} lacks {}", brief(element, 0)));
+            differences.extend(lacks);
+            let more = without(b, a).into_iter().map(|element| format!("{path} has {} as well", brief(element, 0)));
+            differences.extend(more);
+        }
         (wanted, found) if wanted != found => {
-            differences.push(format!("{path} is {}, not {}", brief(found), brief(wanted)));
+            let (a, b) = (wanted.to_string(), found.to_string());
+            let same = a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count();
+            differences.push(format!("{path} is {}, not {}", brief(found, same), brief(wanted, same)));
         }
         _ => {}
     }
 }
 
-fn brief(value: &Value) -> String {
+/// Returns the elements that another list does not have, or has less often.
+fn without<'v>(list: &'v [Value], other: &[Value]) -> Vec<&'v Value> {
+    let mut other: Vec<_> = other.iter().collect();
+    let is_missing = |element: &&Value| match other.iter().position(|there| there == element) {
+        Some(at) => {
+            other.swap_remove(at);
+            false
+        }
+        None => true,
+    };
+    list.iter().filter(is_missing).collect()
+}
+
+/// Returns a value as text: of a long one the part around the first difference, which comes after `same` characters.
+fn brief(value: &Value, same: usize) -> String {
     let text = match value {
         Value::Null => return "missing".to_owned(),
         value => value.to_string(),
     };
-    let mut brief: String = text.chars().take(120).collect();
-    if brief.len() < text.len() {
-        brief.push('…');
+    let length = text.chars().count();
+    if length <= LONGEST {
+        return text;
     }
-    brief
+    let start = same.saturating_sub(CONTEXT).min(length - LONGEST);
+    let part: String = text.chars().skip(start).take(LONGEST).collect();
+    let before = if start > 0 { "…" } else { "" };
+    let after = if start + LONGEST < length { "…" } else { "" };
+    format!("{before}{part}{after}")
 }
 
 /// What came and went that never did in the reference.
@@ -132,6 +161,25 @@ mod tests {
         let mut told = Vec::new();
         differ(String::new(), &json!({"a": [1, {"b": 2}], "c": 3}), &json!({"a": [1, {"b": "x"}]}), &mut told);
         assert_eq!(told, ["/a/1/b is \"x\", not 2", "/c is missing, not 3"]);
+    }
+
+    #[test]
+    fn differing_elements_and_parts_are_printed_alone() {
+        let mut told = Vec::new();
+        let long = |end: &str| format!("{}{end}", "x".repeat(500));
+        let element = |name: &str| json!({"name": name, "ready": true});
+        let wanted = json!({"list": [element("a"), element("b"), element("b")], "text": long("end")});
+        let found = json!({"list": [element("b"), element("c")], "text": long("END")});
+        differ(String::new(), &wanted, &found, &mut told);
+        assert_eq!(
+            told[..3],
+            [
+                r#"/list lacks {"name":"a","ready":true}"#,
+                r#"/list lacks {"name":"b","ready":true}"#,
+                r#"/list has {"name":"c","ready":true} as well"#,
+            ]
+        );
+        assert!(told[3].contains(r#"END", not …"#) && told[3].ends_with(r#"end""#), "{}", told[3]);
     }
 
     #[test]

@@ -97,6 +97,9 @@ impl Names {
                     if name == "observedGeneration" && field.is_i64() {
                         let is_current = field.as_i64() == generation;
                         *field = if is_current { "the present one" } else { "an older one" }.into();
+                    } else if name == "resourceVersion" && field.is_string() {
+                        // Of a reference to another object.
+                        *field = "a version".into();
                     } else {
                         self.apply(field, generation);
                     }
@@ -159,7 +162,8 @@ mod tests {
             let pod = json!({
                 "metadata": {"name": name, "generateName": "web-", "uid": uid, "resourceVersion": suffix, "generation": 3,
                     "creationTimestamp": time, "annotations": {TOUCH: "yes"}},
-                "status": {"since": time, "observedGeneration": 3, "message": format!("{name} is ready")},
+                "status": {"since": time, "observedGeneration": 3, "message": format!("{name} is ready"),
+                    "active": [{"name": name, "resourceVersion": suffix}]},
             });
             let config = json!({"metadata": {"name": "a", "ownerReferences": [{"uid": uid, "name": name}]}});
             let mut state = State::default();
@@ -175,7 +179,8 @@ mod tests {
         let pod = &one[&("pods".to_owned(), "default/web-*".to_owned())][0];
         assert_eq!(
             pod["status"],
-            json!({"since": "a time", "observedGeneration": "the present one", "message": "web-* is ready"})
+            json!({"since": "a time", "observedGeneration": "the present one", "message": "web-* is ready",
+                "active": [{"name": "web-*", "resourceVersion": "a version"}]})
         );
         let config = &one[&("configmaps".to_owned(), "default/a".to_owned())][0];
         assert_eq!(config["metadata"]["ownerReferences"][0]["uid"], "the uid of pods default/web-*");

@@ -1,9 +1,9 @@
 //! What is explored: a program, what is done to it, and what must hold.
 
-use std::{collections::BTreeSet, fmt, future::Future, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, fmt, future::Future, path::Path, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
-use windlass_api::{BoxError, Resource};
+use windlass_api::{BoxError, ErrorChain, Resource};
 use windlass_client::Client;
 use windlass_runtime::{Manager, ManagerBuilder};
 
@@ -11,6 +11,7 @@ use super::{
     state::{How, State, resource_name},
     world::usually_ignored,
 };
+use crate::definitions;
 
 /// What comes of a step.
 pub type StepResult = Result<(), BoxError>;
@@ -103,6 +104,25 @@ impl Scenario {
     {
         self.prepare.push(Box::new(move |client| Box::pin(act(client))));
         self
+    }
+
+    /// Installs the CustomResourceDefinitions in a file, or in the files of a folder, before the program starts. What is wrong with
+    /// them is a finding of the first run.
+    pub fn crds(self, path: impl AsRef<Path>) -> Self {
+        let read = definitions::read(path.as_ref()).and_then(|files| {
+            let each = files.into_iter().map(|(file, text)| definitions::definitions_in(&text, Some(file)));
+            Ok(each.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect::<Vec<_>>())
+        });
+        let read = Arc::new(read.map_err(|error| ErrorChain(&error).to_string()));
+        self.prepare(move |client| {
+            let read = Arc::clone(&read);
+            async move {
+                for definition in read.as_ref().as_ref().map_err(Clone::clone)? {
+                    definitions::establish(&client, definition, Duration::from_mins(1)).await?;
+                }
+                Ok(())
+            }
+        })
     }
 
     /// Adds a controller of the program under test to its manager. Called for each life of the program.

@@ -29,6 +29,9 @@ pub(crate) const TOUCH: &str = "windlass.dev/touched-by-somebody-else";
 /// What is told of objects, for people.
 const EVENTS: [&str; 2] = ["events", "events.events.k8s.io"];
 
+/// The locks of leader elections.
+const LEASES: &str = "leases.coordination.k8s.io";
+
 /// Whose requests they are.
 #[derive(Clone)]
 pub(crate) enum Who {
@@ -74,7 +77,8 @@ impl Tap {
         let request = Request::from_parts(head, body.into());
         if let Who::Program(life) = &self.who {
             life.pass().await;
-            if !self.world.admit() {
+            // Renewals come with time, also while a fault holds everything up, and say nothing of a loop.
+            if resource_of(&sent) != LEASES && !self.world.admit() {
                 // A loop: nothing else would end it.
                 std::future::pending::<()>().await;
             }

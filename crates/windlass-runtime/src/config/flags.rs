@@ -4,7 +4,7 @@ use std::{io::Write as _, net::IpAddr, path::PathBuf, process, time::Duration};
 
 use clap::{ArgAction, Args};
 
-use super::{ConfigurationError, LogFormat, LogLevel, ManagerConfiguration, units};
+use super::{ConfigurationError, LogFormat, LogLevel, ManagerConfiguration, TimeEncoding, units};
 use windlass_api::ErrorChain;
 
 /// Flags of a program that runs a manager: those that kubebuilder's programs have, and a few more. They are part of the
@@ -116,14 +116,30 @@ pub struct ManagerFlags {
     pub graceful_shutdown_timeout: Option<Duration>,
 
     /// What is logged: off, error, warn, info, debug or trace
-    #[arg(long, value_name = "LEVEL", alias = "zap-log-level")]
+    #[arg(long, value_name = "LEVEL")]
     pub log_level: Option<LogLevel>,
     /// How it is logged: text or json
-    #[arg(long, value_name = "FORMAT", alias = "zap-encoder")]
+    #[arg(long, value_name = "FORMAT")]
     pub log_format: Option<LogFormat>,
     /// What is logged of a part of the program; may be given again
     #[arg(long, value_name = "TARGET=LEVEL", value_parser = target, action = ArgAction::Append)]
     pub log_target: Vec<(String, LogLevel)>,
+
+    /// Log for development: text, from debug on, with the source of warnings; with =false for production: json, from info on, with the source of errors. As in Go's programs; --zap-* and --log-* override it
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub zap_devel: Option<bool>,
+    /// What is logged, as Go's programs say it: debug, info, error, panic (nothing), or 1 for debug and more for trace
+    #[arg(long, value_name = "LEVEL", value_parser = zap_level)]
+    pub zap_log_level: Option<LogLevel>,
+    /// How it is logged, as Go's programs say it: console or json
+    #[arg(long, value_name = "FORMAT")]
+    pub zap_encoder: Option<LogFormat>,
+    /// From which level on lines carry file and line of the source: info, error or panic (none). There are no stack traces
+    #[arg(long, value_name = "LEVEL", value_parser = zap_level)]
+    pub zap_stacktrace_level: Option<LogLevel>,
+    /// The time in front of a line: epoch, millis, nano, iso8601, rfc3339 or rfc3339nano
+    #[arg(long, value_name = "ENCODING")]
+    pub zap_time_encoding: Option<TimeEncoding>,
 }
 
 impl ManagerFlags {
@@ -164,7 +180,20 @@ impl ManagerFlags {
                 })+
             };
         }
+        if let Some(is_development) = self.zap_devel {
+            let (level, format, location) = if is_development {
+                (LogLevel::Debug, LogFormat::Text, LogLevel::Warn)
+            } else {
+                (LogLevel::Info, LogFormat::Json, LogLevel::Error)
+            };
+            (config.logging.level, config.logging.format) = (level, format);
+            config.logging.location_level = Some(location);
+        }
         set! {
+            logging.level = zap_log_level;
+            logging.format = zap_encoder;
+            logging.location_level = zap_stacktrace_level;
+            logging.time_encoding = zap_time_encoding;
             client.kubeconfig = kubeconfig;
             client.context = context;
             metrics.bind_address = metrics_bind_address;
@@ -195,6 +224,18 @@ impl ManagerFlags {
         }
         config.logging.targets.extend(self.log_target.iter().cloned());
         config
+    }
+}
+
+/// Parses a level as controller-runtime's zap flags have it: a name, or a verbosity above zero.
+fn zap_level(text: &str) -> Result<LogLevel, String> {
+    match text.parse::<u32>() {
+        Ok(0) => Err("a verbosity is greater than 0".to_owned()),
+        Ok(1) => Ok(LogLevel::Debug),
+        Ok(_) => Ok(LogLevel::Trace),
+        // Nothing here is logged as a panic.
+        Err(_) if text.eq_ignore_ascii_case("panic") => Ok(LogLevel::Off),
+        Err(_) => text.parse(),
     }
 }
 

@@ -18,6 +18,11 @@ pub struct Logging {
     pub level: LogLevel,
     /// For people, or for machines; for people by default.
     pub format: LogFormat,
+    /// The time in front of a line. Defaults to RFC 3339 with microseconds.
+    pub time_encoding: TimeEncoding,
+    /// Lines of this level and worse carry the file and line of the source. None do by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub location_level: Option<LogLevel>,
     /// By target, that is, by module: `windlass_client::curl`. The longest that fits counts.
     pub targets: BTreeMap<String, LogLevel>,
 }
@@ -45,6 +50,27 @@ pub enum LogFormat {
     Text,
     /// An object of JSON.
     Json,
+}
+
+/// The time in front of a line, in UTC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TimeEncoding {
+    /// `2026-01-02T15:04:05.123456Z`
+    #[default]
+    Rfc3339Micro,
+    /// `2026-01-02T15:04:05Z`
+    Rfc3339,
+    /// `2026-01-02T15:04:05.123456789Z`
+    Rfc3339Nano,
+    /// `2026-01-02T15:04:05.123Z`
+    Iso8601,
+    /// Seconds since 1970 with a fraction.
+    Epoch,
+    /// Milliseconds since 1970 with a fraction.
+    Millis,
+    /// Nanoseconds since 1970.
+    Nano,
 }
 
 impl ManagerConfiguration {
@@ -84,6 +110,26 @@ impl FromStr for LogFormat {
     }
 }
 
+impl FromStr for TimeEncoding {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const ENCODINGS: [(&str, TimeEncoding); 7] = [
+            ("epoch", TimeEncoding::Epoch),
+            ("millis", TimeEncoding::Millis),
+            ("nano", TimeEncoding::Nano),
+            ("iso8601", TimeEncoding::Iso8601),
+            ("rfc3339", TimeEncoding::Rfc3339),
+            ("rfc3339micro", TimeEncoding::Rfc3339Micro),
+            ("rfc3339nano", TimeEncoding::Rfc3339Nano),
+        ];
+        let known = ENCODINGS.iter().find(|(name, _)| text.eq_ignore_ascii_case(name));
+        known
+            .map(|(_, encoding)| *encoding)
+            .ok_or_else(|| format!("{text:?} is no encoding of times: {}", ENCODINGS.map(|(name, _)| name).join(", ")))
+    }
+}
+
 impl FromStr for LogLevel {
     type Err = String;
 
@@ -105,15 +151,42 @@ impl FromStr for LogLevel {
 
 #[cfg(feature = "logging")]
 mod subscriber {
-    use std::io::{self, IsTerminal as _};
-
-    use tracing::{Subscriber, level_filters::LevelFilter};
-    use tracing_subscriber::{
-        Layer, filter::Targets, fmt, fmt::MakeWriter, layer::SubscriberExt as _, registry::LookupSpan,
-        util::SubscriberInitExt as _,
+    use std::{
+        io::{self, IsTerminal as _},
+        sync::Arc,
     };
 
-    use super::{ConfigurationError, LogFormat, LogLevel, Logging, env};
+    use jiff::Timestamp;
+    use tracing::{Metadata, Subscriber, level_filters::LevelFilter};
+    use tracing_subscriber::{
+        Layer,
+        filter::{FilterExt as _, Targets, filter_fn},
+        fmt,
+        fmt::{MakeWriter, format::Writer, time::FormatTime},
+        layer::{Filter, SubscriberExt as _},
+        registry::LookupSpan,
+        util::SubscriberInitExt as _,
+    };
+    use windlass_api::Clock;
+
+    use super::{ConfigurationError, LogFormat, LogLevel, Logging, TimeEncoding, env};
+
+    /// Writes the time of a line.
+    #[derive(Clone, Debug)]
+    struct Timer {
+        clock: Clock,
+        encoding: TimeEncoding,
+    }
+
+    /// A writer of two layers.
+    struct SharedWriter<W>(Arc<W>);
+
+    /// Whether lines carry the file and line of the source.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Location {
+        Shown,
+        Hidden,
+    }
 
     impl Logging {
         /// Begins to log. A program does this once, first of all; one that does more with what it logs makes its subscriber of
@@ -138,12 +211,79 @@ mod subscriber {
             S: Subscriber + for<'a> LookupSpan<'a>,
             W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
         {
-            let lines = fmt::layer().with_writer(writer).with_ansi(colours);
+            let writer = SharedWriter(Arc::new(writer));
             let targets = self.targets.iter().map(|(target, level)| (target, LevelFilter::from(*level)));
             let filter = Targets::new().with_targets(targets).with_default(LevelFilter::from(self.level));
+            let Some(level) = self.location_level.map(LevelFilter::from) else {
+                return self.lines(writer, colours, Location::Hidden, filter);
+            };
+            let severe = filter.clone().and(filter_fn(move |line| *line.level() <= level));
+            let others = filter.and(filter_fn(move |line| *line.level() > level));
+            let severe = self.lines(writer.clone(), colours, Location::Shown, severe);
+            vec![severe, self.lines(writer, colours, Location::Hidden, others)].boxed()
+        }
+
+        fn lines<S, W>(
+            &self,
+            writer: SharedWriter<W>,
+            colours: bool,
+            location: Location,
+            filter: impl Filter<S> + Send + Sync + 'static,
+        ) -> Box<dyn Layer<S> + Send + Sync>
+        where
+            S: Subscriber + for<'a> LookupSpan<'a>,
+            W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+        {
+            let is_shown = location == Location::Shown;
+            let timer = Timer { clock: Clock::system(), encoding: self.time_encoding };
+            let lines = fmt::layer().with_writer(writer).with_ansi(colours).with_timer(timer);
+            let lines = lines.with_file(is_shown).with_line_number(is_shown);
             match self.format {
                 LogFormat::Text => lines.with_filter(filter).boxed(),
                 LogFormat::Json => lines.json().flatten_event(true).with_filter(filter).boxed(),
+            }
+        }
+    }
+
+    impl<'a, W: MakeWriter<'a>> MakeWriter<'a> for SharedWriter<W> {
+        type Writer = W::Writer;
+
+        fn make_writer(&'a self) -> W::Writer {
+            self.0.make_writer()
+        }
+
+        fn make_writer_for(&'a self, line: &Metadata<'_>) -> W::Writer {
+            self.0.make_writer_for(line)
+        }
+    }
+
+    // By hand: `W` need not be cloned.
+    impl<W> Clone for SharedWriter<W> {
+        fn clone(&self) -> Self {
+            Self(Arc::clone(&self.0))
+        }
+    }
+
+    impl FormatTime for Timer {
+        fn format_time(&self, to: &mut Writer<'_>) -> std::fmt::Result {
+            to.write_str(&self.encoding.format(self.clock.now()))
+        }
+    }
+
+    impl TimeEncoding {
+        /// Formats a time as lines carry it.
+        pub(in crate::config) fn format(self, time: Timestamp) -> String {
+            let as_text = |format: &str| time.strftime(format).to_string();
+            match self {
+                Self::Rfc3339Micro => as_text("%Y-%m-%dT%H:%M:%S%.6fZ"),
+                Self::Rfc3339 => as_text("%Y-%m-%dT%H:%M:%SZ"),
+                Self::Rfc3339Nano => as_text("%Y-%m-%dT%H:%M:%S%.9fZ"),
+                Self::Iso8601 => as_text("%Y-%m-%dT%H:%M:%S%.3fZ"),
+                Self::Epoch => format!("{}.{:06}", time.as_second(), time.subsec_nanosecond() / 1_000),
+                Self::Millis => {
+                    format!("{}.{:06}", time.as_millisecond(), time.subsec_nanosecond() % 1_000_000)
+                }
+                Self::Nano => time.as_nanosecond().to_string(),
             }
         }
     }

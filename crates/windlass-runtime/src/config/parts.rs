@@ -150,7 +150,8 @@ pub struct Cache {
     /// How often every object is reconciled again, changed or not; by default never.
     #[serde(skip_serializing_if = "Option::is_none", with = "units::optional_duration")]
     pub resync: Option<Duration>,
-    /// How many bytes of objects each kind may take before they are compressed, `64Mi`; 512 MiB by default.
+    /// How many bytes of objects each kind may take before they are compressed, `64Mi`; 512 MiB by default, or an eighth of the
+    /// memory limit of the process' cgroup if that is less.
     #[serde(skip_serializing_if = "Option::is_none", with = "units::optional_bytes")]
     pub memory_budget: Option<usize>,
 }

@@ -74,6 +74,8 @@ client:
 logging:
   level: warn
   format: json
+  timeEncoding: epoch
+  locationLevel: error
   targets:
     windlass_client: debug
 "#;
@@ -346,6 +348,8 @@ mod flags {
             "--log-level=warn",
             "--log-format=json",
             "--log-target=windlass_client=debug",
+            "--zap-stacktrace-level=error",
+            "--zap-time-encoding=epoch",
         ]);
         assert_eq!(flags.over(defaults), expected);
 
@@ -354,6 +358,26 @@ mod flags {
         expected.logging.format = LogFormat::Text;
         let flags = self::flags(&["--leader-elect=false", "--zap-log-level=debug", "--zap-encoder", "console"]);
         assert_eq!(flags.over(ManagerConfiguration::default().with_text(WHOLE).unwrap()), expected);
+    }
+
+    #[test]
+    fn zap_flags_set_level_format_location_and_time() {
+        let logging = |arguments: &[&str]| flags(arguments).over(ManagerConfiguration::default()).logging;
+        let of = |arguments: &[&str]| {
+            let logging = logging(arguments);
+            (logging.level, logging.format, logging.location_level)
+        };
+        assert_eq!(of(&["--zap-devel"]), (LogLevel::Debug, LogFormat::Text, Some(LogLevel::Warn)));
+        assert_eq!(of(&["--zap-devel=false"]), (LogLevel::Info, LogFormat::Json, Some(LogLevel::Error)));
+        let all = ["--zap-devel", "--zap-log-level=2", "--zap-encoder=json", "--zap-stacktrace-level=panic"];
+        assert_eq!(of(&all), (LogLevel::Trace, LogFormat::Json, Some(LogLevel::Off)));
+        assert_eq!(of(&["--zap-log-level=1"]).0, LogLevel::Debug);
+        assert_eq!(of(&["--zap-log-level=panic"]).0, LogLevel::Off);
+        assert_eq!(of(&["--zap-log-level=error", "--log-level=info"]).0, LogLevel::Info);
+        assert_eq!(logging(&["--zap-time-encoding=rfc3339nano"]).time_encoding, TimeEncoding::Rfc3339Nano);
+        for wrong in ["--zap-log-level=0", "--zap-log-level=loud", "--zap-encoder=xml", "--zap-time-encoding=noon"] {
+            assert!(Options::try_parse_from(["painter", wrong]).is_err(), "{wrong}");
+        }
     }
 
     #[test]
@@ -454,6 +478,32 @@ mod logging {
             ["opened", "heard it"]
         );
         assert_eq!(lines("logging: {level: off}\n"), [""; 0]);
+    }
+
+    #[test]
+    fn time_is_written_in_each_encoding() {
+        let time: jiff::Timestamp = "2026-01-02T15:04:05.123456789Z".parse().unwrap();
+        for (encoding, expected) in [
+            ("epoch", "1767366245.123456"),
+            ("millis", "1767366245123.456789"),
+            ("nano", "1767366245123456789"),
+            ("iso8601", "2026-01-02T15:04:05.123Z"),
+            ("rfc3339", "2026-01-02T15:04:05Z"),
+            ("rfc3339micro", "2026-01-02T15:04:05.123456Z"),
+            ("rfc3339nano", "2026-01-02T15:04:05.123456789Z"),
+        ] {
+            assert_eq!(encoding.parse::<TimeEncoding>().unwrap().format(time), expected);
+        }
+        let line = logged("logging: {timeEncoding: epoch}\n");
+        let seconds: f64 = line.trim_start().split(' ').next().unwrap().parse().unwrap();
+        assert!(seconds > 1.7e9, "{line}");
+    }
+
+    #[test]
+    fn lines_from_a_level_on_carry_their_source() {
+        let log = logged("logging: {locationLevel: warn}\n");
+        let [opened, rained]: [&str; 2] = log.lines().collect::<Vec<_>>().try_into().unwrap();
+        assert!(!opened.contains("tests.rs") && rained.contains("tests.rs"), "{log}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 use windlass_api::{ApiResource, Object};
-use windlass_cache::{AddIndexError, Lister, Registrations, Stopped};
+use windlass_cache::{AddIndexError, Informers, Registrations, Stopped};
 use windlass_queue::WorkQueue;
 
 use super::{
@@ -28,7 +28,7 @@ use crate::{
 pub(super) async fn run<K, R, W>(
     controller: Controller<K, R>,
     running: Running,
-    work: impl FnOnce(Lister<K>, R) -> W,
+    work: impl FnOnce(Informers<K>, Duration, R) -> W,
 ) -> Result<()>
 where
     K: Object,
@@ -85,15 +85,16 @@ where
             tracing::info!(controller = &*name, workers, "caches are synced, starting workers");
         }
     }
-    let root = stores.of::<K>(&controller.root).expect("the root's source is among those that were started");
+    let informers = stores.informers::<K>(&controller.root);
+    let informers = informers.expect("the root's source is among those that were started").clone();
     let mut client = writes::told(running.cluster().client_for(&name), &running.reporter);
     if shard.is_shared() {
         client = client.with_gate(ShardGate::new(shard.clone()));
-        tasks.spawn(moves::follow(shard.clone(), root.clone(), queue.clone(), Arc::clone(&name), running.clone()));
+        tasks.spawn(moves::follow(shard.clone(), informers.store(), queue.clone(), Arc::clone(&name), running.clone()));
     }
     let worker = Arc::new(Worker {
         queue: queue.clone(),
-        work: Arc::new(work(root, controller.reconciler)),
+        work: Arc::new(work(informers, running.cluster().own_writes_timeout(), controller.reconciler)),
         layers: controller.layers,
         timeout: settings.reconcile_timeout,
         shared: Arc::new(Shared {

@@ -6,7 +6,7 @@ use futures::FutureExt;
 use tokio::time::{Instant, timeout};
 use tracing::Instrument;
 use windlass_api::{ApiResource, ErrorChain, Object, ObjectRef};
-use windlass_cache::Lister;
+use windlass_cache::{Informers, Lister, Reads};
 use windlass_queue::{AddOptions, WorkQueue};
 
 use crate::{
@@ -15,6 +15,7 @@ use crate::{
     layer::{Call, Failure, Layer, Reconciling},
     manager::Reporter,
     observer::{Outcome, ReconcileEvent, ReconcileFinished, ReconcileStarted},
+    own_writes::{self, Unseen},
     reconcile::Shared,
     sharding::{Permit, Point},
     shutdown::Stop,
@@ -30,6 +31,9 @@ pub(crate) trait Work<K>: Send + Sync + 'static {
 /// Looks the key up and reconciles the object.
 pub(crate) struct WithObjects<K, R> {
     pub(crate) store: Lister<K>,
+    pub(crate) informers: Informers<K>,
+    /// How long a reconcile waits until the cache shows the manager's own writes.
+    pub(crate) limit: Duration,
     pub(crate) reconciler: R,
 }
 
@@ -55,6 +59,13 @@ pub(crate) struct Worker<K, W> {
 
 impl<K: Object, R: Reconciler<K>> Work<K> for WithObjects<K, R> {
     async fn work(&self, key: ObjectRef<K>, cx: Context) -> Result<Option<Action>, Failure> {
+        match own_writes::wait(&self.informers, Reads::Object(key.key()), self.limit).await {
+            // A cache that has stopped is read as it is: the manager is stopping, too.
+            Ok(()) | Err(Unseen::Stopped(_)) => {}
+            Err(Unseen::Late { object, limit }) => {
+                return Err(Failure { error: Error::Stale { object, limit }.into(), retry: Retry::Backoff });
+            }
+        }
         let Some(cached) = self.store.get(&key) else { return Ok(None) };
         // Most states are reconciled once. The next attempt would read the same bytes.
         let object = cached.get_once().map_err(|error| Failure { error: error.into(), retry: Retry::Never })?;

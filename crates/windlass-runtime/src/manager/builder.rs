@@ -18,6 +18,7 @@ use crate::{
     events::{EventApi, Outlet},
     health::Probes,
     metrics::{MetricsServer, NoMetrics, Registry},
+    own_writes,
 };
 
 /// How long runnables may take to end.
@@ -29,6 +30,7 @@ pub struct ManagerBuilder {
     client: Client,
     list_watches: Option<ListWatches>,
     caches: Caches,
+    own_writes_timeout: Duration,
     clock: Clock,
     entropy: Entropy,
     defaults: ControllerDefaults,
@@ -52,6 +54,7 @@ impl ManagerBuilder {
             client: client.without_default_rate_limit(),
             list_watches: None,
             caches: Caches::default(),
+            own_writes_timeout: own_writes::TIMEOUT,
             clock: Clock::system(),
             entropy: Entropy::os(),
             overrides: Overrides::default(),
@@ -66,6 +69,15 @@ impl ManagerBuilder {
             probes: Probes::nowhere(),
             console: None,
         }
+    }
+
+    /// Sets how long a read waits until the cache shows the manager's own writes. Defaults to 10 seconds.
+    ///
+    /// After that the read fails with [`windlass_client::Error::Stale`], and a reconcile with
+    /// [`Error::Stale`](crate::Error::Stale), which is repeated with back-off.
+    pub fn own_writes_timeout(mut self, limit: Duration) -> Self {
+        self.own_writes_timeout = limit;
+        self
     }
 
     /// The wall clock for reconcilers; the system's by default.
@@ -222,7 +234,15 @@ impl ManagerBuilder {
         };
         let (outlet, events) = Outlet::new(self.clock.clone(), self.entropy.clone());
         let clock = self.clock.clone();
-        let cluster = Cluster::new(client, self.list_watches, self.caches, self.clock, self.entropy, outlet);
+        let cluster = Cluster::new(
+            client,
+            self.own_writes_timeout,
+            self.list_watches,
+            self.caches,
+            self.clock,
+            self.entropy,
+            outlet,
+        );
         if let Some(registry) = &registry {
             registry.watch_caches(cluster.cache_statuses());
         }

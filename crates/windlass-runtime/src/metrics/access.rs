@@ -33,7 +33,7 @@ pub(super) struct Gate {
     decisions: Memory<Question, Decision>,
 }
 
-/// Whether a user may do something with a path. Users of one name may differ in everything else, and in what they may do.
+/// An access that is decided. Users of one name may differ in everything else, and in what they may do.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Question {
     user: Option<String>,

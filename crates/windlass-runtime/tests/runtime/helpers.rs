@@ -18,7 +18,8 @@ use windlass_api::{
 use windlass_runtime::{
     Action, Context, Controller, Error,
     finalizers::{Finalized, Finalizers},
-    upsert::{Upserted, create_or_patch, create_or_update},
+    status::{StatusWrite, update_status},
+    upsert::{Upserted, create_if_absent, create_or_patch, create_or_update},
 };
 
 use crate::{
@@ -93,6 +94,53 @@ async fn a_patch_sends_what_differs_and_the_status_by_itself() {
     assert_eq!(both.spec.unwrap().paused, Some(true));
     let same = create_or_patch(&client, deployment("d", None), |d| ready(d, 4)).await.unwrap();
     assert!(matches!(same, Upserted::Unchanged(_)) && server.writes().is_empty());
+}
+
+#[tokio::test]
+async fn create_if_absent_returns_the_object_that_exists() {
+    let server = Objects::default();
+    let client = server.client();
+    let wanted = || {
+        let mut map = config("a");
+        paint(&mut map, "blue");
+        map
+    };
+    assert!(matches!(create_if_absent(&client, &wanted()).await.unwrap(), Upserted::Created(_)));
+    let mut theirs = server.at(MAP).unwrap();
+    theirs["data"]["colour"] = json!("red");
+    server.put(MAP, theirs);
+    server.refuse_existing();
+    let found = create_if_absent(&client, &wanted()).await.unwrap();
+    let Upserted::Unchanged(found) = found else { panic!("{found:?}") };
+    assert_eq!(found.data.unwrap()["colour"], "red", "it is left alone");
+}
+
+#[tokio::test]
+async fn status_is_replaced_only_when_changed_and_again_after_a_conflict() {
+    let server = Objects::default();
+    let client = server.client();
+    let path = "/apis/apps/v1/namespaces/ns/deployments/d";
+    let mut first = client.create(&deployment("d", None)).await.unwrap();
+    first.status.get_or_insert_default().ready_replicas = Some(1);
+    let first = client.update(&first).await.unwrap();
+    server.writes();
+    // The object lags behind the server: somebody has labelled it meanwhile.
+    let mut theirs = server.at(path).unwrap();
+    theirs["metadata"]["labels"] = json!({"a": "b"});
+    server.put(path, theirs);
+    let report = |deployment: &mut Deployment| {
+        let status = deployment.status.get_or_insert_default();
+        (status.ready_replicas, status.replicas) = (None, Some(2));
+    };
+    let written = update_status(&client, &first, report).await.unwrap();
+    assert!(written.is_written());
+    assert_eq!(server.at(path).unwrap()["status"], json!({"replicas": 2}), "what is left out is cleared");
+    assert_eq!(server.writes().len(), 2, "a conflict, and once more");
+    let StatusWrite::Written(now) = written else { panic!("{written:?}") };
+    assert_eq!(update_status(&client, &*now, report).await.unwrap(), StatusWrite::Unchanged);
+    assert!(server.writes().is_empty());
+    let gone = deployment("e", None);
+    assert_eq!(update_status(&client, &gone, report).await.unwrap(), StatusWrite::Gone);
 }
 
 #[tokio::test(start_paused = true)]

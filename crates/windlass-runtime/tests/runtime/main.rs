@@ -17,5 +17,6 @@ mod election;
 mod events;
 mod helpers;
 mod managers;
+mod own_writes;
 mod reads;
 mod sharding;

@@ -19,6 +19,7 @@ struct State {
     by_path: BTreeMap<String, Value>,
     /// Writes, as method and path.
     writes: Vec<String>,
+    refuses_existing: bool,
 }
 
 impl Objects {
@@ -46,6 +47,11 @@ impl Objects {
         self.0.lock().store(path, object);
     }
 
+    /// Refuses to create what exists; otherwise that replaces it.
+    pub(crate) fn refuse_existing(&self) {
+        self.0.lock().refuses_existing = true;
+    }
+
     pub(crate) fn writes(&self) -> Vec<String> {
         std::mem::take(&mut self.0.lock().writes)
     }
@@ -62,6 +68,10 @@ impl State {
         match (method, known) {
             (&Method::POST, _) => {
                 let path = format!("{path}/{}", body["metadata"]["name"].as_str().unwrap_or_default());
+                if self.refuses_existing && self.by_path.contains_key(&path) {
+                    let reason = "AlreadyExists";
+                    return (409, json!({"kind": "Status", "reason": reason, "code": 409, "status": "Failure"}));
+                }
                 (201, self.store(&path, body))
             }
             (_, None) => (404, json!({"kind": "Status", "reason": "NotFound", "code": 404, "status": "Failure"})),

@@ -123,6 +123,30 @@ async fn c_13_31_lists_select_by_namespace_labels_and_the_fields_that_are_indexe
 }
 
 #[tokio::test(start_paused = true)]
+async fn list_by_owner_finds_the_objects_that_name_it() {
+    let fake = Fake::new();
+    let mut owner = config("owner");
+    owner.metadata.uid = Some("uid-1".to_owned());
+    fake.put(&owner);
+    for (name, namespace, uid) in [("mine", "ns", "uid-1"), ("theirs", "ns", "uid-2"), ("far", "other", "uid-1")] {
+        let mut owner = owner.clone();
+        owner.metadata.uid = Some(uid.to_owned());
+        let mut secret = Secret::default();
+        (secret.metadata.name, secret.metadata.namespace) = (Some(name.to_owned()), Some(namespace.to_owned()));
+        secret.metadata.owner_references = Some(vec![owner.controller_ref()]);
+        fake.put(&secret);
+    }
+    let (run, client) = running(fake.manager());
+    for _ in 0..2 {
+        let owned = client.list::<Secret>().owned_by(&owner).await.unwrap();
+        assert_eq!(names(&owned), ["mine"], "those in another namespace have another owner");
+    }
+    assert_eq!(client.list::<Secret>().within("other").owned_by(&owner).await.unwrap().len(), 1, "as it is asked for");
+    assert!(client.list::<Secret>().owned_by(&config("never stored")).await.unwrap().is_empty());
+    run.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn c_13_30_what_is_cached_of_a_kind_is_chosen_for_all_or_for_one() {
     let fake = Fake::new();
     for (name, colour) in [("a", "blue"), ("b", "red")] {

@@ -198,9 +198,20 @@ async fn served_versions_are_discoverable_and_described() {
 
     let path = "/openapi/v3/apis/ex.io/v1";
     let now = windlass_api::Clock::system().now();
-    let document = crate::openapi::answer(&table, path, None, None, None, now).unwrap();
+    let descriptions = crate::descriptions::Descriptions::new(crate::descriptions::tests::source);
+    let request = crate::openapi::Request {
+        path,
+        query: None,
+        accept: None,
+        if_none_match: None,
+        descriptions: &descriptions,
+        now,
+    };
+    let document = crate::openapi::answer(&table, &request).unwrap();
     let document: Value = serde_json::from_slice(&document.body).unwrap();
     let schema = &document["components"]["schemas"]["io.ex.v1.Foo"];
+    let description = |property: &str| schema["properties"][property]["description"].clone();
+    assert_eq!(["apiVersion", "kind", "metadata"].map(description), ["the version", "the kind", "the metadata"]);
     assert_eq!(
         schema["properties"]["spec"]["properties"]["io"]["anyOf"],
         json!([{"type": "integer"}, {"type": "string"}])

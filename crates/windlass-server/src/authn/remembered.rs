@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::{Identity, token::Claims};
 
-/// How long: `--token-success-cache-ttl` of the real server, where the answer of a whole check is kept.
+/// The lifetime of a result: `--token-success-cache-ttl` of the real server, where the answer of a whole check is kept.
 const REMEMBERED: SignedDuration = SignedDuration::from_secs(10);
 
 /// How many tokens at most; the real server has no bound.

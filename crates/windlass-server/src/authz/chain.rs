@@ -1,4 +1,4 @@
-//! Who decides, in turn.
+//! The authorizers of a server, in turn.
 
 use std::sync::Arc;
 

@@ -53,11 +53,11 @@ pub enum ConfigurationError {
     /// A webhook cannot be reached as its file says.
     #[error("cannot use the kubeconfig {} of the authorizer {name:?}", path.display())]
     Connection {
-        /// Of the authorizer.
+        /// The authorizer's name.
         name: String,
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         #[source]
         source: BoxError,
     },

@@ -36,21 +36,21 @@ pub(crate) struct AuthorizationWebhook {
     pub(super) timeout: Duration,
     pub(super) on_failure: OnFailure,
     pub(super) conditions: Vec<(String, Program)>,
-    /// How long an answer counts that allows; `None`: it is not kept.
+    /// The time for which an answer counts that allows; `None`: it is not kept.
     pub(super) allowed_for: Option<Duration>,
     /// The same of other answers.
     pub(super) refused_for: Option<Duration>,
     pub(super) answers: Answers,
 }
 
-/// What it means that a webhook cannot be asked.
+/// The meaning of a failed call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OnFailure {
     NoOpinion,
     Deny,
 }
 
-/// What a webhook thinks of an attempt, with its reason.
+/// A webhook's opinion on an attempt, with its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Opinion {
     Allows(String),
@@ -97,7 +97,7 @@ impl AuthorizationWebhook {
         Opinion::Failed { denied: self.on_failure == OnFailure::Deny, reason: String::new(), problem }
     }
 
-    /// Whether all conditions hold; one that does not hold outweighs those that cannot be evaluated.
+    /// Reports whether all conditions hold; one that does not hold outweighs those that cannot be evaluated.
     fn is_concerned(&self, user: &User, attempt: &Attempt<'_>) -> Result<bool, String> {
         if self.conditions.is_empty() {
             return Ok(true);
@@ -156,7 +156,7 @@ impl fmt::Debug for AuthorizationWebhook {
     }
 }
 
-/// What conditions are evaluated about: a spec with all of its texts.
+/// The variable `request` of conditions: a spec with all of its texts.
 fn condition_request(user: &User, attempt: &Attempt<'_>) -> Value {
     let (field, attributes) = attempt.attributes();
     let attributes: Value = attributes.iter().map(|(field, text)| ((*field).to_owned(), Value::from(*text))).collect();
@@ -165,7 +165,7 @@ fn condition_request(user: &User, attempt: &Attempt<'_>) -> Value {
     request
 }
 
-/// What an answer says.
+/// Reads an answer.
 fn opinion_of(answer: &Value) -> Opinion {
     let status = answer.at(&["status"]).unwrap_or(&Value::Null);
     let reason = status.text(&["reason"]).to_owned();

@@ -146,6 +146,11 @@ impl<'d> Difference<'d> {
         Self { kind, old, new, known: RefCell::default() }
     }
 
+    /// The version of the request.
+    pub(super) fn own_version(&self) -> &str {
+        &self.kind.api_version
+    }
+
     /// In the version of the request.
     pub(super) fn own(&self) -> Result<Arc<Lost>, Incomparable> {
         let lost = self.in_version(&self.kind.api_version)?;

@@ -50,6 +50,7 @@ impl Managers {
     /// Takes from all managers but one what has been changed or removed. Managers of versions that are not served any more
     /// are dropped.
     pub(super) fn lose(&mut self, but: &Identity, difference: &Difference<'_>) -> Result<(), Incomparable> {
+        self.learn(difference)?;
         let mut kept = Vec::with_capacity(self.entries.len());
         for mut manager in std::mem::take(&mut self.entries) {
             if manager.identity != *but {
@@ -68,6 +69,7 @@ impl Managers {
     pub(super) fn conflicts(&self, but: &Identity, difference: &Difference<'_>) -> Result<Vec<Conflict>, Incomparable> {
         let mut managers: Vec<&Manager> = self.entries.iter().filter(|manager| manager.identity != *but).collect();
         managers.sort_by(|a, b| a.identity.rank().cmp(&b.identity.rank()));
+        self.learn(difference)?;
         let mut conflicts = Vec::new();
         for manager in managers {
             let Some(lost) = difference.in_version(&manager.api_version)? else { continue };
@@ -82,10 +84,19 @@ impl Managers {
 
     /// Fails if the object cannot be converted to the version of one of its managers.
     pub(super) fn check_versions(&self, kind: &Kind<'_>, object: &Value) -> Result<(), Status> {
-        let versions: BTreeSet<&str> = self.entries.iter().map(|manager| manager.api_version.as_str()).collect();
-        let others = versions.into_iter().filter(|version| *version != kind.api_version);
-        // All are tried, so that all conversions are known to be needed after one pass.
-        others.map(|version| kind.check_version(version, object)).fold(Ok(()), Result::and)
+        let versions = self.versions_but(&kind.api_version).into_iter();
+        // All are tried, so that one pass finds all conversions that are needed.
+        versions.map(|version| kind.check_version(version, object)).fold(Ok(()), Result::and)
+    }
+
+    /// Compares in all versions at once, for the same reason.
+    fn learn(&self, difference: &Difference<'_>) -> Result<(), Incomparable> {
+        let versions = self.versions_but(difference.own_version()).into_iter();
+        versions.map(|version| difference.in_version(version).map(drop)).fold(Ok(()), Result::and)
+    }
+
+    fn versions_but(&self, own: &str) -> BTreeSet<&str> {
+        self.entries.iter().map(|manager| manager.api_version.as_str()).filter(|version| *version != own).collect()
     }
 
     /// Adjusts fields that were written when their types were others.

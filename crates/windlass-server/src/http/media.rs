@@ -58,6 +58,8 @@ pub(crate) struct Representation {
 pub(crate) enum Endpoint {
     /// One object of a built-in kind.
     Object,
+    /// One object of a built-in kind that has no table.
+    Unprinted,
     /// A collection of a built-in kind, listed or watched.
     Collection,
     /// Custom resources, and whatever is not routed by a table of its own.
@@ -198,7 +200,7 @@ fn accept(headers: &HeaderMap) -> &str {
 /// The router's own look at Accept: exact types or `*/*`, parameters aside.
 pub(crate) fn route_accepts(accept: &str, endpoint: Endpoint) -> Result<(), Status> {
     let offered: &[&str] = match endpoint {
-        Endpoint::Object => &OFFERED,
+        Endpoint::Object | Endpoint::Unprinted => &OFFERED,
         Endpoint::Collection => &OFFERED_LISTS,
         Endpoint::Custom => return Ok(()),
     };
@@ -296,6 +298,7 @@ impl<'h> Clause<'h> {
             _ => return None,
         };
         match (encoding, view) {
+            (_, View::Table(_)) if endpoint == Endpoint::Unprinted => None,
             // There is no message for it.
             (Encoding::Protobuf, View::Table(_)) => None,
             (Encoding::Protobuf, View::Whole) if endpoint == Endpoint::Custom => None,
@@ -345,6 +348,8 @@ mod tests {
         ] {
             assert_eq!(agreed(accept, Endpoint::Object), Ok(expected), "{accept}");
         }
+        let kubectl = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
+        assert_eq!(agreed(kubectl, Endpoint::Unprinted), Ok((Json, View::Whole)));
         assert_eq!(agreed("application/*", Endpoint::Custom), Ok((Json, View::Whole)));
         let protobuf = "application/vnd.kubernetes.protobuf";
         assert_eq!(agreed(&format!("{protobuf},application/json"), Endpoint::Custom), Ok((Json, View::Whole)));
@@ -362,6 +367,8 @@ mod tests {
         assert_eq!(agreed("text/html", Endpoint::Custom), Err(negotiation.to_owned()));
         assert_eq!(agreed("application/vnd.kubernetes.protobuf", Endpoint::Custom), Err(negotiation.to_owned()));
         assert_eq!(agreed("application/json;as=Foo;v=v1;g=meta.k8s.io", Endpoint::Object), Err(negotiation.to_owned()));
+        let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+        assert_eq!(agreed(table, Endpoint::Unprinted), Err(negotiation.to_owned()));
         let list = agreed("text/html", Endpoint::Collection).unwrap_err();
         assert!(
             list.ends_with(", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"),

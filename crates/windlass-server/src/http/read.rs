@@ -8,6 +8,8 @@ use http_body_util::BodyExt;
 use tokio::time;
 use windlass_api::{BoxError, Status};
 
+use crate::server::OverBudget;
+
 /// The body of a request, of whatever type it came in.
 pub(crate) type RequestBody = http_body_util::combinators::UnsyncBoxBody<Bytes, BoxError>;
 
@@ -69,6 +71,9 @@ async fn collect(mut body: RequestBody) -> Result<Bytes, ReadError> {
 
 /// What becomes of a body that breaks off, or is malformed.
 fn refusal(error: &BoxError) -> ReadError {
+    if error.is::<OverBudget>() {
+        return Status::too_many_requests("Too many requests, please try again later.", 1).into();
+    }
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&**error);
     while let Some(error) = cause {
         // The transport has no type of its own for it.

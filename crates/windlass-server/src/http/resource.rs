@@ -28,7 +28,7 @@ use crate::{
     },
     reviews::{self, Asker},
     server::Inner,
-    table::IncludeObject,
+    table::{self, IncludeObject},
 };
 
 /// What is to be done.
@@ -80,7 +80,8 @@ pub(super) async fn answer(
     let endpoint = match (is_built_in(resource), operation) {
         (false, _) => Endpoint::Custom,
         (true, Operation::List | Operation::Watch) => Endpoint::Collection,
-        (true, _) => Endpoint::Object,
+        (true, _) if table::is_printed(resource, &path.subresource) => Endpoint::Object,
+        (true, _) => Endpoint::Unprinted,
     };
     let meter = server.metrics().begin(asked(exchange, path, resource, operation));
     let request = Request { server, exchange, registry, target, endpoint, meter: &meter };
@@ -158,28 +159,15 @@ async fn connect(
         if exchange.query.get("dryRun").is_some() {
             return Err(Status::bad_request("dryRun is not supported").into());
         }
-        let options = connection.options(&exchange.query, &passed_path(path, &exchange.info.path))?;
-        let asked = admission::Asked {
-            user: exchange.user.clone(),
-            warnings: exchange.warnings.clone(),
-            name: path.name.clone(),
-            ..admission::Asked::default()
-        };
+        let options = connection.options(&exchange.query, &exchange.info.passed_path())?;
+        let (user, warnings, name) = (exchange.user.clone(), exchange.warnings.clone(), path.name.clone());
+        let asked = admission::Asked { user, warnings, name, ..admission::Asked::default() };
         registry.admit_connection(&target, options, asked).await?;
     }
     let Silence = connection.connect(registry, &target, &exchange.query).await?;
     let mut response = Response::new(Body::whole(Bytes::new()));
     *response.status_mut() = StatusCode::NO_CONTENT;
     Ok(response)
-}
-
-/// The path that a proxy passes on.
-fn passed_path(path: &ResourcePath, whole: &str) -> String {
-    let mut passed = path.rest.iter().fold(String::new(), |passed, part| passed + "/" + part);
-    if whole.ends_with('/') && !passed.ends_with('/') {
-        passed.push('/');
-    }
-    passed
 }
 
 fn is_built_in(resource: &ResourceInfo) -> bool {
@@ -281,7 +269,9 @@ impl Request<'_> {
         let session = self.registry.watch(&self.target, params).await?;
         let clock = self.registry.clock().clone();
         let (stopping, watching) = (self.exchange.stopping.clone(), self.meter.watching());
-        let frames = watch::frames(session, representation, include, clock, stopping, watching);
+        let descriptions = self.server.descriptions().clone();
+        let rendering = watch::Rendering { representation, include, descriptions, clock };
+        let frames = watch::frames(session, rendering, stopping, watching);
         let content_type = HeaderValue::from_static(representation.encoding.stream_type());
         Ok(respond::respond(StatusCode::OK, content_type, Body::frames(frames)))
     }
@@ -355,6 +345,7 @@ impl Request<'_> {
             resource: &self.target.resource,
             representation,
             include: self.include(representation.view)?,
+            descriptions: self.server.descriptions(),
             now,
         })
     }

@@ -1,5 +1,7 @@
 //! Answers: objects, lists and statuses in the form that was agreed on.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use futures::stream;
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
@@ -14,6 +16,7 @@ use super::{
 };
 use crate::{
     codec::{ProtobufList, to_protobuf, to_yaml},
+    descriptions::Descriptions,
     discovery::Document,
     encoded::{Style, push_json},
     registry::{Item, ItemList, ResourceInfo},
@@ -23,6 +26,9 @@ use crate::{
 /// A list that is longer than this goes out in pieces of about this size, in bytes.
 const PIECE: usize = 64 << 10;
 
+/// The end of a table, whose last field is its rows.
+const END_OF_TABLE: &[u8] = b"]}";
+
 pub(super) const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 /// Of what Prometheus reads.
 pub(super) const METRICS: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
@@ -31,10 +37,11 @@ const NO_SNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 /// How objects are to be shown.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Showing<'r> {
-    pub(super) resource: &'r ResourceInfo,
+    pub(super) resource: &'r Arc<ResourceInfo>,
     pub(super) representation: Representation,
     /// Of the rows of tables.
     pub(super) include: IncludeObject,
+    pub(super) descriptions: &'r Descriptions,
     /// For ages.
     pub(super) now: Timestamp,
 }
@@ -57,20 +64,25 @@ impl Showing<'_> {
                     Shown::Object,
                 ));
             }
-            View::Partial(_) | View::Table(_) => json::encode(&self.shown(item.value(), Header::Columns)),
+            View::Partial(_) | View::Table(_) => json::encode(&self.shown(item.value(), self.header())),
         };
         Ok(document(code, compact, self.representation.encoding))
     }
 
+    /// The header of a table that is not one of several.
+    pub(super) fn header(&self) -> Header<'_> {
+        Header::Columns(self.descriptions)
+    }
+
     /// What is shown of an object. Of the tables in a watch only the first says what its columns are.
-    pub(super) fn shown(&self, object: Value, header: Header) -> Value {
+    pub(super) fn shown(&self, object: Value, header: Header<'_>) -> Value {
         match self.representation.view {
             View::Whole => object,
             View::Partial(version) | View::PartialList(version) => partial(object, version),
             View::Table(version) => {
                 let metadata = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
                 if object["kind"] == "Scale" {
-                    return table::scale_table(metadata, object, self.include, self.now);
+                    return table::scale_table(metadata, object, self.include, self.descriptions, self.now);
                 }
                 self.table(metadata, std::iter::once(object), header, version)
             }
@@ -86,8 +98,15 @@ impl Showing<'_> {
             }
             View::Table(version) => {
                 let metadata = list_metadata(&list, Style::BuiltIn);
+                if self.representation.encoding == Encoding::Json && !table::is_ordered(self.resource) {
+                    let none = json::encode(&self.table(metadata, std::iter::empty(), Header::Columns, version));
+                    let row = self.row(version);
+                    return Ok(self.concatenate(Frame::of_table(none), list, move |item, out| {
+                        push_json(&row(item.value()), out);
+                    }));
+                }
                 let objects = list.items.into_iter().map(|item| item.value());
-                let compact = json::encode(&self.table(metadata, objects, Header::Columns, version));
+                let compact = json::encode(&self.table(metadata, objects, self.header(), version));
                 Ok(document(StatusCode::OK, compact, self.representation.encoding))
             }
             View::PartialList(version) => {
@@ -123,7 +142,7 @@ impl Showing<'_> {
         &self,
         metadata: Value,
         objects: impl Iterator<Item = Value>,
-        header: Header,
+        header: Header<'_>,
         version: MetaVersion,
     ) -> Value {
         let mut table = table::table(self.resource, metadata, objects, self.include, header, self.now);
@@ -137,6 +156,18 @@ impl Showing<'_> {
             table["apiVersion"] = beta;
         }
         table
+    }
+
+    /// Makes the rows of a table one by one.
+    fn row(&self, version: MetaVersion) -> impl Fn(Value) -> Value + Send + 'static {
+        let (resource, include, now) = (Arc::clone(self.resource), self.include, self.now);
+        move |object| {
+            let mut row = table::row(&resource, object, include, now);
+            if version == MetaVersion::V1Beta1 && include == IncludeObject::Metadata {
+                row["object"]["apiVersion"] = version.api_version().into();
+            }
+            row
+        }
     }
 
     fn concatenate(
@@ -210,6 +241,13 @@ impl Frame {
             ),
         };
         Self { head: parts.0.concat(), tail: parts.1.concat() }
+    }
+
+    /// The frame of a table, from the table without rows.
+    fn of_table(mut none: Vec<u8>) -> Self {
+        let tail = none.split_off(none.len().saturating_sub(END_OF_TABLE.len()));
+        debug_assert_eq!(tail, END_OF_TABLE, "its rows are its last field");
+        Self { head: none, tail: [END_OF_TABLE, b"\n"].concat() }
     }
 }
 

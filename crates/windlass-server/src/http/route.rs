@@ -115,6 +115,16 @@ impl RequestInfo {
         Ok(Self { verb: Cow::Borrowed(verb), resource: Some(resource), path })
     }
 
+    /// Returns the path that a proxy passes on: what stands behind the subresource.
+    pub(crate) fn passed_path(&self) -> String {
+        let parts = self.resource.iter().flat_map(|resource| &resource.rest);
+        let mut passed = parts.fold(String::new(), |passed, part| passed + "/" + part);
+        if self.path.ends_with('/') && !passed.ends_with('/') {
+            passed.push('/');
+        }
+        passed
+    }
+
     /// Whether the answer goes on for as long as the client listens.
     pub(crate) fn is_long_running(&self) -> bool {
         self.resource.is_some() && self.verb == "watch"

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     codec::{protobuf_frame, to_protobuf},
+    descriptions::Descriptions,
     encoded::{Style, push_json},
     metrics::Watching,
     registry::{ResourceInfo, Shape, WatchItem, WatchSession, type_name},
@@ -22,13 +23,19 @@ use crate::{
     table::{Header, IncludeObject},
 };
 
+/// How the objects of a watch are shown.
+pub(super) struct Rendering {
+    pub(super) representation: Representation,
+    pub(super) include: IncludeObject,
+    pub(super) descriptions: Descriptions,
+    pub(super) clock: Clock,
+}
+
 struct Watch {
     session: WatchSession,
-    representation: Representation,
-    include: IncludeObject,
-    clock: Clock,
-    /// Of the next table.
-    header: Header,
+    rendering: Rendering,
+    /// A table has been sent, which said what the columns are.
+    has_header: bool,
     stopping: Stopping,
     watching: Watching,
 }
@@ -36,13 +43,11 @@ struct Watch {
 /// The frames of a watch: JSON with a line feed each, or messages with their length.
 pub(super) fn frames(
     session: WatchSession,
-    representation: Representation,
-    include: IncludeObject,
-    clock: Clock,
+    rendering: Rendering,
     stopping: Stopping,
     watching: Watching,
 ) -> impl Stream<Item = Bytes> + Send {
-    let watch = Watch { session, representation, include, clock, header: Header::Columns, stopping, watching };
+    let watch = Watch { session, rendering, has_header: false, stopping, watching };
     stream::unfold(watch, |mut watch| async move {
         let frame = watch.next().await?;
         watch.watching.sent();
@@ -62,10 +67,12 @@ impl Watch {
             }
         };
         match item {
-            WatchItem::Event(event) if self.representation.view == View::Whole => match self.representation.encoding {
-                Encoding::Protobuf => event.protobuf_frame(),
-                _ => Some(event.frame()),
-            },
+            WatchItem::Event(event) if self.rendering.representation.view == View::Whole => {
+                match self.rendering.representation.encoding {
+                    Encoding::Protobuf => event.protobuf_frame(),
+                    _ => Some(event.frame()),
+                }
+            }
             WatchItem::Event(event) => self.show(event.kind, event.item.value()),
             WatchItem::Bookmark { revision, initial_end } => {
                 self.show(EventType::Bookmark, bookmark(self.session.resource(), revision, initial_end))
@@ -86,22 +93,24 @@ impl Watch {
     fn show(&mut self, kind: EventType, object: Value) -> Option<Bytes> {
         let showing = Showing {
             resource: self.session.resource(),
-            representation: self.representation,
-            include: match self.include {
+            representation: self.rendering.representation,
+            include: match self.rendering.include {
                 // Without its version a bookmark would be nothing.
                 IncludeObject::None if kind == EventType::Bookmark => IncludeObject::Metadata,
                 include => include,
             },
-            now: self.clock.now(),
+            descriptions: &self.rendering.descriptions,
+            now: self.rendering.clock.now(),
         };
-        let object = showing.shown(object, self.header);
-        self.header = Header::Omitted;
+        let header = if self.has_header { Header::Omitted } else { showing.header() };
+        let object = showing.shown(object, header);
+        self.has_header = true;
         self.frame(kind, &object)
     }
 
     /// None if there is no way to say it; the watch ends then.
     fn frame(&self, kind: EventType, object: &Value) -> Option<Bytes> {
-        if self.representation.encoding == Encoding::Protobuf {
+        if self.rendering.representation.encoding == Encoding::Protobuf {
             return Some(protobuf_frame(type_name(kind), &to_protobuf(object)?).into());
         }
         let mut out = Vec::with_capacity(256);

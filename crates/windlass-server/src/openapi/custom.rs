@@ -3,7 +3,10 @@
 use serde_json::{Map, Value, json};
 
 use super::schemas::{META, REFERENCE};
-use crate::registry::{CustomShape, ResourceInfo};
+use crate::{
+    descriptions::Schemas,
+    registry::{CustomShape, ResourceInfo},
+};
 
 /// `io.example.v1.Foo` for a Foo of the group `example.io`.
 pub(super) fn schema_name(group: &str, version: &str, kind: &str) -> String {
@@ -14,30 +17,30 @@ pub(super) fn schema_name(group: &str, version: &str, kind: &str) -> String {
 
 /// The definition's schema, completed: kind, apiVersion and metadata of the object and of embedded ones, and both types
 /// of what may be a number or a text.
-pub(super) fn schema(resource: &ResourceInfo, own: &dyn CustomShape) -> Value {
-    completed(resource, own, complete(own.schema()))
+pub(super) fn schema(resource: &ResourceInfo, own: &dyn CustomShape, descriptions: &Schemas) -> Value {
+    completed(resource, own, complete(own.schema(), descriptions), descriptions)
 }
 
 /// The same in the narrower language of version 2. Where unknown fields are kept nothing is said: clients would refuse the rest.
-pub(super) fn narrow_schema(resource: &ResourceInfo, own: &dyn CustomShape) -> Value {
+pub(super) fn narrow_schema(resource: &ResourceInfo, own: &dyn CustomShape, descriptions: &Schemas) -> Value {
     if keeps_unknown(own.schema()) {
         let mut schema = Map::from_iter([("type".to_owned(), json!("object"))]);
         add_extensions(&mut schema, resource, &resource.kind, own);
         return Value::Object(schema);
     }
-    completed(resource, own, complete(&narrowed(own.schema())))
+    completed(resource, own, complete(&narrowed(own.schema()), descriptions), descriptions)
 }
 
-fn completed(resource: &ResourceInfo, own: &dyn CustomShape, mut schema: Value) -> Value {
+fn completed(resource: &ResourceInfo, own: &dyn CustomShape, mut schema: Value, descriptions: &Schemas) -> Value {
     if let Some(object) = schema.as_object_mut() {
-        add_object_properties(object);
+        add_object_properties(object, descriptions);
         add_extensions(object, resource, &resource.kind, own);
     }
     schema
 }
 
 /// The schema of the list.
-pub(super) fn list_schema(resource: &ResourceInfo, own: &dyn CustomShape) -> Value {
+pub(super) fn list_schema(resource: &ResourceInfo, own: &dyn CustomShape, descriptions: &Schemas) -> Value {
     let item = format!("{REFERENCE}{}", schema_name(&resource.group, &resource.version, &resource.kind));
     let mut list = json!({
         "type": "object",
@@ -49,6 +52,9 @@ pub(super) fn list_schema(resource: &ResourceInfo, own: &dyn CustomShape) -> Val
             "metadata": {"allOf": [{"$ref": format!("{REFERENCE}{META}ListMeta")}]},
         },
     });
+    if let Some(Value::Object(properties)) = list.get_mut("properties") {
+        descriptions.describe_object(properties, &["apiVersion", "kind"]);
+    }
     if let Some(list) = list.as_object_mut() {
         add_extensions(list, resource, &resource.list_kind, own);
     }
@@ -66,13 +72,14 @@ fn add_extensions(schema: &mut Map<String, Value>, resource: &ResourceInfo, kind
 }
 
 /// An object's own properties; whatever the definition says of them is replaced.
-fn add_object_properties(schema: &mut Map<String, Value>) {
+fn add_object_properties(schema: &mut Map<String, Value>, descriptions: &Schemas) {
     let properties = schema.entry("properties").or_insert_with(|| json!({}));
     if let Some(properties) = properties.as_object_mut() {
         properties.insert("apiVersion".to_owned(), json!({"type": "string"}));
         properties.insert("kind".to_owned(), json!({"type": "string"}));
         let metadata = json!({"allOf": [{"$ref": format!("{REFERENCE}{META}ObjectMeta")}]});
         properties.insert("metadata".to_owned(), metadata);
+        descriptions.describe_object(properties, &["apiVersion", "kind", "metadata"]);
     }
 }
 
@@ -116,7 +123,7 @@ fn narrowed(schema: &Value) -> Value {
     Value::Object(out)
 }
 
-fn complete(schema: &Value) -> Value {
+fn complete(schema: &Value, descriptions: &Schemas) -> Value {
     let Value::Object(object) = schema else { return schema.clone() };
     let mut out = Map::new();
     for (key, value) in object {
@@ -124,12 +131,12 @@ fn complete(schema: &Value) -> Value {
             "properties" | "patternProperties" | "definitions" => match value {
                 Value::Object(properties) => properties
                     .iter()
-                    .map(|(name, schema)| (name.clone(), complete(schema)))
+                    .map(|(name, schema)| (name.clone(), complete(schema, descriptions)))
                     .collect::<Map<_, _>>()
                     .into(),
                 other => other.clone(),
             },
-            "items" | "additionalProperties" => complete(value),
+            "items" | "additionalProperties" => complete(value, descriptions),
             _ => value.clone(),
         };
         out.insert(key.clone(), value);
@@ -140,7 +147,7 @@ fn complete(schema: &Value) -> Value {
     // Of what was narrowed because it keeps what is unknown, nothing is said here either.
     let is_narrowed = keeps_unknown(schema) && !object.contains_key("type");
     if out.get("x-kubernetes-embedded-resource") == Some(&Value::Bool(true)) && !is_narrowed {
-        add_object_properties(&mut out);
+        add_object_properties(&mut out, descriptions);
         let required = out.entry("required").or_insert_with(|| json!([]));
         if let Some(required) = required.as_array_mut() {
             for name in ["kind", "apiVersion"] {

@@ -1,10 +1,13 @@
 //! The recorded schemas, looked up in their text: parsing all of them would cost more memory than the server needs idle.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
     sync::OnceLock,
 };
+
+use crate::descriptions::Schemas;
 
 /// One line per schema: name, tab, JSON.
 pub(super) const TEXT: &str = windlass_api::openapi::RECORDED;
@@ -16,14 +19,14 @@ pub(super) const REFERENCE: &str = "#/components/schemas/";
 const OF_MANY: [&str; 2] =
     ["io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions", "io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent"];
 
-struct Schemas {
+struct Recorded {
     by_name: BTreeMap<&'static str, &'static str>,
     /// The names of the schemas of kinds, by `group/version/kind`.
     by_kind: BTreeMap<String, &'static str>,
 }
 
-fn schemas() -> &'static Schemas {
-    static SCHEMAS: OnceLock<Schemas> = OnceLock::new();
+fn schemas() -> &'static Recorded {
+    static SCHEMAS: OnceLock<Recorded> = OnceLock::new();
     SCHEMAS.get_or_init(|| {
         let by_name = TEXT.lines().filter_map(|line| line.split_once('\t')).collect::<BTreeMap<_, _>>();
         let mut by_kind = BTreeMap::new();
@@ -32,7 +35,7 @@ fn schemas() -> &'static Schemas {
                 by_kind.insert(kind, *name);
             }
         }
-        Schemas { by_name, by_kind }
+        Recorded { by_name, by_kind }
     })
 }
 
@@ -81,8 +84,9 @@ pub(super) fn closure<'t>(texts: impl IntoIterator<Item = &'t str>) -> BTreeSet<
 }
 
 /// A recorded schema as it stands in a document of a group version, appended to `out`.
-pub(super) fn write(out: &mut String, name: &str, group: &str, version: &str) {
-    let json = schema(name).unwrap_or("{}");
+pub(super) fn write(out: &mut String, name: &str, group: &str, version: &str, descriptions: &Schemas) {
+    let json = described(name, descriptions);
+    let json = &*json;
     if !OF_MANY.contains(&name) {
         out.push_str(json);
         return;
@@ -97,6 +101,16 @@ pub(super) fn write(out: &mut String, name: &str, group: &str, version: &str) {
     let open = json.strip_suffix('}').unwrap_or(json);
     // Writing into a String cannot fail.
     let _ = write!(out, r#"{open},"x-kubernetes-group-version-kind":[{kinds}]}}"#);
+}
+
+fn described(name: &str, descriptions: &Schemas) -> Cow<'static, str> {
+    let json = schema(name).unwrap_or("{}");
+    if descriptions.is_empty() {
+        return json.into();
+    }
+    let Ok(mut schema) = serde_json::from_str(json) else { return json.into() };
+    descriptions.describe(name, &mut schema);
+    schema.to_string().into()
 }
 
 #[cfg(test)]

@@ -1,3 +1,5 @@
+use std::sync::LazyLock;
+
 use serde_json::Value;
 use windlass_api::Entropy;
 
@@ -13,8 +15,18 @@ fn table() -> ResourceTable {
     ResourceTable::new(built_ins(&options))
 }
 
+fn request() -> Request<'static> {
+    static NONE: LazyLock<Descriptions> = LazyLock::new(Descriptions::default);
+    let (path, now) = ("", Timestamp::UNIX_EPOCH);
+    Request { path, query: None, accept: None, if_none_match: None, descriptions: &NONE, now }
+}
+
+fn ask(request: Request<'_>) -> Option<Document> {
+    answer(&table(), &request)
+}
+
 fn get(path: &str, query: Option<&str>) -> Document {
-    answer(&table(), path, query, None, None, Timestamp::UNIX_EPOCH).unwrap()
+    ask(Request { path, query, ..request() }).unwrap()
 }
 
 fn json(document: &Document) -> Value {
@@ -43,7 +55,7 @@ fn the_index_names_documents_by_hash_and_a_wrong_hash_is_redirected() {
 
     let moved = get(path, Some("hash=ABC"));
     assert_eq!((moved.status, header(&moved, "location")), (301, Some(url)));
-    let known = answer(&table(), path, None, None, header(&document, "etag"), Timestamp::UNIX_EPOCH).unwrap();
+    let known = ask(Request { path, if_none_match: header(&document, "etag"), ..request() }).unwrap();
     assert_eq!((known.status, known.body.len()), (304, 0));
 }
 
@@ -89,14 +101,33 @@ fn version_two_is_one_document_without_the_language_of_version_three() {
 #[test]
 fn version_two_can_be_had_in_protobuf_and_version_three_cannot() {
     let accept = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf";
-    let refused = answer(&table(), "/openapi/v3/api/v1", None, Some(accept), None, Timestamp::UNIX_EPOCH).unwrap();
+    let refused = ask(Request { path: "/openapi/v3/api/v1", accept: Some(accept), ..request() }).unwrap();
     assert_eq!((refused.status, refused.body.len()), (406, 0));
     let old = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf,*/*";
-    let document = answer(&table(), "/openapi/v2", None, Some(old), None, Timestamp::UNIX_EPOCH).unwrap();
+    let document = ask(Request { path: "/openapi/v2", accept: Some(old), ..request() }).unwrap();
     assert_eq!(document.content_type, "application/com.github.proto-openapi.spec.v2.v1.0+protobuf");
     assert!(document.body.starts_with(b"\x0a\x032.0\x12\x12\x0a\x0aKubernetes\x12\x041.36"));
     let both = format!("{accept},application/json");
-    assert!(answer(&table(), "/openapi/v2", None, Some(&both), None, Timestamp::UNIX_EPOCH).unwrap().status == 200);
-    let unknown = answer(&table(), "/openapi/v3/apis/nope/v1", None, None, None, Timestamp::UNIX_EPOCH).unwrap();
+    assert!(ask(Request { path: "/openapi/v2", accept: Some(&both), ..request() }).unwrap().status == 200);
+    let unknown = ask(Request { path: "/openapi/v3/apis/nope/v1", ..request() }).unwrap();
     assert_eq!((unknown.status, &*unknown.content_type, unknown.body.len()), (404, "", 0));
+}
+
+#[test]
+fn documents_have_the_descriptions_that_the_server_was_given() {
+    let given = Descriptions::new(crate::descriptions::tests::source);
+    let described = |path: &str| json(&ask(Request { path, descriptions: &given, ..request() }).unwrap());
+    let document = described("/openapi/v3/api/v1");
+    let map = &document["components"]["schemas"]["io.k8s.api.core.v1.ConfigMap"];
+    assert_eq!(map["description"], "a map");
+    assert_eq!(map["properties"]["metadata"]["description"], "the metadata");
+    assert!(map["properties"]["metadata"]["allOf"].is_array());
+    assert!(map["properties"].get("unknown").is_none());
+    let document = described("/openapi/v2");
+    let map = &document["definitions"]["io.k8s.api.core.v1.ConfigMap"];
+    assert_eq!(map["properties"]["data"]["description"], "the data");
+    assert_eq!(map["properties"]["metadata"]["description"], "the metadata");
+    // Clients keep documents by their hashes.
+    let url = |index: &Value| index["paths"]["api/v1"]["serverRelativeURL"].clone();
+    assert_ne!(url(&described("/openapi/v3")), url(&json(&get("/openapi/v3", None))));
 }

@@ -8,12 +8,12 @@ use super::{
     schemas::{self, REFERENCE},
     subjects, v3,
 };
-use crate::{discovery::Group, registry::Shape};
+use crate::{descriptions::Schemas, discovery::Group, registry::Shape};
 
 const DEFINITIONS: &str = "#/definitions/";
 
 /// The document.
-pub(super) fn document(groups: &[Group<'_>]) -> Value {
+pub(super) fn document(groups: &[Group<'_>], descriptions: &Schemas) -> Value {
     let mut items = subjects(groups).values().flat_map(v3::path_items).collect::<Vec<_>>();
     items.sort_by(|a, b| a.path.cmp(&b.path));
     let mut paths = Map::new();
@@ -28,17 +28,18 @@ pub(super) fn document(groups: &[Group<'_>]) -> Value {
         }
         paths.insert(item.path.clone(), Value::Object(rendered));
     }
+    let operations = items.iter().flat_map(|item| &item.operations).collect::<Vec<_>>();
     json!({
         "swagger": "2.0",
         "info": {"title": "Kubernetes", "version": VERSION},
         "paths": paths,
-        "definitions": definitions(groups, &items.iter().flat_map(|item| &item.operations).collect::<Vec<_>>()),
+        "definitions": definitions(groups, &operations, descriptions),
         "securityDefinitions": {"BearerToken": {"type": "apiKey", "name": "authorization", "in": "header"}},
         "security": [{"BearerToken": []}],
     })
 }
 
-fn definitions(groups: &[Group<'_>], operations: &[&Operation]) -> Map<String, Value> {
+fn definitions(groups: &[Group<'_>], operations: &[&Operation], descriptions: &Schemas) -> Map<String, Value> {
     let mut all = std::collections::BTreeMap::new();
     let bodies = operations.iter().filter_map(|operation| operation.body.as_ref()).map(|body| &body.schema);
     let answers = operations.iter().flat_map(|operation| &operation.responses).map(|response| &response.schema);
@@ -46,17 +47,17 @@ fn definitions(groups: &[Group<'_>], operations: &[&Operation]) -> Map<String, V
     for resource in groups.iter().flat_map(|group| &group.versions).flat_map(|version| &version.resources) {
         if let Shape::Custom(own) = &resource.shape {
             let name = |kind: &str| custom::schema_name(&resource.group, &resource.version, kind);
-            let schema = custom::narrow_schema(resource, &**own);
+            let schema = custom::narrow_schema(resource, &**own, descriptions);
             texts.push(schema.to_string());
             all.insert(name(&resource.kind), convert(schema));
-            let list = custom::list_schema(resource, &**own);
+            let list = custom::list_schema(resource, &**own, descriptions);
             texts.push(list.to_string());
             all.insert(name(&resource.list_kind), convert(list));
         }
     }
     for name in schemas::closure(texts.iter().map(String::as_str)) {
         let mut json = String::new();
-        schemas::write(&mut json, name, "", "");
+        schemas::write(&mut json, name, "", "", descriptions);
         if let Ok(schema) = serde_json::from_str(&json) {
             all.insert(name.to_owned(), convert(schema));
         }
@@ -76,7 +77,7 @@ fn convert(schema: Value) -> Value {
     }
     if let Some(Value::String(reference)) = object.get("$ref") {
         let mut narrowed = Map::from_iter([("$ref".to_owned(), reference.replace(REFERENCE, DEFINITIONS).into())]);
-        narrowed.extend(object.into_iter().filter(|(key, _)| key.starts_with("x-")));
+        narrowed.extend(object.into_iter().filter(|(key, _)| key.starts_with("x-") || key == "description"));
         return Value::Object(narrowed);
     }
     if object.remove("oneOf").is_some() {

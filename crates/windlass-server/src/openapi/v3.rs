@@ -9,10 +9,10 @@ use super::{
     operations::{self, Operation, Parameter, PathItem},
     schemas::{self, META, REFERENCE},
 };
-use crate::registry::Shape;
+use crate::{descriptions::Schemas, registry::Shape};
 
 /// The document, as JSON.
-pub(super) fn document(subject: &Subject<'_>) -> String {
+pub(super) fn document(subject: &Subject<'_>, descriptions: &Schemas) -> String {
     let mut paths = path_items(subject);
     paths.sort_by(|a, b| a.path.cmp(&b.path));
     let rendered = paths.iter().map(|item| (item.path.as_str(), render(item).to_string())).collect::<Vec<_>>();
@@ -23,7 +23,7 @@ pub(super) fn document(subject: &Subject<'_>) -> String {
         _ => ("", "", false),
     };
     let own = match subject {
-        Subject::Version(_, version) => custom_schemas(version),
+        Subject::Version(_, version) => custom_schemas(version, descriptions),
         _ => Vec::new(),
     };
     let texts = rendered.iter().map(|(_, json)| json.as_str()).chain(own.iter().map(|(_, json)| json.as_str()));
@@ -42,7 +42,7 @@ pub(super) fn document(subject: &Subject<'_>) -> String {
     separated(&mut out, &names, |out, (name, json)| {
         write_entry(out, name, json.as_deref().unwrap_or_default());
         if json.is_none() {
-            schemas::write(out, name, if custom { "" } else { group }, version);
+            schemas::write(out, name, if custom { "" } else { group }, version, descriptions);
         }
     });
     out.push('}');
@@ -82,14 +82,15 @@ pub(super) fn path_items(subject: &Subject<'_>) -> Vec<PathItem> {
 }
 
 /// The schemas of custom resources and of their lists.
-fn custom_schemas(version: &crate::discovery::Version<'_>) -> Vec<(String, String)> {
+fn custom_schemas(version: &crate::discovery::Version<'_>, descriptions: &Schemas) -> Vec<(String, String)> {
     let mut all = Vec::new();
     for resource in &version.resources {
         if let Shape::Custom(custom) = &resource.shape {
             let name = |kind: &str| custom::schema_name(&resource.group, &resource.version, kind);
-            let schema = custom::schema(resource, &**custom);
+            let schema = custom::schema(resource, &**custom, descriptions);
             all.push((name(&resource.kind), schema.to_string()));
-            all.push((name(&resource.list_kind), custom::list_schema(resource, &**custom).to_string()));
+            let list = custom::list_schema(resource, &**custom, descriptions);
+            all.push((name(&resource.list_kind), list.to_string()));
         }
     }
     all

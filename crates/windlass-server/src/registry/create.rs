@@ -149,6 +149,7 @@ impl Registry {
                 if let Some(effect) = effect {
                     effect.committed(&item);
                 }
+                self.delivered(&key, item.revision).await;
                 Ok(item)
             }
             Err(CommitError::Conflict { current: Some(existing) }) => {

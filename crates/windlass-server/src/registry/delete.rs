@@ -1,6 +1,6 @@
 //! Deleting: at once, with grace, or when the finalizers are gone.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -9,6 +9,7 @@ use windlass_api::{
     parse_time,
 };
 
+use self::marked::Progress;
 use super::{
     Answer, Deletion, Dependents, Errors, Item, ItemList, ListParams, Path, Registry, Target, Tree, commit_failure,
     size::check_size,
@@ -23,6 +24,8 @@ use crate::{
     storage::{Change, CommitError, Expect, StoredValue},
     warning::Warnings,
 };
+
+mod marked;
 
 /// How to delete.
 #[derive(Clone, Debug, Default)]
@@ -42,7 +45,7 @@ pub(crate) struct DeleteParams {
     pub(crate) consent: Consent,
 }
 
-/// Whether admission is asked about a deletion.
+/// The part of admission in a deletion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Consent {
     #[default]
@@ -70,7 +73,6 @@ impl Registry {
     /// Deletes one object, or starts to.
     pub(crate) async fn delete(&self, target: &Target, params: DeleteParams) -> Result<Deleted, Status> {
         check(&params)?;
-        let key = target.key(target.name());
         let rules = target.resource.strategy.rules();
         let unsaid = params.propagation.is_none() && params.orphan_dependents.is_none();
         if rules.dependents == Dependents::OrphanLoudly && unsaid {
@@ -79,27 +81,43 @@ impl Registry {
                  them or set propagationPolicy=Orphan to suppress this warning",
             );
         }
+        let preconditions = params.preconditions.clone();
+        self.proceed(target, &params, Progress { preconditions, admitted: None, marked: None }).await
+    }
+
+    /// Takes a deletion as far as it gets in one request.
+    async fn proceed(&self, target: &Target, params: &DeleteParams, progress: Progress) -> Result<Deleted, Status> {
+        let key = target.key(target.name());
+        let rules = target.resource.strategy.rules();
+        let Progress { mut preconditions, mut admitted, marked } = progress;
         let mut stored = self.stored(&key).await?;
-        let mut preconditions = params.preconditions.clone();
-        let mut admitted = None;
         loop {
             let Some(current) = stored else {
-                return Err(Status::not_found(&target.group_resource(), target.name()));
+                let Some((marked, old)) = marked else {
+                    return Err(Status::not_found(&target.group_resource(), target.name()));
+                };
+                return Self::deleted(target, params, Outcome::Gone(marked), &old).await;
             };
             let present = Item::stored(&current)?;
             let mut old = target.resource.hub_of(present.value()).await?;
             check_preconditions(target, &preconditions, &old)?;
             if admitted != Some(current.modified) && params.consent == Consent::Asked {
-                old = self.admit_deletion(target, old, &params).await?;
+                old = self.admit_deletion(target, old, params).await?;
             }
             let step = match rules.deletion {
-                Deletion::Namespace => self.namespace_step(&params, &old),
+                Deletion::Namespace => self.namespace_step(params, &old),
                 Deletion::Definition => self.definition_step(&old),
-                deletion => self.step(target, deletion, &params, &old),
+                deletion => self.step(target, deletion, params, &old),
             };
             let outcome = match step {
                 Step::Nothing => Ok(Outcome::Stays(present)),
-                Step::Mark(new) => self.mark(target, &current, new, params.dry_run).await?.map(Outcome::Stays),
+                Step::Mark(new) => {
+                    let marked = self.mark(target, &current, new, params.dry_run).await?;
+                    if let Ok(marked) = &marked {
+                        self.delivered(&key, marked.revision).await;
+                    }
+                    marked.map(Outcome::Stays)
+                }
                 Step::MarkAndRemove(new) => match self.mark(target, &current, new, params.dry_run).await? {
                     Ok(marked) if params.dry_run == DryRun::No => {
                         // The mark is a write of its own: watchers see it before they see the object go.
@@ -107,18 +125,16 @@ impl Registry {
                         if preconditions.resource_version.is_some() {
                             preconditions.resource_version = Some(marked.revision.to_string());
                         }
-                        stored = self.stored(&key).await?;
-                        if stored.is_none() {
-                            return Self::deleted(target, &params, Outcome::Gone(marked), &old).await;
-                        }
-                        continue;
+                        let marked = Some((marked, old));
+                        let progress = Progress { preconditions, admitted, marked };
+                        return self.clone().remove_marked(target.clone(), params.clone(), progress).await;
                     }
                     marked => marked.map(Outcome::Gone),
                 },
                 Step::Remove => self.remove(target, &current, &old, params.dry_run).await?.map(Outcome::Gone),
             };
             match outcome {
-                Ok(outcome) => return Self::deleted(target, &params, outcome, &old).await,
+                Ok(outcome) => return Self::deleted(target, params, outcome, &old).await,
                 Err(latest) => stored = latest,
             }
         }
@@ -305,7 +321,7 @@ impl Registry {
         Step::Mark(new)
     }
 
-    /// Stores the mark of a deletion; `Err` if somebody else was faster.
+    /// Stores the mark of a deletion, and waits for no watcher; `Err` if somebody else was faster.
     async fn mark(
         &self,
         target: &Target,
@@ -344,6 +360,7 @@ impl Registry {
         match self.0.storage.commit(&current.key, expect, Change::Delete).await {
             Ok(committed) => {
                 observe_deleted(&target.resource, old);
+                self.delivered(&current.key, committed.revision).await;
                 Ok(Ok(Item { revision: committed.revision, ..item }))
             }
             Err(CommitError::Conflict { current }) => Ok(Err(current)),

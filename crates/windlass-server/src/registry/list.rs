@@ -129,6 +129,9 @@ impl Registry {
             for (read, (value, item)) in values.into_iter().zip(items).enumerate() {
                 if Some(found.values.len()) == limit {
                     found.remaining = remaining + (count - read) as u64;
+                    // What has been read already comes on the next page once more, so that the storage has to keep it.
+                    let rest = RangeQuery { start: Some(value.key.to_string()), limit: Some(0), ..query };
+                    self.range(rest).await?;
                     return Ok(found);
                 }
                 if !is_about(&query.prefix, &value.key) {

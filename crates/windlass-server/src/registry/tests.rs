@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     bootstrap::{self, Choices},
-    storage::{MemoryStorage, Revision, Storage},
+    storage::{MemoryStorage, Retention, Revision, Storage},
 };
 
 mod attacks;

@@ -209,8 +209,9 @@ impl Registry {
                 return Ok(Attempt::Done(unchanged));
             }
             return match self.0.storage.commit(&current.key, expect, Change::Delete).await {
-                Ok(_) => {
+                Ok(committed) => {
                     observe_deleted(resource, &new);
+                    self.delivered(&current.key, committed.revision).await;
                     Ok(Attempt::Done(unchanged))
                 }
                 Err(CommitError::Conflict { current: latest }) => Ok(Attempt::Overtaken(latest)),
@@ -232,6 +233,7 @@ impl Registry {
                 if let Some(effect) = effect {
                     effect.committed(&item);
                 }
+                self.delivered(&current.key, item.revision).await;
                 Ok(Attempt::Done(item))
             }
             Err(CommitError::Conflict { current: latest }) => Ok(Attempt::Overtaken(latest)),

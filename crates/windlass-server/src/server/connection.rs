@@ -17,39 +17,46 @@ use std::{
 use bytes::Bytes;
 use hyper::{
     body::{Body, Frame, Incoming, SizeHint},
-    rt::Executor,
     server::conn::{http1, http2},
     service::service_fn,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
-use parking_lot::Mutex;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
-    task::JoinSet,
     time::{self, Sleep},
 };
 use tokio_rustls::TlsAcceptor;
+use windlass_api::BoxError;
+use windlass_net::WriteTimeout;
 
-use super::{Inner, boxed, gathered::Gathered, joined::Joined};
+use super::{
+    Inner, boxed,
+    budget::{Account, Charge},
+    gathered::Gathered,
+    heads::Heads,
+    limits::Limits,
+    outgoing::Outgoing,
+    streams::Streams,
+};
 use crate::{
     authn::Shown,
-    http::{Origin, Stopping, Trust, handle},
+    http::{Origin, Stopping, Trust, handle, too_many_requests},
     tls::TlsIdentity,
 };
 
 /// How long a TLS handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// How long a client may take to send the head of a request, and how long a connection may be idle: the real server
-/// waits 32 and 90 seconds, hyper has one timer for both.
-const HEAD: Duration = Duration::from_secs(90);
+/// How long a connection may be idle. hyper's timer includes the head of the next request; [`Heads`] bounds that.
+const IDLE: Duration = Duration::from_secs(90);
 
 /// The head of a request may have so many bytes.
 const HEAD_BYTES: usize = 1 << 20;
 
-/// Streams of one HTTP/2 connection at a time: a client has a watch for each kind, and many clients share one connection.
-const STREAMS: u32 = 1_000;
+/// Bytes that an HTTP/2 client may send ahead on one stream, as with the real server, and on all streams together.
+const STREAM_WINDOW: u32 = 256 << 10;
+const CONNECTION_WINDOW: u32 = 1 << 20;
 
 /// An HTTP/2 client that says nothing is asked whether it is there, and taken for dead when it does not answer.
 const PING: Duration = Duration::from_secs(30);
@@ -66,6 +73,8 @@ pub(super) struct Connection {
     /// Whose certificate was shown.
     shown: Shown,
     cut_off: CutOff,
+    limits: Limits,
+    account: Arc<Account>,
 }
 
 /// Set when a request was answered before all of it was read.
@@ -74,49 +83,46 @@ struct CutOff(Arc<AtomicBool>);
 
 impl Connection {
     pub(super) fn new(server: Arc<Inner>, stopping: Stopping) -> Self {
-        Self { server, stopping, shown: Shown::Nothing, cut_off: CutOff::default() }
+        let (limits, account) = (*server.budget().limits(), server.budget().open());
+        Self { server, stopping, shown: Shown::Nothing, cut_off: CutOff::default(), limits, account }
     }
 
-    /// Serves it to its end. Failures are the client's business; they are logged for debugging.
+    /// Serves it to its end, or until the server needs what it holds. Failures are the client's business; they are logged
+    /// for debugging.
     pub(super) async fn serve(mut self, stream: TcpStream, tls: Option<TlsIdentity>) {
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(error = &error as &dyn std::error::Error, "a connection was lost");
-            return;
-        }
-        let stream = Lingering::new(stream, self.cut_off.clone());
-        let result = match tls {
-            None => self.http1(stream).await,
-            Some(identity) => {
-                let acceptor = TlsAcceptor::from(identity.config());
-                let mut stopping = self.stopping.clone();
-                let handshake = tokio::select! {
-                    () = stopping.requested() => return,
-                    handshake = time::timeout(HANDSHAKE, acceptor.accept(stream)) => handshake,
-                };
-                if let Ok(Ok(stream)) = &handshake {
-                    let chain = stream.get_ref().1.peer_certificates();
-                    self.shown = identity.client(chain, self.server.clock().now());
-                }
-                match handshake {
-                    Ok(Ok(stream)) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => self.http2(stream).await,
-                    Ok(Ok(stream)) => self.http1(stream).await,
-                    Ok(Err(error)) => Err(error.into()),
-                    Err(_) => Err(format!("no TLS handshake within {HANDSHAKE:?}").into()),
-                }
-            }
+        let account = Arc::clone(&self.account);
+        let result = tokio::select! {
+            result = self.converse(stream, tls) => result,
+            () = account.closed() => return,
         };
         if let Err(error) = result {
             tracing::debug!(error = &*error, "a connection failed");
         }
     }
 
-    async fn http1(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Result<(), Error> {
+    async fn converse(&mut self, stream: TcpStream, tls: Option<TlsIdentity>) -> Result<(), BoxError> {
+        stream.set_nodelay(true)?;
+        let stream = Lingering::new(WriteTimeout::new(stream, self.limits.stall), self.cut_off.clone());
+        let Some(identity) = tls else { return self.http1(stream).await };
+        let mut stopping = self.stopping.clone();
+        let acceptor = TlsAcceptor::from(identity.config());
+        let handshake = tokio::select! {
+            () = stopping.requested() => return Ok(()),
+            handshake = time::timeout(HANDSHAKE, acceptor.accept(stream)) => handshake,
+        };
+        let stream = handshake.map_err(|_| format!("no TLS handshake within {HANDSHAKE:?}"))??;
+        let (_, session) = stream.get_ref();
+        self.shown = identity.client(session.peer_certificates(), self.server.clock().now());
+        if session.alpn_protocol() == Some(b"h2") { self.http2(stream).await } else { self.http1(stream).await }
+    }
+
+    async fn http1(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Result<(), BoxError> {
         let service = service_fn(|request| self.answer(request));
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(HEAD)
+            .header_read_timeout(IDLE)
             .max_header_size(HEAD_BYTES)
-            .serve_connection(TokioIo::new(stream), service);
+            .serve_connection(TokioIo::new(Heads::new(stream, self.account.clone(), self.limits.head)), service);
         let mut connection = pin!(connection);
         let mut stopping = self.stopping.clone();
         tokio::select! {
@@ -126,12 +132,14 @@ impl Connection {
         Ok(connection.await?)
     }
 
-    async fn http2(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Result<(), Error> {
+    async fn http2(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Result<(), BoxError> {
         let service = service_fn(|request| self.answer(request));
         let gathered = Gathered::new(stream);
-        let connection = http2::Builder::new(Streams::default())
+        let connection = http2::Builder::new(Streams::new(self.limits.stall))
             .timer(TokioTimer::new())
-            .max_concurrent_streams(STREAMS)
+            .max_concurrent_streams(self.limits.streams)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
             .keep_alive_interval(PING)
             .keep_alive_timeout(PONG)
             .serve_connection(TokioIo::new(gathered.stream()), service);
@@ -148,32 +156,48 @@ impl Connection {
     fn answer(
         &self,
         request: http::Request<Incoming>,
-    ) -> impl Future<Output = Result<http::Response<Joined>, Infallible>> + Send + use<> {
+    ) -> impl Future<Output = Result<http::Response<Outgoing>, Infallible>> + Send + use<> {
         let server = self.server.clone();
         let origin = Origin { trust: Trust::Credentials(self.shown.clone()), stopping: self.stopping.clone() };
         let cut_off = self.cut_off.clone();
+        let account = self.account.clone();
+        let in_flight = account.begin();
         async move {
-            let request = request.map(|body| boxed(Noticed { body, finished: false, cut_off }));
-            Ok(handle(server, origin, request).await.map(Joined::new))
+            let charge = account.nothing();
+            let request = request.map(|body| boxed(Noticed { body, finished: false, cut_off, charge }));
+            let busy = |in_flight| too_many_requests().map(|body| Outgoing::unbounded(body, &account, in_flight));
+            if account.room().await.is_err() {
+                return Ok(busy(in_flight));
+            }
+            let (head, body) = handle(server, origin, request).await.into_parts();
+            Ok(match Outgoing::new(body, &account, in_flight) {
+                Ok(body) => http::Response::from_parts(head, body),
+                Err((_, in_flight)) => busy(in_flight),
+            })
         }
     }
 }
 
-/// The body of a request, that notices when it is dropped before all of it was read.
+/// The body of a request, charged to its connection while it is read. It notices when it is dropped before all of it was
+/// read.
 struct Noticed {
     body: Incoming,
     finished: bool,
     cut_off: CutOff,
+    charge: Charge,
 }
 
 impl Body for Noticed {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = BoxError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
         self.finished = !matches!(frame, Some(Ok(_)));
-        Poll::Ready(frame)
+        if let Some(length) = frame.as_ref().and_then(|frame| Some(frame.as_ref().ok()?.data_ref()?.len())) {
+            self.charge.try_add(length)?;
+        }
+        Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -199,25 +223,11 @@ impl fmt::Debug for Connection {
     }
 }
 
-type Error = Box<dyn std::error::Error + Send + Sync>;
-
-/// The tasks of one HTTP/2 connection's streams. They end with the connection: dropping the last clone aborts them.
-#[derive(Clone, Default)]
-struct Streams(Arc<Mutex<JoinSet<()>>>);
-
-impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
-    fn execute(&self, stream: F) {
-        let mut tasks = self.0.lock();
-        while tasks.try_join_next().is_some() {}
-        tasks.spawn(stream);
-    }
-}
-
 /// A TCP stream that, when it is closed upon a request that was not read to its end, first says that nothing more will
 /// come and reads on for a moment. Closing it at once would reset the connection, and the client, still sending, would
 /// never see the answer.
 struct Lingering {
-    stream: TcpStream,
+    stream: WriteTimeout<TcpStream>,
     cut_off: CutOff,
     /// Set once it lingers.
     deadline: Option<Pin<Box<Sleep>>>,
@@ -226,7 +236,7 @@ struct Lingering {
 }
 
 impl Lingering {
-    fn new(stream: TcpStream, cut_off: CutOff) -> Self {
+    fn new(stream: WriteTimeout<TcpStream>, cut_off: CutOff) -> Self {
         Self { stream, cut_off, deadline: None, discarded: 0 }
     }
 }

@@ -3,20 +3,19 @@
 use std::{future::Future, io, pin::pin, sync::Arc, time::Duration};
 
 use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::{Semaphore, watch},
+    net::TcpListener,
+    sync::{OwnedSemaphorePermit, Semaphore, watch},
     task::JoinSet,
     time,
 };
 
-use super::{Server, connection::Connection};
+use windlass_net::Acceptor;
+
+use super::{Server, budget::Budget, connection::Connection};
 use crate::{http::Stopping, tls::TlsIdentity};
 
-/// Connections at a time; more wait to be accepted.
-const CONNECTIONS: usize = 16_384;
-
-/// After failing to accept (too many open files, say), wait so long before the next try.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// At the limit of connections, how often idle ones are looked for while another client waits.
+const RETRY: Duration = Duration::from_millis(50);
 
 /// How long requests that are under way may take once the server is to stop.
 const GRACE: Duration = Duration::from_millis(700);
@@ -29,23 +28,30 @@ pub(super) async fn serve(
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
     server.inner().set_address(listener.local_addr()?);
-    let limit = Arc::new(Semaphore::new(CONNECTIONS));
+    let budget = Arc::clone(server.inner().budget());
+    let limit = Arc::new(Semaphore::new(budget.limits().connections));
+    let mut acceptor = Acceptor::new(&listener);
+    // A connection that waits until others have ended.
+    let mut accepted = None;
     let (stop, stopping) = watch::channel(false);
     let mut connections = JoinSet::new();
     let mut shutdown = pin!(shutdown);
     let mut all = server.inner().stopping();
     loop {
         let accept = async {
-            let permit = limit.clone().acquire_owned().await.expect("the semaphore is never closed");
-            (accept(&listener).await, permit)
+            if accepted.is_none() {
+                accepted = Some(acceptor.next_or(|_| budget.close_idle()).await);
+            }
+            permit(&limit, &budget).await
         };
-        let (stream, permit) = tokio::select! {
+        let permit = tokio::select! {
             biased;
             () = &mut shutdown => break,
             () = all.requested() => break,
-            accepted = accept => accepted,
+            permit = accept => permit,
             Some(_) = connections.join_next(), if !connections.is_empty() => continue,
         };
+        let Some(stream) = accepted.take() else { continue };
         let connection = Connection::new(server.inner().clone(), Stopping(stopping.clone()));
         let tls = tls.cloned();
         connections.spawn(async move {
@@ -63,18 +69,13 @@ pub(super) async fn serve(
     Ok(())
 }
 
-/// The next connection, however long that takes.
-async fn accept(listener: &TcpListener) -> TcpStream {
+/// Waits for room for a connection, and makes it by closing idle ones.
+async fn permit(limit: &Arc<Semaphore>, budget: &Budget) -> OwnedSemaphorePermit {
     loop {
-        match listener.accept().await {
-            Ok((stream, _)) => return stream,
-            // The client hung up before we came to it.
-            Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) => {
-            }
-            Err(error) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "could not accept a connection");
-                time::sleep(ACCEPT_PAUSE).await;
-            }
+        let acquired = Arc::clone(limit).acquire_owned();
+        match time::timeout(RETRY, acquired).await {
+            Ok(permit) => return permit.expect("the semaphore is never closed"),
+            Err(_elapsed) => budget.close_idle(),
         }
     }
 }

@@ -19,10 +19,13 @@ use windlass_api::{Clock, Entropy};
 use super::{Server, Service};
 use crate::{http::Body, tls::TlsIdentity};
 
+mod delivery;
 mod extensions;
 mod identity;
+mod limits;
 mod protobuf;
 mod sockets;
+mod views;
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const UNKNOWN_RESOURCE: &str = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"the server could not find the requested resource","reason":"NotFound","details":{},"code":404}"#;
@@ -274,6 +277,37 @@ async fn a_long_list_comes_in_pieces_and_whole() {
     let names: Vec<&str> =
         list["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].as_str().unwrap()).collect();
     assert_eq!((names.len(), names[0], names[299]), (300, "c000", "c299"));
+}
+
+#[tokio::test]
+async fn a_long_table_comes_in_pieces_and_is_the_table_of_its_rows() {
+    let service = server().service();
+    for number in 0..300 {
+        assert_eq!(post(&service, CONFIG_MAPS, config_map(&format!("c{number:03}"))).await.code, 201);
+    }
+    let table = async |path: &str, version: &str| {
+        let accept = format!("application/json;as=Table;v={version};g=meta.k8s.io");
+        let request = request("GET", path).header(header::ACCEPT, accept).body(String::new()).unwrap();
+        let mut body = service.clone().oneshot(request).await.unwrap().into_body();
+        let mut pieces = Vec::new();
+        while let Some(piece) = frame(&mut body).await {
+            pieces.push(piece);
+        }
+        (pieces.len(), pieces.concat())
+    };
+    for version in ["v1", "v1beta1"] {
+        let (pieces, text) = table(CONFIG_MAPS, version).await;
+        assert!(pieces > 1, "{pieces} pieces");
+        let all: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((&all["kind"], all["rows"].as_array().unwrap().len()), (&json!("Table"), 300));
+        assert_eq!(all["apiVersion"], format!("meta.k8s.io/{version}"));
+        // A table of one object is made as a whole.
+        let one: Value = serde_json::from_str(&table(&format!("{CONFIG_MAPS}/c007"), version).await.1).unwrap();
+        assert_eq!(all["rows"][7], one["rows"][0]);
+        assert_eq!(all["columnDefinitions"], one["columnDefinitions"]);
+    }
+    let (_, none) = table("/api/v1/namespaces/default/secrets", "v1").await;
+    assert!(none.ends_with("\"rows\":[]}\n"), "{none}");
 }
 
 #[tokio::test]

@@ -10,11 +10,12 @@ use std::{
     pin::Pin,
     sync::{Arc, Weak},
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use futures::{FutureExt, Stream, StreamExt, future::BoxFuture};
 use parking_lot::{Mutex, RwLock};
-use tokio::task::coop;
+use tokio::{task::coop, time::Instant};
 
 use self::{
     index::{Index, Page, Version},
@@ -28,12 +29,17 @@ use super::{
 
 mod index;
 mod log;
+mod pins;
 #[cfg(test)]
 mod tests;
 
-/// How much history the memory backend keeps; the oldest goes first when either bound is passed.
+/// How much history the memory backend keeps; the oldest goes first when a bound is passed.
+///
+/// What a list in pages needs of the history is kept beyond these bounds, see [`Self::pages`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
+    /// How old events may get. Default: 5 minutes, after which kube-apiserver compacts etcd.
+    pub age: Duration,
     /// The number of events. Default: 100,000.
     pub events: usize,
     /// Bytes of bodies that only history holds, plus a fixed cost per event. Default: 64 MiB.
@@ -41,11 +47,15 @@ pub struct Retention {
     /// How large history may be whatever `bytes` says, in percent of the live bodies together, so that busy large stores do not
     /// forget too soon. Default: 100.
     pub percent_of_live: usize,
+    /// Bytes of bodies that are kept only for the next pages of lists. A range that ended at its limit can be continued at its
+    /// revision for five minutes, unless this does not suffice: then the oldest such lists can only be continued while
+    /// history goes back far enough. Default: 64 MiB.
+    pub pages: usize,
 }
 
 impl Default for Retention {
     fn default() -> Self {
-        Self { events: 100_000, bytes: 64 << 20, percent_of_live: 100 }
+        Self { age: Duration::from_mins(5), events: 100_000, bytes: 64 << 20, percent_of_live: 100, pages: 64 << 20 }
     }
 }
 
@@ -71,6 +81,7 @@ pub struct MemoryStorage {
 struct Store {
     index: RwLock<Index>,
     log: Mutex<Log>,
+    retention: Retention,
     watch_capacity: Capacity,
 }
 
@@ -88,7 +99,8 @@ impl MemoryStorage {
     }
 
     fn build(retention: Retention, watch_capacity: Capacity) -> Self {
-        let store = Store { index: RwLock::new(Index::new()), log: Mutex::new(Log::new(retention)), watch_capacity };
+        let (index, log) = (RwLock::new(Index::new()), Mutex::new(Log::new(retention)));
+        let store = Store { index, log, retention, watch_capacity };
         Self { store: Arc::new(store) }
     }
 }
@@ -189,7 +201,7 @@ impl Store {
         let mut next: Option<Arc<str>> = None;
         loop {
             let index = self.index.read();
-            let revision = index.readable(at)?;
+            let revision = index.readable_below(&query.prefix, at)?;
             let from = next.as_deref().map_or(Bound::Included(first), Bound::Excluded);
             let page = Page { from, prefix: &query.prefix, at: revision, keys: keys_per_lock };
             let last = index.visit(&page, |value| {
@@ -199,12 +211,20 @@ impl Store {
                     range.remaining += 1;
                 }
             });
-            drop(index);
             range.revision = revision;
             at = Some(revision);
             match last {
                 Some(last) => next = Some(last),
-                None => return Ok(range),
+                None if range.remaining > 0 => {
+                    index.pins().hold(revision, &query.prefix, Instant::now());
+                    return Ok(range);
+                }
+                None => {
+                    if query.at.is_some() && query.limit.is_some() {
+                        index.pins().last_page(revision, &query.prefix, Instant::now());
+                    }
+                    return Ok(range);
+                }
             }
         }
     }
@@ -237,13 +257,15 @@ impl Store {
             let committed = Committed { revision, value: value.clone(), previous: previous.clone() };
             let mut log = self.log.lock();
             let event = StorageEvent { revision, key, current: value, previous };
-            let woken = log.append(Arc::new(event), &mut freed.backlogs);
-            if log.is_over_budget(index.live_bytes()) {
-                let oldest = log.oldest_within_budget(index.live_bytes());
+            let now = Instant::now();
+            let woken = log.append(Arc::new(event), now, &mut freed.backlogs);
+            if log.is_over_budget(index.live_bytes(), now) {
+                let oldest = log.oldest_within_budget(index.live_bytes(), now);
                 index.forget_before(oldest);
                 log.forget_before(oldest);
                 freed.trim(&mut index, &mut log, KEYS_PER_LOCK);
             }
+            index.unpin_excess(self.retention.pages, now, &mut freed.versions);
             (committed, woken)
         };
         for watcher in woken {
@@ -259,14 +281,17 @@ impl Store {
     }
 
     fn compact(&self, upto: Revision) -> Result<(), StorageError> {
+        let mut freed = Freed::default();
         {
             let mut index = self.index.write();
             if upto > index.revision() {
                 return Err(StorageError::Future { requested: upto, current: index.revision() });
             }
             index.forget_before(upto);
+            index.unpin_before(upto, &mut freed.versions);
             self.log.lock().forget_before(upto);
         }
+        drop(freed);
         loop {
             let mut freed = Freed::default();
             let mut index = self.index.write();

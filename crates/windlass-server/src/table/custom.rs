@@ -34,6 +34,7 @@ impl CustomColumn {
             format: text("format"),
             description: text("description"),
             priority: column["priority"].as_i64().unwrap_or_default(),
+            source: "",
         };
         Some(Self { column, path })
     }
@@ -42,7 +43,7 @@ impl CustomColumn {
 /// Name, then the columns of the definition; without any, the age.
 pub(super) fn columns(custom: &[CustomColumn]) -> Arc<[Column]> {
     if custom.is_empty() {
-        return [Column::name(), Column::new("Age", "date")].into();
+        return [Column::name(), Column::age("date")].into();
     }
     std::iter::once(Column::name()).chain(custom.iter().map(|custom| custom.column.clone())).collect()
 }

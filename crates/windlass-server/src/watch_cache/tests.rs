@@ -336,6 +336,28 @@ async fn failures_of_the_storage_are_outlived_without_loss() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn failure_that_a_writer_meets_loses_nothing() {
+    let inner = MemoryStorage::new();
+    let down = Arc::new(AtomicBool::new(false));
+    let cache = Cache::new(Arc::new(Flaky { inner: inner.clone(), down: Arc::clone(&down), error: unavailable }));
+    let mut subscription = cache.subscribe(PODS, Revision(1)).await.unwrap();
+    // The pump waits for events by now.
+    tokio::task::yield_now().await;
+    for round in 0..20 {
+        // The first write of a round comes through, the second meets the failure, the third comes while there is no stream.
+        for _ in 0..3 {
+            let revision = write(&inner, "/registry/pods/ns/a").await;
+            down.store(true, Ordering::SeqCst);
+            cache.delivered("/registry/pods/ns/a", revision).await;
+        }
+        down.store(false, Ordering::SeqCst);
+        for revision in 2..=4 {
+            assert_eq!(next(&mut subscription).await.event.revision, Revision(round * 3 + revision));
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_pump_that_fell_behind_compaction_closes_its_subscribers() {
     let inner = MemoryStorage::new();

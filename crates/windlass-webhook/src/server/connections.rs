@@ -1,6 +1,6 @@
 //! Accepting connections, serving them, and ending them all.
 
-use std::{convert::Infallible, future::Future, io, pin::pin, sync::Arc, time::Duration};
+use std::{convert::Infallible, future::Future, pin::pin, sync::Arc, time::Duration};
 
 use hyper::{rt::Executor, service::service_fn};
 use hyper_util::{
@@ -13,24 +13,28 @@ use tokio::{
     net::{TcpListener, TcpStream},
     sync::{Semaphore, watch},
     task::JoinSet,
-    time::{self, timeout},
+    time::timeout,
 };
 use tokio_rustls::TlsAcceptor;
 use windlass_api::BoxError;
+use windlass_net::{Acceptor, WriteTimeout};
 
 use crate::Webhooks;
 
 /// Connections at a time; more wait to be accepted.
 const CONNECTIONS: usize = 4096;
 
-/// After failing to accept (too many open files, say), wait so long before the next try.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-
 /// How long a TLS handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// How long a client may take to send the head of a request; a connection may be idle for so long as well.
 const HEAD: Duration = Duration::from_secs(90);
+
+/// How long a client may read nothing of what waits for it.
+const STALL: Duration = Duration::from_mins(1);
+
+/// Calls of one HTTP/2 connection at a time, an API server opens further connections.
+const STREAMS: u32 = 250;
 
 /// A client of HTTP/2 that says nothing is asked whether it is there, and taken for dead when it does not answer.
 const PING: Duration = Duration::from_secs(30);
@@ -46,6 +50,7 @@ pub(super) async fn serve(
 ) {
     let acceptor = TlsAcceptor::from(tls);
     let limit = Arc::new(Semaphore::new(CONNECTIONS));
+    let mut incoming = Acceptor::new(&listener);
     let (stop, stopping) = watch::channel(());
     let mut connections = JoinSet::new();
     let mut shutdown = pin!(shutdown);
@@ -53,7 +58,7 @@ pub(super) async fn serve(
         let accept = async {
             // It is never closed.
             let permit = Arc::clone(&limit).acquire_owned().await;
-            (accept(&listener).await, permit)
+            (incoming.next().await, permit)
         };
         let (stream, permit) = tokio::select! {
             biased;
@@ -78,22 +83,6 @@ pub(super) async fn serve(
     }
 }
 
-/// The next connection, however long that takes.
-async fn accept(listener: &TcpListener) -> TcpStream {
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => return stream,
-            // The client hung up before we came to it.
-            Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) => {
-            }
-            Err(error) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "could not accept a connection");
-                time::sleep(ACCEPT_PAUSE).await;
-            }
-        }
-    }
-}
-
 /// Serves a connection to its end. `stopping` changes, or its sender goes, when it is to end.
 async fn serve_one(
     stream: TcpStream,
@@ -102,6 +91,7 @@ async fn serve_one(
     mut stopping: watch::Receiver<()>,
 ) -> Result<(), BoxError> {
     stream.set_nodelay(true)?;
+    let stream = WriteTimeout::new(stream, STALL);
     let stream = tokio::select! {
         _ = stopping.changed() => return Ok(()),
         stream = timeout(HANDSHAKE, acceptor.accept(stream)) => stream??,
@@ -112,7 +102,12 @@ async fn serve_one(
     });
     let mut builder = auto::Builder::new(Streams::default());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD);
-    builder.http2().timer(TokioTimer::new()).keep_alive_interval(PING).keep_alive_timeout(PONG);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS)
+        .keep_alive_interval(PING)
+        .keep_alive_timeout(PONG);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     tokio::select! {
         served = &mut connection => return served,

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    fmt,
     io::{self, Write},
     time::Duration,
 };
@@ -45,12 +46,25 @@ pub(crate) enum Line {
     Reconciled { key: String, took: Duration, outcome: String },
     /// A request that was to change something, and what to make of the answer, for those who do not know its number.
     Write { request: String, status: u16, meaning: &'static str },
+    /// One step of a walk-through.
+    Step(Step, String),
     /// Something that had to happen did.
     Seen(String),
     /// Something that had to happen did not.
     Missed(String),
     /// Anything else.
     Note(String),
+}
+
+/// The station of a change that a step of a walk-through shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Watch,
+    Delta,
+    Store,
+    Key,
+    Write,
+    Expectation,
 }
 
 /// A pod as the panel shows it.
@@ -120,6 +134,9 @@ impl<W: Write> View<W> {
             Line::Write { request, status, meaning } => {
                 format!("{time}  {} {request} → {status}{meaning}", self.paint_in(Ink::Yellow, "write    "))
             }
+            Line::Step(step, text) => {
+                format!("{time}  {} {text}", self.paint_in(step.ink(), &format!("{:<11}", step.to_string())))
+            }
             Line::Seen(text) => format!("{time}  {} {text}", self.paint_in(Ink::Green, "seen     ")),
             Line::Missed(text) => format!("{time}  {} {text}", self.paint_in(Ink::Red, "MISSED   ")),
             Line::Note(text) => format!("{time}  {text}"),
@@ -163,6 +180,30 @@ impl<W: Write> View<W> {
             Colour::No => text.to_owned(),
             Colour::Yes => format!("\x1b[{}m{text}\x1b[0m", ink.code()),
         }
+    }
+}
+
+impl Step {
+    const fn ink(self) -> Ink {
+        match self {
+            Self::Watch | Self::Delta => Ink::Blue,
+            Self::Store | Self::Expectation => Ink::Magenta,
+            Self::Key => Ink::Bold,
+            Self::Write => Ink::Yellow,
+        }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Watch => "watch",
+            Self::Delta => "delta",
+            Self::Store => "store",
+            Self::Key => "key",
+            Self::Write => "write",
+            Self::Expectation => "expectation",
+        })
     }
 }
 

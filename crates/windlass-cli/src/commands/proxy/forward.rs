@@ -4,13 +4,16 @@ use std::convert::Infallible;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use http::{HeaderMap, HeaderName, Request, Response, StatusCode, Uri, header, uri::PathAndQuery};
+use http::{
+    HeaderMap, HeaderName, Request, Response, StatusCode, Uri, header,
+    uri::{Authority, PathAndQuery},
+};
 use hyper::{body::Incoming, service::Service};
 use hyper_util::rt::TokioIo;
 use windlass_api::ErrorChain;
 use windlass_client::{Body, Client};
 
-use super::filter::Filter;
+use super::filter::{Filter, Refusal};
 
 /// What concerns one connection, and not what is asked.
 const HOP_BY_HOP: &[HeaderName] = &[
@@ -42,8 +45,14 @@ impl Forward {
         let Some(uri) = self.target(request.uri()) else {
             return refuse(StatusCode::NOT_FOUND, "nothing is served here".to_owned());
         };
-        if self.filter.as_ref().is_some_and(|filter| !filter.accepts(request.method(), uri.path(), request.headers())) {
-            return refuse(StatusCode::FORBIDDEN, "this proxy does not pass that on".to_owned());
+        if let Some(filter) = &self.filter
+            && let Err(refusal) = filter.check(request.method(), uri.path(), host(&request), request.headers())
+        {
+            let status = match refusal {
+                Refusal::MalformedPath => StatusCode::BAD_REQUEST,
+                Refusal::Filtered | Refusal::ForeignOrigin => StatusCode::FORBIDDEN,
+            };
+            return refuse(status, refusal.to_string());
         }
         let upgrade = request.headers().contains_key(header::UPGRADE);
         let answer = if upgrade { self.upgrade(request, uri).await } else { self.pass(request, uri).await };
@@ -99,6 +108,12 @@ impl Service<Request<Incoming>> for Forward {
         let forward = self.clone();
         Box::pin(async move { Ok(forward.answer(request).await) })
     }
+}
+
+/// The host that a request names: over HTTP/2 it is in the URI.
+fn host(request: &Request<Incoming>) -> &str {
+    let named = request.headers().get(header::HOST).map(|host| host.to_str().unwrap_or_default());
+    named.or_else(|| request.uri().authority().map(Authority::as_str)).unwrap_or_default()
 }
 
 fn strip(headers: &mut HeaderMap) {

@@ -94,6 +94,44 @@ async fn what_the_filter_does_not_know_is_not_passed_on() {
 }
 
 #[tokio::test]
+async fn rejected_path_in_another_spelling_is_refused() {
+    let (client, ..) = proxy(&[]).await;
+    assert_eq!(ask(&client, "/api/v1/namespaces/default/pods/p/%65xec?command=x").await.0, 403);
+    assert_eq!(ask(&client, "/api/v1/namespaces/default/pods/p/%zz").await.0, 400);
+}
+
+#[tokio::test]
+async fn page_of_another_origin_is_refused() {
+    let (client, _, address) = proxy(&[]).await;
+    let status = async |request: http::request::Builder, origin: &str| {
+        let request = request.header(header::ORIGIN, origin).body(Body::from(map("forged"))).unwrap();
+        client.request(request).await.unwrap().status()
+    };
+    let maps = "/api/v1/namespaces/default/configmaps";
+    // A form or a script sends it without a Content-Type.
+    assert_eq!(status(Request::post(maps), "http://evil.example").await, 403);
+    assert_eq!(status(Request::post(maps), &format!("http://{address}")).await, 201);
+    let (open, ..) = proxy(&["--disable-filter"]).await;
+    let request = Request::get("/version").header(header::ORIGIN, "http://evil.example").body(()).unwrap();
+    assert_eq!(open.request(request).await.unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn websocket_handshake_of_another_origin_is_refused() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let (_, _, address) = proxy(&["--reject-paths=^$"]).await;
+    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let handshake = format!(
+        "GET /api/v1/namespaces/default/pods/p/exec?command=x HTTP/1.1\r\nHost: {address}\r\nConnection: Upgrade\r\n\
+         Upgrade: websocket\r\nOrigin: http://evil.example\r\n\r\n"
+    );
+    stream.write_all(handshake.as_bytes()).await.unwrap();
+    let mut answer = [0; 22];
+    stream.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 403 Forbidden");
+}
+
+#[tokio::test]
 async fn a_prefix_is_taken_off() {
     let (client, ..) = proxy(&["--api-prefix=/k8s/"]).await;
     assert_eq!(ask(&client, "/k8s/version").await.0, 200);

@@ -43,16 +43,37 @@ impl Program {
     }
 }
 
-/// Builds, and says where the programs are. What is wrong with the sources, cargo tells on standard error.
+/// Builds the project, and returns where its programs are.
 pub(super) async fn build(project: &Path, name: &str) -> Result<Built, String> {
+    let mut programs = compile(project, &["--lib", "--bins"]).await?;
+    let manifests = take_manifests(&mut programs)?;
+    Ok(Built { manager: Program::at(manager(programs, name)?), manifests })
+}
+
+/// Builds the program that writes the manifests, and returns where it is.
+pub(in crate::commands) async fn build_manifests(project: &Path) -> Result<PathBuf, String> {
+    take_manifests(&mut compile(project, &["--bin", MANIFESTS]).await?)
+}
+
+fn take_manifests(programs: &mut BTreeMap<String, PathBuf>) -> Result<PathBuf, String> {
+    let manifests = programs.remove(MANIFESTS);
+    manifests.ok_or_else(|| format!("the project has no program {MANIFESTS}, which writes its manifests"))
+}
+
+/// Builds targets of the project, and returns the programs among them. Errors in the sources appear on standard error.
+///
+/// The examples are built as well, of which a generated project has none: with them cargo takes the features of the
+/// dev-dependencies into account, as it does for `cargo test`. Otherwise both would compile every crate that has more features in
+/// tests, each for itself.
+async fn compile(project: &Path, targets: &[&str]) -> Result<BTreeMap<String, PathBuf>, String> {
     let program = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut cargo = Command::new(&program);
-    cargo.args(["build", "--message-format", "json-render-diagnostics"]);
+    cargo.arg("build").args(targets).args(["--examples", "--message-format", "json-render-diagnostics"]);
     // At a terminal cargo draws how far it is, which takes minutes at first; elsewhere its lines are passed on.
     let shown = if io::stderr().is_terminal() { Stdio::inherit() } else { Stdio::piped() };
     cargo.current_dir(project).stdout(Stdio::piped()).stderr(shown);
     let mut building = Process::start(cargo).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => "cargo is not there: it builds the manager".to_owned(),
+        io::ErrorKind::NotFound => "cargo is not there: it builds the project".to_owned(),
         _ => format!("starting cargo: {error}"),
     })?;
     let mut told = String::new();
@@ -70,11 +91,7 @@ pub(super) async fn build(project: &Path, name: &str) -> Result<Built, String> {
     if !status.success() {
         return Err("the build failed".to_owned());
     }
-    let mut programs = programs(&told);
-    let manifests = programs.remove(MANIFESTS);
-    let manifests =
-        manifests.ok_or_else(|| format!("the project has no program {MANIFESTS}, which writes its definitions"))?;
-    Ok(Built { manager: Program::at(manager(programs, name)?), manifests })
+    Ok(programs(&told))
 }
 
 /// How cargo says that another cargo has the folder.

@@ -114,6 +114,6 @@ fn what_is_taken_already_counts() {
     };
     assert_eq!(fit(&pod, &demand, &node, &usage(2)), Ok(()));
     assert_eq!(fit(&pod, &demand, &node, &usage(3)), Err(Misfit::TooManyPods));
-    let crowded = Usage { pods: 2, demand: usage(4).demand };
+    let crowded = Usage { pods: 2, demand: usage(4).demand, ports: Vec::new() };
     assert_eq!(fit(&pod, &demand, &node, &crowded), Err(Misfit::Insufficient("cpu".to_owned())));
 }

@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use super::*;
+use super::{super::disk::Disk, *};
 
 const PLACE: Place = Place { host_ip: Ipv4Addr::new(172, 18, 0, 2), pod_ip: Some(Ipv4Addr::new(10, 244, 0, 2)) };
 
@@ -14,6 +14,13 @@ fn pod(spec: &Value) -> Pod {
         pod["spec"][field] = value.clone();
     }
     serde_json::from_value(pod).unwrap()
+}
+
+/// What a kubelet would do next, with the commands of the pod's containers run.
+fn next_step(pod: &Pod, place: Place, due: impl FnMut(Stage) -> bool, now: Timestamp) -> Step {
+    let mut scripts = Scripts::default();
+    scripts.run(pod, &mut Disk::default(), || 1);
+    super::next_step(pod, place, &scripts, due, now)
 }
 
 fn at(second: i64) -> Timestamp {
@@ -209,4 +216,78 @@ fn readiness_gates_hold_readiness_back_until_somebody_opens_them() {
         ..PodCondition::default()
     });
     assert_eq!(condition(&reported(pod, 5), "Ready"), r#"True "" Some(5)"#);
+}
+
+#[test]
+fn a_pod_can_be_told_to_stay_unready() {
+    let mut pod = running(&json!({}));
+    pod.metadata.annotations = Some([(READY.to_owned(), "false".to_owned())].into());
+    let mut unready = reported(pod, 5);
+    assert_eq!(unready.status.as_ref().unwrap().phase.as_deref(), Some("Running"));
+    assert_eq!(condition(&unready, "Ready"), r#"False "ContainersNotReady" Some(5)"#);
+    assert_eq!(condition(&unready, "ContainersReady"), r#"False "ContainersNotReady" Some(5)"#);
+    assert!(!unready.status.as_ref().unwrap().container_statuses.as_ref().unwrap()[0].ready);
+    assert_eq!(next_step(&unready, PLACE, |_| true, at(6)), Step::Rest);
+    unready.metadata.annotations = None;
+    assert_eq!(condition(&reported(unready, 7), "Ready"), r#"True "" Some(7)"#);
+}
+
+#[test]
+fn a_pod_past_its_deadline_fails() {
+    let active = running(&json!({"activeDeadlineSeconds": 10}));
+    assert_eq!(deadline(&active), Some(at(11)));
+    assert_eq!(next_step(&active, PLACE, |_| false, at(10)), Step::Rest);
+    let expired = reported(active, 11);
+    let status = expired.status.as_ref().unwrap();
+    assert_eq!((status.phase.as_deref(), status.reason.as_deref()), (Some("Failed"), Some("DeadlineExceeded")));
+    assert_eq!(status.message.as_deref(), Some("Pod was active on the node longer than the specified deadline"));
+    assert_eq!(state(&expired)["terminated"]["exitCode"], 137);
+    assert_eq!(condition(&expired, "Ready"), r#"False "PodFailed" Some(11)"#);
+    assert_eq!(deadline(&expired), None);
+
+    let creating = reported(pod(&json!({"activeDeadlineSeconds": 10})), 1);
+    let expired = reported(creating, 11);
+    assert_eq!(expired.status.as_ref().unwrap().reason.as_deref(), Some("DeadlineExceeded"));
+    assert_eq!(deadline(&running(&json!({"activeDeadlineSeconds": i64::MAX}))), None, "that never comes");
+}
+
+#[test]
+fn a_pod_whose_port_is_taken_is_rejected() {
+    let mut rejected_pod = pod(&json!({}));
+    assert!(is_new(&rejected_pod));
+    rejected_pod.status = Some(rejected(&rejected_pod, at(3)));
+    let status = rejected_pod.status.as_ref().unwrap();
+    assert_eq!((status.phase.as_deref(), status.reason.as_deref()), (Some("Failed"), Some("NodePorts")));
+    let message = "Pod was rejected: Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports";
+    assert_eq!(status.message.as_deref(), Some(message));
+    assert!(!is_new(&rejected_pod));
+    assert_eq!(next_step(&rejected_pod, PLACE, |_| true, at(4)), Step::Rest);
+    assert_eq!(next_step(&deleted(rejected_pod, 30), PLACE, |_| false, at(5)), Step::Remove);
+}
+
+#[test]
+fn ephemeral_containers_start_in_a_running_pod() {
+    let mut pod = running(&json!({}));
+    let debugger = json!([{"name": "debugger", "image": "busybox", "command": ["sh"]}]);
+    pod.spec.as_mut().unwrap().ephemeral_containers = serde_json::from_value(debugger).unwrap();
+    let started = reported(pod, 5);
+    let status = &started.status.as_ref().unwrap().ephemeral_container_statuses.as_ref().unwrap()[0];
+    assert_eq!((status.name.as_str(), status.ready, status.started), ("debugger", false, None));
+    assert!(status.state.as_ref().unwrap().running.is_some());
+    assert_eq!(condition(&started, "Ready"), r#"True "" Some(2)"#);
+    assert_eq!(next_step(&started, PLACE, |_| true, at(6)), Step::Rest);
+    let stopped = reported(deleted(started, 30), 7);
+    let status = &stopped.status.as_ref().unwrap().ephemeral_container_statuses.as_ref().unwrap()[0];
+    assert!(status.state.as_ref().unwrap().terminated.is_some());
+}
+
+#[test]
+fn a_command_that_handles_sigterm_ends_as_it_says() {
+    let script = "trap 'sleep 5; exit 143' TERM; while true; do sleep 1; done";
+    let going = deleted(running(&commanded("Never", &["sh", "-c", script])), 30);
+    assert_eq!(next_step(&going, PLACE, |_| false, at(5)), Step::Wait(Stage::Term(Duration::from_secs(5))));
+    assert_eq!(state(&reported(going.clone(), 10))["terminated"]["exitCode"], 143);
+    let hasty = deleted(going, 2);
+    assert_eq!(next_step(&hasty, PLACE, |_| false, at(5)), Step::Wait(Stage::Term(Duration::from_secs(2))));
+    assert_eq!(state(&reported(hasty, 7))["terminated"]["exitCode"], 137, "it was too slow");
 }

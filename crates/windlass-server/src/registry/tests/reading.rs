@@ -111,3 +111,29 @@ async fn versions_ask_for_freshness() {
         "invalid resource version: resourceVersion: Invalid value: \"abc\": strconv.ParseUint: parsing \"abc\": invalid syntax"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn list_in_pages_is_consistent_although_everything_changes_meanwhile() {
+    let retention = Retention { events: 3, bytes: 0, percent_of_live: 0, ..Retention::default() };
+    for fields in [None, Some("metadata.name!=none")] {
+        let f = Fixture::over(Arc::new(MemoryStorage::with_retention(retention))).await;
+        let expected: Vec<_> = (0..10).map(|n| format!("a-{n}")).collect();
+        for name in &expected {
+            f.create("configmaps", config_map(name)).await.unwrap();
+        }
+        let mut page = ListParams { limit: 3, fields: fields.map(str::to_owned), ..ListParams::default() };
+        let (mut found, mut round) = (Vec::new(), 0);
+        loop {
+            let list = f.list("configmaps", page.clone()).await.unwrap();
+            assert!(list.items.iter().all(|item| item.value()["data"]["k"] == "v"));
+            found.extend(names(&list.items));
+            let Some(next) = list.continue_token else { break };
+            page.continue_token = Some(next);
+            for name in &expected {
+                f.merge(&f.object("configmaps", name), json!({"data": {"k": format!("round {round}")}})).await.unwrap();
+            }
+            round += 1;
+        }
+        assert_eq!((found, round), (expected, 3), "{fields:?}");
+    }
+}

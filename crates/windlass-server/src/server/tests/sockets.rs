@@ -7,11 +7,11 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 use super::*;
 
 /// A server on a socket, until it is stopped.
-struct Running {
-    address: SocketAddr,
+pub(super) struct Running {
+    pub(super) address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<std::io::Result<()>>,
-    server: Server,
+    pub(super) server: Server,
 }
 
 impl Running {
@@ -19,13 +19,16 @@ impl Running {
         Self::start(None).await
     }
 
-    async fn tls() -> (Self, TlsIdentity) {
+    pub(super) async fn tls() -> (Self, TlsIdentity) {
         let identity = TlsIdentity::generate::<String>([]).unwrap();
         (Self::start(Some(identity.clone())).await, identity)
     }
 
     async fn start(identity: Option<TlsIdentity>) -> Self {
-        let server = server();
+        Self::of(server(), identity).await
+    }
+
+    pub(super) async fn of(server: Server, identity: Option<TlsIdentity>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
@@ -40,18 +43,18 @@ impl Running {
         Self { address, stop: Some(stop), task, server }
     }
 
-    async fn connect(&self) -> TcpStream {
+    pub(super) async fn connect(&self) -> TcpStream {
         TcpStream::connect(self.address).await.unwrap()
     }
 
     /// Sends bytes as they are and reads until the server closes.
-    async fn raw(&self, bytes: impl AsRef<[u8]>) -> String {
+    pub(super) async fn raw(&self, bytes: impl AsRef<[u8]>) -> String {
         let mut stream = self.connect().await;
         stream.write_all(bytes.as_ref()).await.unwrap();
         rest(&mut stream).await
     }
 
-    async fn stop(mut self) -> Duration {
+    pub(super) async fn stop(mut self) -> Duration {
         let started = Instant::now();
         self.stop.take().unwrap().send(()).unwrap();
         time::timeout(DEADLINE, self.task).await.unwrap().unwrap().unwrap();
@@ -59,14 +62,14 @@ impl Running {
     }
 }
 
-async fn rest(stream: &mut (impl AsyncReadExt + Unpin)) -> String {
+pub(super) async fn rest(stream: &mut (impl AsyncReadExt + Unpin)) -> String {
     let mut answer = Vec::new();
     time::timeout(DEADLINE, stream.read_to_end(&mut answer)).await.unwrap().unwrap();
     String::from_utf8(answer).unwrap()
 }
 
 /// Reads until `text` has come.
-async fn until(stream: &mut (impl AsyncReadExt + Unpin), text: &str) -> String {
+pub(super) async fn until(stream: &mut (impl AsyncReadExt + Unpin), text: &str) -> String {
     let mut answer = String::new();
     let reading = async {
         while !answer.contains(text) {
@@ -80,11 +83,15 @@ async fn until(stream: &mut (impl AsyncReadExt + Unpin), text: &str) -> String {
     answer
 }
 
-fn head(method: &str, path: &str, more: &str) -> String {
+pub(super) fn head(method: &str, path: &str, more: &str) -> String {
     format!("{method} {path} HTTP/1.1\r\nHost: x\r\nUser-Agent: test\r\nAuthorization: Bearer TOKEN\r\n{more}\r\n")
 }
 
-async fn tls_connect(running: &Running, identity: &TlsIdentity, protocol: &[u8]) -> TlsStream<TcpStream> {
+pub(super) async fn tls_connect(running: &Running, identity: &TlsIdentity, protocol: &[u8]) -> TlsStream<TcpStream> {
+    tls_over(running.connect().await, identity, protocol).await
+}
+
+pub(super) async fn tls_over(stream: TcpStream, identity: &TlsIdentity, protocol: &[u8]) -> TlsStream<TcpStream> {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(identity.ca_pem().as_bytes()).unwrap()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -95,7 +102,7 @@ async fn tls_connect(running: &Running, identity: &TlsIdentity, protocol: &[u8])
         .with_no_client_auth();
     config.alpn_protocols = vec![protocol.to_vec()];
     let name = ServerName::try_from("localhost").unwrap();
-    TlsConnector::from(Arc::new(config)).connect(name, running.connect().await).await.unwrap()
+    TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap()
 }
 
 #[tokio::test]

@@ -7,7 +7,10 @@ use std::{
     sync::Arc,
 };
 
-use super::{Revision, StorageError, StoredValue};
+use parking_lot::{Mutex, MutexGuard};
+use tokio::time::Instant;
+
+use super::{Revision, StorageError, StoredValue, pins::Pins};
 
 /// Every key with the versions that can still be read.
 #[derive(Debug)]
@@ -16,6 +19,7 @@ pub(super) struct Index {
     revision: Revision, // of the last commit
     oldest: Revision,   // the oldest one that can be read; older versions may linger until they are trimmed
     live_bytes: usize,  // the bodies of the latest versions together
+    pins: Mutex<Pins>,  // what lists in pages can read although it is older; locked after the index
 }
 
 /// What a commit left behind at one key.
@@ -43,7 +47,8 @@ pub(super) struct Page<'a> {
 
 impl Index {
     pub(super) fn new() -> Self {
-        Self { keys: BTreeMap::new(), revision: Revision(1), oldest: Revision(1), live_bytes: 0 }
+        let (revision, oldest) = (Revision(1), Revision(1));
+        Self { keys: BTreeMap::new(), revision, oldest, live_bytes: 0, pins: Mutex::default() }
     }
 
     pub(super) fn revision(&self) -> Revision {
@@ -68,6 +73,20 @@ impl Index {
         } else {
             Ok(requested)
         }
+    }
+
+    /// The revision to read keys under `prefix` at, if they can be read: as long as history goes back, or a list in pages
+    /// goes on.
+    pub(super) fn readable_below(&self, prefix: &str, at: Option<Revision>) -> Result<Revision, StorageError> {
+        match (self.readable(at), at) {
+            (Err(StorageError::Compacted { .. }), Some(at)) if self.pins.lock().holds(at, prefix) => Ok(at),
+            (answer, _) => answer,
+        }
+    }
+
+    /// The lists in pages that are under way.
+    pub(super) fn pins(&self) -> MutexGuard<'_, Pins> {
+        self.pins.lock()
     }
 
     pub(super) fn latest(&self, key: &str) -> Option<&StoredValue> {
@@ -119,17 +138,23 @@ impl Index {
     }
 
     /// Takes out the versions of `key` that no readable revision shows.
-    pub(super) fn trim(&mut self, key: &str, freed: &mut Vec<Version>) {
+    pub(super) fn trim(&mut self, key: &Arc<str>, freed: &mut Vec<Version>) {
         let Some(versions) = self.keys.get_mut(key) else { return };
+        let pins = self.pins.get_mut();
+        let mut kept = 0;
         // A version is shown until its successor's revision.
-        while let Some(version) = versions.older.front() {
-            let successor = versions.older.get(1).unwrap_or(&versions.latest).revision();
-            // A deletion is like no version at all.
-            let gone = matches!(version, Version::Deleted(at) if *at <= self.oldest);
+        while let Some(version) = versions.older.get(kept) {
+            let successor = versions.older.get(kept + 1).unwrap_or(&versions.latest).revision();
+            // A deletion is like no version at all, if there is none before it.
+            let gone = kept == 0 && matches!(version, Version::Deleted(at) if *at <= self.oldest);
             if successor > self.oldest && !gone {
                 break;
             }
-            freed.extend(versions.older.pop_front());
+            if pins.keep(key, version.revision()..successor, version.bytes()) {
+                kept += 1;
+            } else {
+                freed.extend(versions.older.remove(kept));
+            }
         }
         if versions.older.is_empty() {
             if matches!(versions.latest, Version::Deleted(at) if at <= self.oldest) {
@@ -137,6 +162,26 @@ impl Index {
             } else {
                 versions.older = VecDeque::new();
             }
+        }
+    }
+
+    /// Lets go of the lists that have not gone on for long, and of the oldest ones if all together hold more than `most` bytes.
+    pub(super) fn unpin_excess(&mut self, most: usize, now: Instant, freed: &mut Vec<Version>) {
+        while let Some(keys) = self.pins.get_mut().take_excess(most, now) {
+            self.trim_all(keys, freed);
+        }
+    }
+
+    /// Lets go of the lists that are read at revisions before this one.
+    pub(super) fn unpin_before(&mut self, oldest: Revision, freed: &mut Vec<Version>) {
+        while let Some(keys) = self.pins.get_mut().take_before(oldest) {
+            self.trim_all(keys, freed);
+        }
+    }
+
+    fn trim_all(&mut self, keys: impl IntoIterator<Item = Arc<str>>, freed: &mut Vec<Version>) {
+        for key in keys {
+            self.trim(&key, freed);
         }
     }
 

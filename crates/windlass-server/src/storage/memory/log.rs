@@ -2,6 +2,8 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
+use tokio::time::Instant;
+
 use super::{Capacity, Discarded, Retention, Revision, StorageError, StorageEvent};
 use crate::storage::mailbox::Mailbox;
 
@@ -13,9 +15,14 @@ pub(super) struct Log {
     events: VecDeque<Arc<StorageEvent>>, // of consecutive revisions, the last one is the current
     bytes: usize,                        // what `events` hold beyond the live bodies, see `history_bytes`
     oldest: Revision,                    // events up to it are forgotten, though they may linger until trimmed
+    ages: VecDeque<(Instant, Revision)>, // since when there are events, and from which one on: see `AGES`
     retention: Retention,
     watchers: Vec<Arc<Watcher>>,
 }
+
+/// How many parts the retained time has. The time is noted of the first event in each, and all events of a part are forgotten
+/// together, once the last one is too old.
+const AGES: u32 = 30;
 
 /// A watch as the log sees it.
 #[derive(Debug)]
@@ -37,13 +44,15 @@ impl Watcher {
 
 impl Log {
     pub(super) fn new(retention: Retention) -> Self {
-        Self { events: VecDeque::new(), bytes: 0, oldest: Revision(1), retention, watchers: Vec::new() }
+        let (events, ages) = (VecDeque::new(), VecDeque::new());
+        Self { events, bytes: 0, oldest: Revision(1), ages, retention, watchers: Vec::new() }
     }
 
     /// Adds the event of the next revision. Returns the watchers to wake.
     pub(super) fn append(
         &mut self,
         event: Arc<StorageEvent>,
+        now: Instant,
         backlogs: &mut Vec<Discarded<Arc<StorageEvent>>>,
     ) -> Vec<Arc<Watcher>> {
         let mut woken = Vec::new();
@@ -62,6 +71,9 @@ impl Log {
             }
         });
         self.bytes += history_bytes(&event);
+        if self.ages.back().is_none_or(|(at, _)| now.duration_since(*at) >= self.retention.age / AGES) {
+            self.ages.push_back((now, event.revision));
+        }
         self.events.push_back(event);
         woken
     }
@@ -85,22 +97,38 @@ impl Log {
         std::mem::take(&mut self.watchers)
     }
 
-    pub(super) fn is_over_budget(&self, live_bytes: usize) -> bool {
-        self.events.len() > self.retention.events || self.bytes > self.retention.most_bytes(live_bytes)
+    pub(super) fn is_over_budget(&self, live_bytes: usize, now: Instant) -> bool {
+        self.events.len() > self.retention.events
+            || self.bytes > self.retention.most_bytes(live_bytes)
+            || self.too_old(now).is_some()
+    }
+
+    /// The last revision that is too old, if its events are still there.
+    fn too_old(&self, now: Instant) -> Option<Revision> {
+        let age = self.retention.age;
+        let (began, _) = self.ages.front()?;
+        let (_, next) = self.ages.get(1)?;
+        (now.duration_since(*began) > age.saturating_add(age / AGES)).then(|| next.previous())
     }
 
     /// The oldest revision that the retention policy allows to keep.
-    pub(super) fn oldest_within_budget(&self, live_bytes: usize) -> Revision {
+    pub(super) fn oldest_within_budget(&mut self, live_bytes: usize, now: Instant) -> Revision {
         let most = self.retention.most_bytes(live_bytes);
         let (mut count, mut bytes) = (self.events.len(), self.bytes);
         let mut oldest = self.oldest;
+        while let Some(revision) = self.too_old(now) {
+            oldest = oldest.max(revision);
+            self.ages.pop_front();
+        }
         for event in &self.events {
-            if count <= self.retention.events && bytes <= most {
-                break;
+            if event.revision > oldest {
+                if count <= self.retention.events && bytes <= most {
+                    break;
+                }
+                oldest = event.revision;
             }
             count -= 1;
             bytes -= history_bytes(event);
-            oldest = event.revision;
         }
         oldest
     }

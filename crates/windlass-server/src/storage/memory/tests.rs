@@ -1,8 +1,11 @@
 //! What the suite cannot see: retention, memory, and what this backend does with slow watches.
 
 use futures::StreamExt;
+use tokio::time;
 
 use super::*;
+
+mod pages;
 
 crate::storage_suite!(|| async { Arc::new(MemoryStorage::new()) as Arc<dyn Storage> });
 
@@ -54,13 +57,31 @@ async fn retention_bounds_the_bytes_that_only_history_holds() {
 #[tokio::test]
 async fn history_may_be_as_large_as_what_is_live() {
     for (percent_of_live, remembers) in [(100, true), (10, false)] {
-        let retention = Retention { events: usize::MAX, bytes: 0, percent_of_live };
+        let retention = Retention { events: usize::MAX, bytes: 0, percent_of_live, ..Retention::default() };
         let storage = MemoryStorage::with_retention(retention);
         write(&storage, "/large", &vec![0; 1_000_000], 1).await;
         let first = write(&storage, "/a", b"1", 1).await;
         write(&storage, "/b", b"1", 1000).await;
         assert_eq!(storage.watch("", first).await.is_ok(), remembers, "{percent_of_live} %");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn history_older_than_its_age_is_forgotten() {
+    let storage = MemoryStorage::with_retention(Retention { age: Duration::from_mins(5), ..Retention::default() });
+    let first = write(&storage, "/a", b"1", 10).await;
+    time::advance(Duration::from_mins(4)).await;
+    let later = write(&storage, "/b", b"1", 10).await;
+    assert!(storage.watch("", first).await.is_ok());
+    time::advance(Duration::from_secs(90)).await;
+    write(&storage, "/c", b"1", 1).await;
+    assert_eq!((retained(&storage), versions(&storage)), (11, 12));
+    assert!(storage.watch("", first.previous()).await.is_err());
+    assert!(storage.watch("", first).await.is_ok());
+    time::advance(Duration::from_mins(5)).await;
+    write(&storage, "/c2", b"1", 1).await;
+    assert!(storage.watch("", later.previous()).await.is_err());
+    assert!(retained(&storage) <= 2);
 }
 
 #[tokio::test]

@@ -1,0 +1,99 @@
+//! Attacks a running API server as a hostile client, with a well-behaved client beside it: `cargo xtask long attacks` starts
+//! the server and runs this.
+//!
+//! For each attack the program prints one row of a Markdown table: the outcome, the latency of the well-behaved client (its
+//! median and its maximum), and the memory of the server before, at most and after. It fails if an attack succeeds, if the
+//! well-behaved client waits too long, or if the memory does not come back.
+
+#![allow(clippy::disallowed_methods, reason = "a tool for people: real processes, real time")]
+
+mod catalog;
+mod identity;
+mod memory;
+mod neighbour;
+mod numbers;
+mod proxy;
+mod server;
+mod sizes;
+mod transport;
+mod wire;
+
+use std::{process::ExitCode, time::Duration};
+
+use catalog::{Attack, Held, attacks};
+use memory::Memory;
+use neighbour::Neighbour;
+use server::Server;
+
+/// An attack is given up after so long.
+const LIMIT: Duration = Duration::from_mins(3);
+
+/// The time in which the server has to give its memory back: the server's time limits are a minute.
+const SETTLE: Duration = Duration::from_secs(100);
+
+/// The bounds of issue 19.
+const MEDIAN: Duration = Duration::from_millis(100);
+const MAXIMUM: Duration = Duration::from_secs(2);
+const LEFT: u64 = 64 << 20;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let (Some(kubeconfig), Some(process)) = (arguments.next(), arguments.next().and_then(|text| text.parse().ok()))
+    else {
+        eprintln!("usage: attacks KUBECONFIG PROCESS [ONLY] [PROXY PROGRAM]");
+        return ExitCode::FAILURE;
+    };
+    let only = arguments.next().unwrap_or_default();
+    let server = match Server::of(&kubeconfig, arguments.next()) {
+        Ok(server) => server,
+        Err(error) => {
+            eprintln!("attacks: cannot read {kubeconfig}: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    println!("| item | attack | outcome | others: median | others: maximum | MiB before | peak | after |");
+    println!("|---|---|---|---|---|---|---|---|");
+    let mut all_held = true;
+    for attack in attacks().into_iter().filter(|attack| attack.name.contains(&only)) {
+        all_held &= run(&server, &attack, process).await;
+    }
+    if all_held { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Runs an attack and prints its row; reports whether the server held.
+async fn run(server: &Server, attack: &Attack, process: u32) -> bool {
+    let memory = Memory::start(process);
+    let neighbour = Neighbour::start(server);
+    let outcome = match tokio::time::timeout(LIMIT, (attack.run)(server.clone())).await {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(error)) => Held::No(format!("the attack failed: {error}")),
+        Err(_) => Held::No(format!("no answer within {LIMIT:?}")),
+    };
+    let waits = neighbour.stop().await;
+    let used = memory.settle(LEFT, SETTLE).await;
+    let mut complaints = Vec::new();
+    let (held, outcome) = match outcome {
+        Held::Yes(outcome) => (true, outcome),
+        Held::No(outcome) => (false, format!("**{outcome}**")),
+    };
+    if waits.median > MEDIAN || waits.maximum > MAXIMUM || waits.failures > 0 {
+        complaints.push(format!("others: {} failures", waits.failures));
+    }
+    if used.after > used.before + LEFT {
+        complaints.push("memory kept".to_owned());
+    }
+    let complaint = if complaints.is_empty() { String::new() } else { format!(" **({})**", complaints.join(", ")) };
+    let mebibytes = |bytes: u64| bytes >> 20;
+    println!(
+        "| {} | {} | {outcome}{complaint} | {:.1} ms | {:.1} ms | {} | {} | {} |",
+        attack.item,
+        attack.name,
+        waits.median.as_secs_f64() * 1e3,
+        waits.maximum.as_secs_f64() * 1e3,
+        mebibytes(used.before),
+        mebibytes(used.peak),
+        mebibytes(used.after),
+    );
+    held && complaints.is_empty()
+}

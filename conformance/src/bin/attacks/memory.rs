@@ -1,0 +1,67 @@
+//! The memory of a process, from `/proc`.
+
+use std::{
+    fs,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use tokio::{task::JoinHandle, time};
+
+const INTERVAL: Duration = Duration::from_millis(20);
+
+/// Watches the memory of a process.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    process: u32,
+    before: u64,
+    peak: Arc<AtomicU64>,
+    sampling: JoinHandle<()>,
+}
+
+/// Bytes in use.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Used {
+    pub(crate) before: u64,
+    pub(crate) peak: u64,
+    pub(crate) after: u64,
+}
+
+impl Memory {
+    pub(crate) fn start(process: u32) -> Self {
+        let before = resident(process);
+        let peak = Arc::new(AtomicU64::new(before));
+        let sampled = Arc::clone(&peak);
+        let sampling = tokio::spawn(async move {
+            loop {
+                sampled.fetch_max(resident(process), Relaxed);
+                time::sleep(INTERVAL).await;
+            }
+        });
+        Self { process, before, peak, sampling }
+    }
+
+    /// Waits until the memory is back within a margin, as long as is allowed.
+    pub(crate) async fn settle(self, margin: u64, allowed: Duration) -> Used {
+        let started = Instant::now();
+        loop {
+            let after = resident(self.process);
+            if after <= self.before + margin || started.elapsed() > allowed {
+                self.sampling.abort();
+                return Used { before: self.before, peak: self.peak.load(Relaxed), after };
+            }
+            time::sleep(INTERVAL).await;
+        }
+    }
+}
+
+/// The resident memory of a process; 0 if it is gone.
+fn resident(process: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kibibytes = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    kibibytes.unwrap_or_default() << 10
+}

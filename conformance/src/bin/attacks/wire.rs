@@ -1,0 +1,181 @@
+//! Connections without the good manners of a client library.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{HeaderValue, Request, header};
+use http_body_util::{BodyExt as _, Full, combinators::BoxBody};
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::{
+    ClientConfig, DigitallySignedStruct, SignatureScheme,
+    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    crypto::{CryptoProvider, ring},
+    pki_types::{CertificateDer, ServerName, UnixTime},
+};
+use tokio::net::TcpStream;
+use tokio_rustls::{TlsConnector, client::TlsStream};
+
+use crate::{catalog::Error, server::Server};
+
+/// A request that is not answered within this time is an error.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+pub(crate) type Http2 = http2::SendRequest<BoxBody<Bytes, Infallible>>;
+
+/// An answer with its body.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) code: u16,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    /// The code, and the beginning of the message.
+    pub(crate) fn brief(&self) -> String {
+        let status: serde_json::Value = serde_json::from_str(&self.body).unwrap_or_default();
+        let message = status["message"].as_str().unwrap_or_default().replace('|', "/");
+        let message: String = message.chars().take(80).collect();
+        if message.is_empty() { self.code.to_string() } else { format!("{}: {message}", self.code) }
+    }
+}
+
+/// A request on a connection of its own.
+pub(crate) struct Ask<'s> {
+    server: &'s Server,
+    request: http::request::Builder,
+    body: Bytes,
+}
+
+impl<'s> Ask<'s> {
+    pub(crate) fn new(server: &'s Server, method: &str, path: &str) -> Self {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::HOST, server.address())
+            .header(header::AUTHORIZATION, format!("Bearer {}", server.token()));
+        Self { server, request, body: Bytes::new() }
+    }
+
+    pub(crate) fn header(mut self, name: &str, value: &[u8]) -> Self {
+        let value = HeaderValue::from_bytes(value).expect("it has no line feeds");
+        if name.eq_ignore_ascii_case("authorization")
+            && let Some(headers) = self.request.headers_mut()
+        {
+            headers.remove(header::AUTHORIZATION);
+        }
+        self.request = self.request.header(name, value);
+        self
+    }
+
+    /// As a user whose rights are only those that roles give.
+    pub(crate) fn by(self, user: &str) -> Self {
+        self.header("Impersonate-User", user.as_bytes())
+    }
+
+    pub(crate) fn body(self, content_type: &str, body: impl Into<Bytes>) -> Self {
+        let mut ask = self.header("Content-Type", content_type.as_bytes());
+        ask.body = body.into();
+        ask
+    }
+
+    pub(crate) fn json(self, body: &serde_json::Value) -> Self {
+        self.body("application/json", body.to_string())
+    }
+
+    pub(crate) async fn send(self) -> Result<Answer, Error> {
+        let request = self.request.body(Full::new(self.body))?;
+        let asking = async {
+            let stream = tls(self.server, b"http/1.1").await?;
+            let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+            let connection = tokio::spawn(connection);
+            let response = sender.send_request(request).await?;
+            let code = response.status().as_u16();
+            let body = response.into_body().collect().await?.to_bytes();
+            connection.abort();
+            Ok(Answer { code, body: String::from_utf8_lossy(&body).into_owned() })
+        };
+        tokio::time::timeout(PATIENCE, asking).await.map_err(|_| format!("no answer within {PATIENCE:?}"))?
+    }
+}
+
+/// A TLS connection for a protocol.
+pub(crate) async fn tls(server: &Server, protocol: &[u8]) -> Result<TlsStream<TcpStream>, Error> {
+    let provider = Arc::new(ring::default_provider());
+    let mut config = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(AnyServer(provider)))
+        .with_no_client_auth();
+    config.alpn_protocols = vec![protocol.to_vec()];
+    let stream = TcpStream::connect(server.address()).await?;
+    Ok(TlsConnector::from(Arc::new(config)).connect(ServerName::try_from("localhost")?, stream).await?)
+}
+
+/// An HTTP/2 connection that lets the server send so many bytes on each stream.
+pub(crate) async fn http2(server: &Server, window: u32) -> Result<Http2, Error> {
+    let stream = tls(server, b"h2").await?;
+    let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+        .initial_stream_window_size(window)
+        .handshake(TokioIo::new(stream))
+        .await?;
+    tokio::spawn(async move { drop(connection.await) });
+    Ok(sender)
+}
+
+/// The administrator's GET, for an HTTP/2 connection.
+pub(crate) fn get(server: &Server, path: &str, accept: &str) -> Result<Request<BoxBody<Bytes, Infallible>>, Error> {
+    let request = Request::get(format!("https://{}{path}", server.address()))
+        .header(header::AUTHORIZATION, format!("Bearer {}", server.token()))
+        .header(header::ACCEPT, accept);
+    Ok(request.body(Full::default().boxed())?)
+}
+
+/// Trusts every certificate: the server is the one that was just started on this machine.
+#[derive(Debug)]
+struct AnyServer(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyServer {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls12_signature(
+            message,
+            certificate,
+            signature,
+            &self.0.signature_verification_algorithms,
+        )
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls13_signature(
+            message,
+            certificate,
+            signature,
+            &self.0.signature_verification_algorithms,
+        )
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,234 @@
+//! The flags of kube-apiserver that this stand-in does not act on: those that do no harm, and those that it refuses.
+//!
+//! A flag that restricts, records or protects something must not be ignored: whoever gives it relies on it. Everything else
+//! that the stand-in does not know is refused as the real server refuses unknown flags.
+
+use std::error::Error;
+
+use crate::stand_in::flags::{Flag, Flags};
+
+/// Lets the server start with flags that it does not support; also an environment variable, for tests that cannot add a
+/// flag.
+pub(super) const ALLOW: &str = "allow-unsupported-flags";
+pub(super) const ALLOW_VARIABLE: &str = "WINDLASS_ALLOW_UNSUPPORTED_FLAGS";
+
+/// Flags without effect here: tuning, logs, and what belongs to etcd, kubelets or other API servers. A name that ends in
+/// `-` stands for all flags that begin with it.
+const IGNORED: &[&str] = &[
+    "aggregator-reject-forwarding-redirect",
+    "allow-metric-labels",
+    "allow-metric-labels-manifest",
+    "alsologtostderr",
+    "authentication-token-webhook-cache-ttl",
+    "authentication-token-webhook-version",
+    "authorization-webhook-cache-authorized-ttl",
+    "authorization-webhook-cache-unauthorized-ttl",
+    "authorization-webhook-version",
+    "contention-profiling",
+    "coordinated-leadership-",
+    "cors-allowed-origins",
+    "debug-socket-path",
+    "default-not-ready-toleration-seconds",
+    "default-unreachable-toleration-seconds",
+    "delete-collection-workers",
+    "disable-http2-serving",
+    "disabled-metrics",
+    "egress-selector-config-file",
+    "emulated-version",
+    "emulation-forward-compatible",
+    "enable-aggregator-routing",
+    "enable-garbage-collector",
+    "enable-logs-handler",
+    "enable-priority-and-fairness",
+    "endpoint-reconciler-type",
+    "etcd-",
+    "event-ttl",
+    "external-hostname",
+    "feature-gates",
+    "goaway-chance",
+    "kubelet-",
+    "kubernetes-service-node-port",
+    "lease-reuse-duration-seconds",
+    "livez-grace-period",
+    "log-",
+    "logging-format",
+    "logtostderr",
+    "max-mutating-requests-inflight",
+    "max-requests-inflight",
+    "min-compatibility-version",
+    "min-request-timeout",
+    "peer-",
+    "permit-address-sharing",
+    "permit-port-sharing",
+    "profiling",
+    "proxy-client-cert-file",
+    "proxy-client-key-file",
+    "request-timeout",
+    "runtime-config",
+    "runtime-config-emulation-forward-compatible",
+    "service-account-extend-token-expiration",
+    "service-account-jwks-uri",
+    "service-node-port-range",
+    "show-hidden-metrics-for-version",
+    "shutdown-",
+    "stderrthreshold",
+    "storage-",
+    "tracing-config-file",
+    "v",
+    "vmodule",
+    "watch-cache",
+    "watch-cache-sizes",
+];
+
+/// The loss for each flag that is refused.
+const MISSING: &[(&str, &str)] = &[
+    ("admission-control", "admission plugins cannot be chosen"),
+    ("admission-control-config-file", "admission plugins have no configuration"),
+    ("api-audiences", "tokens have the issuer as their only audience"),
+    ("audit-log-", "there is no audit log"),
+    ("audit-policy-file", "there is no audit log"),
+    ("audit-webhook-", "there is no audit log"),
+    ("authentication-config", "there are no other authenticators"),
+    ("authentication-token-webhook-config-file", "there are no other authenticators"),
+    ("authorization-config", "there are no other authorizers"),
+    ("authorization-policy-file", "there are no other authorizers"),
+    ("authorization-webhook-config-file", "there are no other authorizers"),
+    ("enable-bootstrap-token-auth", "there are no bootstrap tokens"),
+    ("encryption-provider-config", "objects are in memory, and not encrypted"),
+    ("encryption-provider-config-automatic-reload", "objects are in memory, and not encrypted"),
+    ("max-connection-bytes-per-sec", "connections have no rate limit"),
+    ("oidc-", "there are no other authenticators"),
+    ("requestheader-", "there is no front proxy"),
+    ("service-account-lookup", "tokens of deleted accounts are always refused"),
+    ("service-account-max-token-expiration", "the lifetime of tokens is not limited"),
+    ("service-account-signing-endpoint", "tokens are signed by the server"),
+    ("strict-transport-security-directives", "there is no such header"),
+    ("tls-curve-preferences", "curves cannot be chosen"),
+    ("tls-sni-cert-key", "there is one certificate"),
+];
+
+/// Flags for which the value says whether something is lost.
+const HARMLESS_VALUES: &[(&str, &str)] = &[
+    ("enable-bootstrap-token-auth", "false"),
+    ("encryption-provider-config-automatic-reload", "false"),
+    ("max-connection-bytes-per-sec", "0"),
+    ("service-account-lookup", "true"),
+    // Of an audit log that is not written.
+    ("audit-log-path", ""),
+    ("audit-policy-file", ""),
+];
+
+/// Admission plugins that are always on.
+const ALWAYS_ON: &[&str] = &[
+    "NamespaceLifecycle",
+    "LimitRanger",
+    "ServiceAccount",
+    "TaintNodesByCondition",
+    "Priority",
+    "DefaultTolerationSeconds",
+    "DefaultStorageClass",
+    "StorageObjectInUseProtection",
+    "PersistentVolumeClaimResize",
+    "RuntimeClass",
+    "CertificateApproval",
+    "CertificateSigning",
+    "CertificateSubjectRestriction",
+    "DefaultIngressClass",
+    "MutatingAdmissionWebhook",
+    "ValidatingAdmissionWebhook",
+];
+
+/// Refuses flags that the stand-in does not support, unless that is allowed: it then warns.
+pub(super) fn check(flags: &Flags, known: &[Flag], allowed: bool) -> Result<(), Box<dyn Error>> {
+    let complaints: Vec<String> = flags.iter().filter_map(|(name, value)| complaint(name, value, known)).collect();
+    if complaints.is_empty() {
+        return Ok(());
+    }
+    if allowed {
+        for complaint in complaints {
+            tracing::warn!("{complaint}");
+        }
+        return Ok(());
+    }
+    Err(format!(
+        "{}; --{ALLOW} (or {ALLOW_VARIABLE}=true) starts the server without what they ask for",
+        complaints.join("; ")
+    )
+    .into())
+}
+
+fn complaint(name: &str, value: &str, known: &[Flag]) -> Option<String> {
+    let is_harmless = HARMLESS_VALUES.iter().any(|(flag, harmless)| *flag == name && *harmless == value);
+    if name == ALLOW || is_harmless {
+        return None;
+    }
+    if name == "enable-admission-plugins" {
+        let missing: Vec<&str> = plugins(value).filter(|plugin| !ALWAYS_ON.contains(plugin)).collect();
+        let complain = || format!("unsupported flag --{name}={}: these plugins are not enforced", missing.join(","));
+        return (!missing.is_empty()).then(complain);
+    }
+    if known.iter().any(|known| known.name == name) || IGNORED.iter().any(|ignored| covers(ignored, name)) {
+        return None;
+    }
+    let missing = MISSING.iter().find(|(flag, _)| covers(flag, name));
+    Some(
+        missing
+            .map_or_else(|| format!("unknown flag: --{name}"), |(_, why)| format!("unsupported flag --{name}: {why}")),
+    )
+}
+
+fn plugins(value: &str) -> impl Iterator<Item = &str> {
+    value.split(',').map(str::trim).filter(|plugin| !plugin.is_empty())
+}
+
+fn covers(entry: &str, name: &str) -> bool {
+    if entry.ends_with('-') { name.starts_with(entry) } else { name == entry }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stand_in::{apiserver::FLAGS, flags::Asked};
+
+    fn checked(line: &str, allowed: bool) -> Result<(), String> {
+        let arguments = line.split(' ').map(str::to_owned);
+        let Asked::Run(flags) = Flags::read(FLAGS, arguments) else { panic!("{line}") };
+        check(&flags, FLAGS, allowed).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn flag_that_protects_something_is_refused_by_its_name() {
+        for (flag, why) in [
+            ("--audit-log-path=/tmp/audit", "--audit-log-path: there is no audit log"),
+            ("--encryption-provider-config=/e.yaml", "--encryption-provider-config: objects are in memory"),
+            ("--enable-admission-plugins=LimitRanger,PodSecurity", "--enable-admission-plugins=PodSecurity: "),
+            ("--authentication-config=/a.yaml", "--authentication-config: there are no other authenticators"),
+            ("--oidc-issuer-url=https://x", "--oidc-issuer-url: there are no other authenticators"),
+            ("--requestheader-client-ca-file=/ca.crt", "--requestheader-client-ca-file: there is no front proxy"),
+            ("--service-account-lookup=false", "--service-account-lookup: "),
+        ] {
+            let error = checked(flag, false).unwrap_err();
+            assert!(error.contains(&format!("unsupported flag {why}")), "{flag}: {error}");
+            assert!(error.contains("--allow-unsupported-flags"), "{error}");
+            assert_eq!(checked(flag, true), Ok(()), "{flag}");
+        }
+        let error = checked("--anonymous-auht=false", false).unwrap_err();
+        assert!(error.starts_with("unknown flag: --anonymous-auht; "), "{error}");
+    }
+
+    #[test]
+    fn flags_of_test_suites_are_taken() {
+        for flag in [
+            "--feature-gates=A=true,B=false",
+            "--runtime-config=api/beta=true",
+            "--enable-admission-plugins=NamespaceLifecycle,MutatingAdmissionWebhook",
+            "--disable-admission-plugins=ServiceAccount,NamespaceLifecycle",
+            "--etcd-servers=http://127.0.0.1:1 --watch-cache=false --v=4",
+            "--service-account-lookup=true",
+            "--max-requests-inflight=0 --service-node-port-range=1-2",
+            "--anonymous-auth=false --tls-min-version=VersionTLS13",
+        ] {
+            assert_eq!(checked(flag, false), Ok(()), "{flag}");
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Reads that show the manager's own writes: the manager's client records them, reads wait for the caches.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::timeout;
+use windlass_api::{ApiResource, Object, ObjectKey, Uid};
+use windlass_cache::{Informers, Reads, Stopped, WriteJournals};
+use windlass_client::{Client, Stored, WriteObserver};
+
+/// How long a read waits for the cache, unless the manager's builder sets another limit.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Records the writes of a client for the caches.
+#[derive(Debug)]
+struct Recorder(WriteJournals);
+
+/// Why a cache does not show the manager's own writes.
+#[derive(Debug)]
+pub(crate) enum Unseen {
+    /// It has stopped.
+    Stopped(Stopped),
+    /// It has not caught up in time.
+    Late {
+        /// The object that was written.
+        object: ObjectKey,
+        /// How long the read has waited.
+        limit: Duration,
+    },
+}
+
+/// Returns the client, its writes recorded in the journals.
+pub(crate) fn recorded(client: Client, journals: &WriteJournals) -> Client {
+    client.with_write_observer(Arc::new(Recorder(journals.clone())))
+}
+
+/// Waits until the caches show the manager's own writes. Without a pending write this is a comparison of two numbers.
+pub(crate) async fn wait<K: Object>(informers: &Informers<K>, reads: Reads<'_>, limit: Duration) -> Result<(), Unseen> {
+    if informers.unseen_own_write(reads).is_none() {
+        return Ok(());
+    }
+    match timeout(limit, informers.show_own_writes(reads)).await {
+        Ok(shown) => shown.map_err(Unseen::Stopped),
+        Err(_elapsed) => match informers.unseen_own_write(reads) {
+            Some(object) => Err(Unseen::Late { object, limit }),
+            None => Ok(()),
+        },
+    }
+}
+
+impl WriteObserver for Recorder {
+    fn stored(&self, stored: Stored<'_>) {
+        let Stored { resource, key, version, labels, .. } = stored;
+        self.0.of(&resource.group_resource()).stored(key, version, labels.cloned());
+    }
+
+    fn removed(&self, resource: &ApiResource, key: ObjectKey, uid: Uid) {
+        self.0.of(&resource.group_resource()).removed(key, uid);
+    }
+}

@@ -1,0 +1,168 @@
+//! Descriptions of fields, for OpenAPI documents and the columns of tables.
+//!
+//! The server has the schemas of all kinds without their prose. Whoever builds the server can pass schemas that have it, see
+//! [`ServerBuilder::descriptions`](crate::ServerBuilder::descriptions); only the descriptions in them are used. They are
+//! computed for each document and not kept, but for the texts of columns.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, OnceLock},
+};
+
+use serde_json::{Map, Value};
+
+use crate::table;
+
+/// JSON schemas by their names in Kubernetes' OpenAPI documents.
+type SchemaSource = fn() -> Map<String, Value>;
+
+/// The kind whose `apiVersion`, `kind` and `metadata` are described as those of every object.
+const ANY_OBJECT: &str = "io.k8s.api.core.v1.ConfigMap";
+
+/// Where a description ends and the values that OpenAPI adds to it begin. Columns have the description alone.
+const VALUES: &str = "\n\nPossible enum values:";
+
+/// The descriptions that a server has, if any. Clones share them.
+#[derive(Clone, Default)]
+pub(crate) struct Descriptions(Option<Arc<Described>>);
+
+struct Described {
+    source: SchemaSource,
+    /// By the `schema#property` that they are taken from.
+    columns: OnceLock<HashMap<&'static str, String>>,
+}
+
+impl Descriptions {
+    pub(crate) fn new(source: fn() -> Map<String, Value>) -> Self {
+        Self(Some(Arc::new(Described { source, columns: OnceLock::new() })))
+    }
+
+    /// Whether there are any.
+    pub(crate) fn exist(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// All schemas; empty if there are no descriptions.
+    pub(crate) fn schemas(&self) -> Schemas {
+        Schemas(self.0.as_ref().map(|described| (described.source)()).unwrap_or_default())
+    }
+
+    /// The description of a property, given as `schema#property`, which [`table::description_sources`] has to name.
+    pub(crate) fn column(&self, source: &str) -> &str {
+        let Some(described) = &self.0 else { return "" };
+        let columns = described.columns.get_or_init(|| {
+            let schemas = self.schemas();
+            let texts = table::description_sources();
+            texts.filter_map(|source| Some((source, schemas.property(source)?.to_owned()))).collect()
+        });
+        columns.get(source).map_or("", String::as_str)
+    }
+}
+
+impl fmt::Debug for Descriptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Descriptions").field(&self.exist()).finish()
+    }
+}
+
+/// Schemas with descriptions, as long as a document is being made.
+#[derive(Debug, Default)]
+pub(crate) struct Schemas(Map<String, Value>);
+
+impl Schemas {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Adds the descriptions to a schema of that name.
+    pub(crate) fn describe(&self, name: &str, schema: &mut Value) {
+        if let Some(described) = self.0.get(name) {
+            describe(schema, described);
+        }
+    }
+
+    /// Adds the descriptions of what every object has, or of those properties that a list shares with objects.
+    pub(crate) fn describe_object(&self, properties: &mut Map<String, Value>, names: &[&str]) {
+        let Some(object) = self.0.get(ANY_OBJECT) else { return };
+        for name in names {
+            if let Some(property) = properties.get_mut(*name) {
+                describe(property, &object["properties"][*name]);
+            }
+        }
+    }
+
+    /// The description of a `schema#property`, without the values that the property can have.
+    fn property(&self, source: &str) -> Option<&str> {
+        let (schema, property) = source.split_once('#')?;
+        let text = self.0.get(schema)?["properties"][property]["description"].as_str()?;
+        Some(text.split(VALUES).next().unwrap_or_default())
+    }
+}
+
+/// Adds descriptions wherever both schemas have the same part.
+fn describe(schema: &mut Value, described: &Value) {
+    let Some(schema) = schema.as_object_mut() else { return };
+    if let Some(text) = described["description"].as_str() {
+        schema.shift_insert(0, "description".to_owned(), text.into());
+    }
+    if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+        for (name, property) in properties {
+            describe(property, &described["properties"][name]);
+        }
+    }
+    for part in ["items", "additionalProperties"] {
+        if let Some(part_schema) = schema.get_mut(part) {
+            describe(part_schema, &described[part]);
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Stands in for the schemas of a dependency.
+    pub(crate) fn source() -> Map<String, Value> {
+        let schemas = json!({
+            ANY_OBJECT: {"description": "a map", "properties": {
+                "apiVersion": {"description": "the version"},
+                "data": {"description": "the data", "additionalProperties": {"description": "one of the data"}},
+                "kind": {"description": "the kind"},
+                "metadata": {"description": "the metadata", "$ref": "elsewhere"},
+                "unknown": {"description": "not in the server's schema"},
+            }},
+            "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta": {"properties": {
+                "name": {"description": "the name\n\nPossible enum values:\n - `a`"},
+            }},
+        });
+        schemas.as_object().unwrap().clone()
+    }
+
+    #[test]
+    fn descriptions_are_added_where_both_schemas_have_a_part() {
+        let mut schema = json!({"type": "object", "properties": {
+            "data": {"type": "object", "additionalProperties": {"type": "string"}},
+            "kind": {"type": "string"},
+            "more": {"type": "string"},
+        }});
+        Descriptions::new(source).schemas().describe(ANY_OBJECT, &mut schema);
+        let expected = json!({"description": "a map", "type": "object", "properties": {
+            "data": {"description": "the data", "type": "object",
+                "additionalProperties": {"description": "one of the data", "type": "string"}},
+            "kind": {"description": "the kind", "type": "string"},
+            "more": {"type": "string"},
+        }});
+        assert_eq!(schema.to_string(), expected.to_string());
+    }
+
+    #[test]
+    fn columns_are_described_without_possible_values() {
+        let name = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta#name";
+        assert_eq!(Descriptions::new(source).column(name), "the name");
+        assert_eq!(Descriptions::new(source).column("io.k8s.api.core.v1.Nothing#name"), "");
+        assert_eq!(Descriptions::default().column(name), "");
+    }
+}

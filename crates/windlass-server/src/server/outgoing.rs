@@ -1,0 +1,133 @@
+//! The body of a response on its way to a client, charged to the client's connection until it is sent.
+
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use bytes::Bytes;
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
+
+use super::{
+    budget::{Account, Charge, InFlight, OverBudget},
+    joined::Joined,
+    streams::Progress,
+};
+use crate::http::Body;
+
+/// A frame is at most so long: a client that opens its window for one byte makes the connection hold one frame.
+const PIECE: usize = 64 << 10;
+
+/// Frames that are produced one by one, such as events, are charged from this length on.
+const CHARGED: usize = 4 << 10;
+
+/// A body whose bytes are charged to a connection: as a whole if it is whole, else frame by frame.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    body: Joined,
+    account: Arc<Account>,
+    /// The charge of a whole body, until its bytes are asked for.
+    charge: Option<Charge>,
+    /// The part of the last frame that is yet to be sent.
+    rest: Bytes,
+    progress: Option<Arc<Progress>>,
+    _request: InFlight,
+}
+
+impl Outgoing {
+    /// Fails if the connection holds too much already.
+    pub(super) fn new(body: Body, account: &Arc<Account>, request: InFlight) -> Result<Self, (OverBudget, InFlight)> {
+        let charge = match body.length().filter(|length| *length > 0).map(|length| account.try_charge(length)) {
+            Some(Err(error)) => return Err((error, request)),
+            Some(Ok(charge)) => Some(charge),
+            None => None,
+        };
+        Ok(Self {
+            body: Joined::new(body),
+            account: Arc::clone(account),
+            charge,
+            rest: Bytes::new(),
+            progress: Progress::of_task(),
+            _request: request,
+        })
+    }
+
+    /// A body that is sent whatever the connection holds: a short one.
+    pub(super) fn unbounded(body: Body, account: &Arc<Account>, request: InFlight) -> Self {
+        let charge = body.length().map(|length| account.charge(length));
+        let (account, progress) = (Arc::clone(account), Progress::of_task());
+        Self { body: Joined::new(body), account, charge, rest: Bytes::new(), progress, _request: request }
+    }
+
+    fn charged(&mut self, data: Bytes) -> Bytes {
+        match self.charge.take() {
+            Some(charge) => charge.on(data),
+            None if data.len() >= CHARGED => self.account.charge(data.len()).on(data),
+            None => data,
+        }
+    }
+}
+
+impl HttpBody for Outgoing {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if let Some(progress) = &self.progress {
+            progress.asked();
+        }
+        let mut data = std::mem::take(&mut self.rest);
+        if data.is_empty() {
+            match ready!(Pin::new(&mut self.body).poll_frame(cx)).map(|frame| frame.map(Frame::into_data)) {
+                Some(Ok(Ok(frame))) => data = self.charged(frame),
+                // Responses have no trailers, and nothing in them fails.
+                _ => return Poll::Ready(None),
+            }
+        }
+        if data.len() > PIECE {
+            self.rest = data.split_off(PIECE);
+        }
+        if let Some(progress) = &self.progress {
+            progress.handed();
+        }
+        Poll::Ready(Some(Ok(Frame::data(data))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        // It is asked for before the first frame.
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+    use crate::server::{budget::Budget, limits::Limits};
+
+    #[tokio::test]
+    async fn large_body_is_cut_and_charged_until_its_last_piece_is_gone() {
+        let account = Budget::new(Limits { connection_bytes: 3 * PIECE, ..Limits::default() }).open();
+        let mut body = Outgoing::new(Body::whole(vec![b'x'; 3 * PIECE + 1]), &account, account.begin()).unwrap();
+        assert_eq!(body.size_hint().exact(), Some(3 * PIECE as u64 + 1));
+        let mut frames = Vec::new();
+        while let Some(Ok(frame)) = body.frame().await {
+            frames.push(frame.into_data().unwrap());
+        }
+        assert_eq!(frames.iter().map(Bytes::len).collect::<Vec<_>>(), [PIECE, PIECE, PIECE, 1]);
+        drop(body);
+        let refused = |length| Outgoing::new(Body::whole(vec![0; length]), &account, account.begin()).is_err();
+        assert!(refused(3 * PIECE));
+        frames.truncate(1);
+        assert!(refused(3 * PIECE), "all pieces share the bytes");
+        frames.clear();
+        assert!(!refused(3 * PIECE));
+    }
+}

@@ -1,0 +1,146 @@
+//! The tasks of one HTTP/2 connection's streams.
+
+use std::{
+    future::{Future, poll_fn},
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    task::{Poll, ready},
+    time::Duration,
+};
+
+use hyper::rt::Executor;
+use parking_lot::Mutex;
+use tokio::{
+    task::JoinSet,
+    time::{self, Instant},
+};
+
+tokio::task_local! {
+    /// The progress of the stream that this task serves.
+    static PROGRESS: Arc<Progress>;
+}
+
+/// Runs the tasks of a connection's streams. They end with the connection: dropping the last clone aborts them.
+///
+/// A stream whose client has not taken a frame for `stall` is reset: HTTP/2 lets a client stop the data of a stream while
+/// the connection goes on. A stream that waits for the server, such as a watch without events, is left alone.
+#[derive(Clone, Debug)]
+pub(super) struct Streams {
+    tasks: Arc<Mutex<JoinSet<()>>>,
+    stall: Duration,
+}
+
+/// Frames of one response body: even while the server has nothing to send, odd while a frame waits for the client.
+#[derive(Debug, Default)]
+pub(super) struct Progress(AtomicUsize);
+
+impl Streams {
+    pub(super) fn new(stall: Duration) -> Self {
+        Self { tasks: Arc::default(), stall }
+    }
+}
+
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
+    fn execute(&self, stream: F) {
+        let mut tasks = self.tasks.lock();
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(serve(stream, self.stall));
+    }
+}
+
+impl Progress {
+    /// The progress of the stream that the current task serves; `None` outside of one, as over HTTP/1.
+    pub(super) fn of_task() -> Option<Arc<Self>> {
+        PROGRESS.try_with(Arc::clone).ok()
+    }
+
+    /// The connection asks for a frame: what it had before is sent.
+    pub(super) fn asked(&self) {
+        let frames = self.0.load(Relaxed);
+        self.0.store(frames.wrapping_add(frames % 2), Relaxed);
+    }
+
+    /// The connection has a frame to send.
+    pub(super) fn handed(&self) {
+        self.0.store(self.0.load(Relaxed).wrapping_add(1) | 1, Relaxed);
+    }
+
+    /// The frame that waits for the client, if one does.
+    fn unread(&self) -> Option<usize> {
+        Some(self.0.load(Relaxed)).filter(|frames| frames % 2 == 1)
+    }
+}
+
+/// Serves a stream until it ends, or stalls.
+async fn serve(stream: impl Future<Output = ()>, stall: Duration) {
+    let progress = Arc::new(Progress::default());
+    let mut stream = pin!(PROGRESS.scope(Arc::clone(&progress), stream));
+    // The frame that waits, and until when.
+    let mut waiting = None;
+    poll_fn(|cx| {
+        if stream.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(());
+        }
+        let Some(frame) = progress.unread() else {
+            waiting = None;
+            return Poll::Pending;
+        };
+        let (since, deadline) = waiting.get_or_insert_with(|| (frame, Box::pin(time::sleep(stall))));
+        if *since != frame {
+            *since = frame;
+            deadline.as_mut().reset(Instant::now() + stall);
+        }
+        ready!(deadline.as_mut().poll(cx));
+        tracing::debug!(?stall, "resetting a stream whose client does not read");
+        Poll::Ready(())
+    })
+    .await;
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    const STALL: Duration = Duration::from_secs(60);
+
+    #[tokio::test(start_paused = true)]
+    async fn stream_ends_when_its_client_does_not_read() {
+        let started = Instant::now();
+        serve(
+            async {
+                let progress = Progress::of_task().unwrap();
+                for _ in 0..3 {
+                    progress.asked();
+                    progress.handed();
+                    time::sleep(STALL - Duration::from_secs(1)).await;
+                }
+                std::future::pending::<()>().await;
+            },
+            STALL,
+        )
+        .await;
+        // Each frame that is taken starts the time anew.
+        assert_eq!(started.elapsed(), 2 * (STALL - Duration::from_secs(1)) + STALL);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn stream_that_waits_for_the_server_is_kept() {
+        let mut stream = pin!(serve(
+            async {
+                let progress = Progress::of_task().unwrap();
+                progress.handed();
+                progress.asked();
+                std::future::pending::<()>().await;
+            },
+            STALL,
+        ));
+        assert!((&mut stream).now_or_never().is_none());
+        time::advance(100 * STALL).await;
+        assert!(stream.now_or_never().is_none());
+    }
+}

@@ -1,0 +1,154 @@
+//! What watchers have when a writer has its answer.
+
+use parking_lot::Mutex;
+
+use super::{
+    sockets::{Running, head, tls_over, until},
+    *,
+};
+
+const PODS: &str = "/api/v1/namespaces/default/pods";
+
+/// The frames that a watch has sent, read by a task of its own.
+#[derive(Clone, Default)]
+struct Frames(Arc<Mutex<Vec<Bytes>>>);
+
+impl Frames {
+    async fn of(service: &Service, path: &str, accept: &str) -> Self {
+        let request = request("GET", path).header(header::ACCEPT, accept).body(String::new()).unwrap();
+        let mut body = service.clone().oneshot(request).await.unwrap().into_body();
+        let frames = Self::default();
+        let read = frames.clone();
+        tokio::spawn(async move {
+            while let Some(frame) = body.frame().await {
+                read.0.lock().push(frame.unwrap().into_data().unwrap());
+            }
+        });
+        tokio::task::yield_now().await;
+        frames
+    }
+
+    /// The types of the events so far.
+    fn types(&self) -> Vec<String> {
+        let frames = self.0.lock();
+        let events = frames.iter().map(|frame| serde_json::from_slice::<Value>(frame).unwrap());
+        events.map(|event| event["type"].as_str().unwrap().to_owned()).collect()
+    }
+}
+
+fn pod(name: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
+}
+
+#[tokio::test(start_paused = true)]
+async fn watchers_have_the_event_when_the_writer_has_its_answer() {
+    let service = server().service();
+    let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+    let current = get(&service, CONFIG_MAPS).await.json()["metadata"]["resourceVersion"].clone();
+    let path = format!("{CONFIG_MAPS}?watch=1&resourceVersion={}", current.as_str().unwrap());
+    let watches = [
+        Frames::of(&service, &path, "application/json").await,
+        Frames::of(&service, &path, table).await,
+        Frames::of(&service, &format!("{path}&labelSelector=x%3Dy"), "application/json").await,
+        Frames::of(&service, &format!("{path}&fieldSelector=metadata.name%3Da"), "application/json").await,
+    ];
+    let began = Instant::now();
+    let mut expected = Vec::new();
+    let object = format!("{CONFIG_MAPS}/a");
+    let patch = json!({"data": {"k": "w"}});
+    assert_eq!(post(&service, CONFIG_MAPS, config_map("a")).await.code, 201);
+    for verb in ["ADDED", "MODIFIED", "DELETED"] {
+        match verb {
+            "MODIFIED" => drop(with_body(&service, "PATCH", &object, "application/merge-patch+json", &patch).await),
+            "DELETED" => drop(send(&service, request("DELETE", &object).body(String::new()).unwrap()).await),
+            _ => {}
+        }
+        expected.push(verb.to_owned());
+        for (number, watch) in watches.iter().enumerate() {
+            assert_eq!(watch.types(), expected, "watch {number}");
+        }
+    }
+    assert_eq!(began.elapsed(), Duration::ZERO, "nothing waited for a timer");
+}
+
+#[tokio::test]
+async fn event_is_at_a_watchers_socket_before_the_answer() {
+    let (running, identity) = Running::tls().await;
+    let socket = std::net::TcpStream::connect(running.address).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    let stream = TcpStream::from_std(socket.try_clone().unwrap()).unwrap();
+    let mut watcher = tls_over(stream, &identity, b"http/1.1").await;
+    let stream = TcpStream::connect(running.address).await.unwrap();
+    let mut writer = tls_over(stream, &identity, b"http/1.1").await;
+    watcher.write_all(head("GET", &format!("{CONFIG_MAPS}?watch=1"), "").as_bytes()).await.unwrap();
+    until(&mut watcher, "\r\n\r\n").await;
+    for number in 0..20 {
+        let body = config_map(&format!("map-{number}-x")).to_string();
+        let more = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
+        let request = head("POST", CONFIG_MAPS, &more) + &body;
+        writer.write_all(request.as_bytes()).await.unwrap();
+        until(&mut writer, "\"k\":\"v").await;
+        // Nobody reads from the watcher's connection meanwhile: what has arrived is in its buffer.
+        let arrived = socket.peek(&mut [0]);
+        assert!(matches!(arrived, Ok(1)), "the answer came first: {arrived:?}");
+        until(&mut watcher, &format!("map-{number}-x")).await;
+    }
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn watcher_can_still_get_an_unscheduled_pod_that_is_being_deleted() {
+    let service = server().service();
+    assert_eq!(post(&service, PODS, pod("p")).await.code, 201);
+    let object = format!("{PODS}/p");
+    let current = get(&service, PODS).await.json()["metadata"]["resourceVersion"].clone();
+    let path = format!("{PODS}?watch=1&resourceVersion={}", current.as_str().unwrap());
+    let mut body = watch(&service, &path).await.into_body();
+    let controller = tokio::spawn({
+        let (service, object) = (service.clone(), object.clone());
+        async move {
+            let marked: Value = serde_json::from_str(&frame(&mut body).await.unwrap()).unwrap();
+            let found = get(&service, &object).await;
+            let removed: Value = serde_json::from_str(&frame(&mut body).await.unwrap()).unwrap();
+            (
+                marked["type"].clone(),
+                found.code,
+                found.json()["metadata"]["deletionTimestamp"].clone(),
+                removed["type"].clone(),
+            )
+        }
+    });
+    tokio::task::yield_now().await;
+    let answer = send(&service, request("DELETE", &object).body(String::new()).unwrap()).await;
+    assert_eq!(answer.code, 200, "{}", answer.body);
+    assert_eq!(get(&service, &object).await.code, 404, "the answer means that it is gone");
+    let (marked, found, since, removed) = controller.await.unwrap();
+    assert_eq!((marked, found, removed), (json!("MODIFIED"), 200, json!("DELETED")));
+    assert!(since.is_string());
+}
+
+#[tokio::test(start_paused = true)]
+async fn unscheduled_pod_that_nobody_watches_is_deleted_at_once() {
+    let service = server().service();
+    let began = Instant::now();
+    for name in ["a", "b", "c"] {
+        assert_eq!(post(&service, PODS, pod(name)).await.code, 201);
+        let answer = send(&service, request("DELETE", &format!("{PODS}/{name}")).body(String::new()).unwrap()).await;
+        assert_eq!(answer.code, 200);
+    }
+    assert_eq!(began.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pod_is_removed_even_if_the_client_goes_away_meanwhile() {
+    let service = server().service();
+    assert_eq!(post(&service, PODS, pod("p")).await.code, 201);
+    let _watching = Frames::of(&service, &format!("{PODS}?watch=1"), "application/json").await;
+    let object = format!("{PODS}/p");
+    let deletion = send(&service, request("DELETE", &object).body(String::new()).unwrap());
+    assert!(time::timeout(Duration::ZERO, deletion).await.is_err());
+    let marked = get(&service, &object).await;
+    assert!(marked.json()["metadata"]["deletionTimestamp"].is_string(), "{}", marked.body);
+    time::sleep(Duration::from_millis(5)).await;
+    assert_eq!(get(&service, &object).await.code, 404);
+}

@@ -1,0 +1,109 @@
+//! Lists in pages that are under way: what their next pages need is kept although history has forgotten it.
+
+use std::{collections::HashMap, ops::Range, sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+
+use super::Revision;
+
+/// How long a list may pause between two pages. An API server over etcd forgets a page's revision after five to ten minutes.
+pub(super) const BETWEEN_PAGES: Duration = Duration::from_mins(5);
+
+/// How long the last page can be read again, by a client that has lost it.
+pub(super) const AFTER_LAST_PAGE: Duration = Duration::from_secs(10);
+
+/// Lists at once. Each makes forgetting a version a little slower.
+const MOST_PINS: usize = 256;
+
+#[derive(Debug, Default)]
+pub(super) struct Pins {
+    pins: Vec<Pin>,
+    bytes: usize,            // what all pins keep; counted several times if several keep it
+    released: Vec<Arc<str>>, // keys to trim, of pins that had to make room
+}
+
+/// A revision at which the keys under a prefix can be read.
+#[derive(Debug)]
+struct Pin {
+    revision: Revision,
+    prefix: Box<str>,
+    until: Instant,
+    /// Keys with a version that history has forgotten, and the size of its body: at most one for each, the one of `revision`.
+    kept: HashMap<Arc<str>, usize>,
+    bytes: usize,
+}
+
+impl Pins {
+    pub(super) fn holds(&self, revision: Revision, prefix: &str) -> bool {
+        self.pins.iter().any(|pin| pin.revision == revision && prefix.starts_with(&*pin.prefix))
+    }
+
+    /// A list has more pages. The revision must be readable.
+    pub(super) fn hold(&mut self, revision: Revision, prefix: &str, now: Instant) {
+        let until = now + BETWEEN_PAGES;
+        if let Some(pin) = self.find(revision, prefix) {
+            pin.until = until;
+            return;
+        }
+        if self.pins.len() >= MOST_PINS {
+            let oldest = self.take_oldest();
+            self.released.extend(oldest);
+        }
+        let prefix = prefix.into();
+        self.pins.push(Pin { revision, prefix, until, kept: HashMap::new(), bytes: 0 });
+    }
+
+    /// A list is complete.
+    pub(super) fn last_page(&mut self, revision: Revision, prefix: &str, now: Instant) {
+        if let Some(pin) = self.find(revision, prefix) {
+            pin.until = now + AFTER_LAST_PAGE;
+        }
+    }
+
+    /// Whether a version of a key, shown at `revisions`, has to be kept.
+    pub(super) fn keep(&mut self, key: &Arc<str>, revisions: Range<Revision>, bytes: usize) -> bool {
+        let mut kept = false;
+        for pin in &mut self.pins {
+            if revisions.contains(&pin.revision) && key.starts_with(&*pin.prefix) {
+                kept = true;
+                if pin.kept.insert(Arc::clone(key), bytes).is_none() {
+                    pin.bytes += bytes;
+                    self.bytes += bytes;
+                }
+            }
+        }
+        kept
+    }
+
+    /// Takes out a pin that is over, or the oldest one if they keep too much. Returns the keys to trim.
+    pub(super) fn take_excess(&mut self, most_bytes: usize, now: Instant) -> Option<Vec<Arc<str>>> {
+        if !self.released.is_empty() {
+            return Some(std::mem::take(&mut self.released));
+        }
+        if let Some(over) = self.pins.iter().position(|pin| pin.until <= now) {
+            return Some(self.take(over));
+        }
+        (self.bytes > most_bytes).then(|| self.take_oldest())
+    }
+
+    /// Takes out a pin of an older revision. Returns the keys to trim.
+    pub(super) fn take_before(&mut self, revision: Revision) -> Option<Vec<Arc<str>>> {
+        let older = self.pins.iter().position(|pin| pin.revision < revision)?;
+        Some(self.take(older))
+    }
+
+    fn take_oldest(&mut self) -> Vec<Arc<str>> {
+        let oldest = self.pins.iter().enumerate().min_by_key(|(_, pin)| pin.revision).map(|(at, _)| at);
+        oldest.map_or_else(Vec::new, |oldest| self.take(oldest))
+    }
+
+    fn take(&mut self, at: usize) -> Vec<Arc<str>> {
+        let pin = self.pins.swap_remove(at);
+        self.bytes -= pin.bytes;
+        pin.kept.into_keys().collect()
+    }
+
+    fn find(&mut self, revision: Revision, prefix: &str) -> Option<&mut Pin> {
+        self.pins.iter_mut().find(|pin| pin.revision == revision && *pin.prefix == *prefix)
+    }
+}

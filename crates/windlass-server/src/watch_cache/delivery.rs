@@ -1,0 +1,211 @@
+//! Delivery before the answer: a writer waits until its event is with those who were waiting for events.
+//!
+//! A client that has its answer often lists or reads a cache next. If the event came after the answer, that cache would be
+//! stale more often than behind a real API server, whose watch cache gets the event from etcd while the answer is on its way.
+//!
+//! A subscriber is waited for until it asks for its next event: what it was given is then with its connection, or in
+//! process with its consumer. Only those are waited for who were waiting when the event came, see
+//! [`Mailbox::expected`](crate::storage::mailbox::Mailbox::expected). A client that does not read keeps its subscriber from asking; it
+//! can hold up a write for [`PATIENCE`] once, and then is not waited for during a second.
+
+use std::{future::poll_fn, sync::Arc, time::Duration};
+
+use tokio::time;
+
+use super::{Shared, Subscriber, TOLD_AT_ONCE, WatchCache, topics_of};
+use crate::storage::Revision;
+
+/// How long a writer waits for all subscribers together. They need a tenth of a millisecond, and more on a busy machine.
+pub(super) const PATIENCE: Duration = Duration::from_millis(10);
+
+impl<D: Default + Send + Sync + 'static> WatchCache<D> {
+    /// Whether `key` has subscribers.
+    pub(crate) fn is_watched(&self, key: &str) -> bool {
+        self.shared.is_watched(key)
+    }
+
+    /// Waits until the subscribers to `key` that are ready for events have dealt with those up to `revision`, but for no
+    /// longer than [`PATIENCE`]. Topics that have very many subscribers are not waited for.
+    pub(crate) async fn delivered(&self, key: &str, revision: Revision) {
+        if !self.shared.is_watched(key) {
+            return;
+        }
+        self.shared.hand_out_upto(revision);
+        let mut expected = Vec::new();
+        let delivered = async {
+            if *self.shared.position.borrow() < revision {
+                // Another task is handing it out, or the storage has yet to deliver it. This cannot fail: `self` holds the sender.
+                let mut position = self.shared.position.subscribe();
+                let _ = position.wait_for(|position| *position >= revision).await;
+            }
+            expected = self.shared.expected(key);
+            for (subscriber, number) in &expected {
+                poll_fn(|cx| subscriber.mailbox.poll_finished(*number, cx)).await;
+            }
+        };
+        if time::timeout(PATIENCE, delivered).await.is_ok() {
+            return;
+        }
+        for (subscriber, number) in expected {
+            if !subscriber.mailbox.has_finished(number) {
+                tracing::debug!(topic = %subscriber.topic, "a watch keeps writers waiting");
+                subscriber.mailbox.give_up_on_consumer();
+            }
+        }
+    }
+}
+
+impl<D> Shared<D> {
+    fn is_watched(&self, key: &str) -> bool {
+        let fan_out = self.fan_out.lock();
+        !fan_out.topics.is_empty() && topics_of(key).any(|name| fan_out.topics.contains_key(name))
+    }
+
+    /// The subscribers that are on their way to an event of this key, and how far they are to get.
+    fn expected(&self, key: &str) -> Vec<(Arc<Subscriber<D>>, u64)> {
+        let fan_out = self.fan_out.lock();
+        let topics = topics_of(key).filter_map(|name| fan_out.topics.get(name));
+        let few = topics.filter(|topic| topic.subscribers.len() <= TOLD_AT_ONCE);
+        let subscribers = few.flat_map(|topic| &topic.subscribers);
+        subscribers.filter_map(|subscriber| Some((Arc::clone(subscriber), subscriber.mailbox.expected()?))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use futures::FutureExt;
+    use parking_lot::Mutex;
+    use tokio::{task::JoinHandle, time::Instant};
+
+    use super::*;
+    use crate::{
+        storage::{Change, Expect, MemoryStorage, Storage},
+        watch_cache::Subscription,
+    };
+
+    type Seen = Arc<Mutex<Vec<Revision>>>;
+
+    const PODS: &str = "/registry/pods/";
+
+    async fn write(storage: &MemoryStorage, key: &str) -> Revision {
+        storage.commit(key, Expect::Absent, Change::Put(Bytes::from_static(b"{}"))).await.unwrap().revision
+    }
+
+    /// Writes and waits for the subscribers; returns how long that took.
+    async fn deliver(cache: &WatchCache<()>, storage: &MemoryStorage, name: &str) -> (Revision, Duration) {
+        let (key, began) = (format!("{PODS}ns/{name}"), Instant::now());
+        let revision = write(storage, &key).await;
+        cache.delivered(&key, revision).await;
+        (revision, began.elapsed())
+    }
+
+    /// A task that works on each event for some time, and notes it before that.
+    async fn reader(cache: &WatchCache<()>, work: Duration) -> (Seen, JoinHandle<()>) {
+        let mut events = cache.subscribe(PODS, Revision(1)).await.unwrap();
+        let seen = Seen::default();
+        let noted = Arc::clone(&seen);
+        let task = tokio::spawn(async move {
+            while let Some(event) = events.next().await {
+                noted.lock().push(event.event.revision);
+                if !work.is_zero() {
+                    time::sleep(work).await;
+                }
+            }
+        });
+        tokio::task::yield_now().await;
+        (seen, task)
+    }
+
+    /// A subscription that waits for its first event, and whose owner then does something else.
+    async fn distracted(cache: &WatchCache<()>) -> Subscription<()> {
+        let mut events = cache.subscribe(PODS, Revision(1)).await.unwrap();
+        assert!(events.next().now_or_never().is_none());
+        events
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn waiting_subscribers_have_the_event_when_the_writer_goes_on() {
+        let storage = MemoryStorage::new();
+        let cache = WatchCache::new(Arc::new(storage.clone()));
+        let (seen, _task) = reader(&cache, Duration::ZERO).await;
+        for number in 0..50 {
+            let (revision, took) = deliver(&cache, &storage, &number.to_string()).await;
+            assert_eq!(seen.lock().last(), Some(&revision));
+            assert_eq!(took, Duration::ZERO);
+        }
+        let undelivered = write(&storage, "/registry/pods/ns/last").await;
+        assert_ne!(seen.lock().last(), Some(&undelivered), "the commit alone waits for nobody");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn waiting_subscribers_on_other_threads_have_the_event_first() {
+        let storage = MemoryStorage::new();
+        let cache = WatchCache::new(Arc::new(storage.clone()));
+        let (seen, _task) = reader(&cache, Duration::ZERO).await;
+        for number in 0..200 {
+            let (revision, took) = deliver(&cache, &storage, &number.to_string()).await;
+            if took >= PATIENCE {
+                // The machine is too busy for the reader to run, which therefore is not waited for any more.
+                break;
+            }
+            assert_eq!(seen.lock().last(), Some(&revision));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn subscriber_that_stops_asking_delays_one_write_by_the_patience() {
+        let storage = MemoryStorage::new();
+        let cache = WatchCache::new(Arc::new(storage.clone()));
+        let mut idle = distracted(&cache).await;
+        let (seen, _task) = reader(&cache, Duration::ZERO).await;
+        let (revision, took) = deliver(&cache, &storage, "a").await;
+        assert_eq!(seen.lock().last(), Some(&revision), "others are not kept waiting by it");
+        // Timers round up to the next millisecond.
+        assert!((PATIENCE..=PATIENCE + Duration::from_millis(1)).contains(&took), "{took:?}");
+        assert_eq!(deliver(&cache, &storage, "b").await.1, Duration::ZERO);
+        // It asks again, and is not waited for within the next second all the same.
+        while idle.next().now_or_never().is_some() {}
+        assert_eq!(deliver(&cache, &storage, "c").await.1, Duration::ZERO);
+        time::advance(Duration::from_secs(1)).await;
+        while idle.next().now_or_never().is_some() {}
+        assert!(deliver(&cache, &storage, "d").await.1 >= PATIENCE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn subscriber_that_has_not_waited_yet_delays_no_write() {
+        let storage = MemoryStorage::new();
+        let cache = WatchCache::new(Arc::new(storage.clone()));
+        let mut events = cache.subscribe(PODS, Revision(1)).await.unwrap();
+        for name in ["a", "b", "c"] {
+            let (revision, took) = deliver(&cache, &storage, name).await;
+            assert_eq!(took, Duration::ZERO);
+            assert_eq!(events.next().await.unwrap().event.revision, revision);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn subscriber_that_works_for_long_delays_one_write_only() {
+        let storage = MemoryStorage::new();
+        let cache = WatchCache::new(Arc::new(storage.clone()));
+        let (seen, _task) = reader(&cache, Duration::from_mins(1)).await;
+        assert!(deliver(&cache, &storage, "a").await.1 >= PATIENCE);
+        assert_eq!(seen.lock().len(), 1);
+        assert_eq!(deliver(&cache, &storage, "b").await.1, Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn dropped_subscription_delays_nobody() {
+        let storage = MemoryStorage::new();
+        let cache = Arc::new(WatchCache::new(Arc::new(storage.clone())));
+        let idle = distracted(&cache).await;
+        let writer = tokio::spawn({
+            let (cache, storage) = (Arc::clone(&cache), storage.clone());
+            async move { deliver(&cache, &storage, "a").await.1 }
+        });
+        tokio::task::yield_now().await;
+        assert!(!writer.is_finished());
+        drop(idle);
+        assert_eq!(writer.await.unwrap(), Duration::ZERO);
+    }
+}
