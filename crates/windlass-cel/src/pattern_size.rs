@@ -99,7 +99,7 @@ fn class(text: &str) -> (usize, usize) {
     let negated = text[1..].starts_with('^');
     let begin = 1 + usize::from(negated);
     let mut weight = if negated { 8 } else { 1 };
-    let mut letters = text[begin..].char_indices().peekable();
+    let mut letters = text[begin..].char_indices();
     let mut first = true;
     while let Some((at, letter)) = letters.next() {
         match letter {

@@ -200,7 +200,9 @@ fn add_likeness(value: &Value, text: &mut String) {
         Value::Number(number) => text.push_str(&format!("n{}", (number.as_f64().unwrap_or_default() + 0.0).to_bits())),
         Value::Array(items) => {
             text.push_str(&format!("a{}[", items.len()));
-            items.iter().for_each(|item| add_likeness(item, text));
+            for item in items {
+                add_likeness(item, text);
+            }
             text.push(']');
         }
         Value::Object(fields) => {

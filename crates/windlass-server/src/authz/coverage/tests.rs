@@ -45,7 +45,10 @@ fn rules_that_cut_each_other_to_pieces_are_refused_in_bounded_work() {
     // Each rule held takes another corner of what is wanted.
     let corner = |number: usize| {
         let half = |prefix: &str, shift: usize| {
-            (0..40).filter(|at| (number * 7 + at * shift) % 3 != 0).map(|at| format!("{prefix}{at}")).collect()
+            (0..40)
+                .filter(|at| !(number * 7 + at * shift).is_multiple_of(3))
+                .map(|at| format!("{prefix}{at}"))
+                .collect()
         };
         Rule {
             groups: half("g", 1),
