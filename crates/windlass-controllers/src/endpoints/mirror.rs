@@ -194,7 +194,8 @@ fn plan(endpoints: &Endpoints, mut desired: Desired, existing: Vec<EndpointSlice
     let mut plan = Plan::default();
     let mut unused = Vec::new();
     for before in existing {
-        let wanted = desired.keys().find(|(family, ports)| *family == before.address_type && *ports == ports_of(&before));
+        let wanted =
+            desired.keys().find(|(family, ports)| *family == before.address_type && *ports == ports_of(&before));
         let Some(group) = wanted.cloned().and_then(|key| desired.remove_entry(&key)) else {
             unused.push(before);
             continue;
@@ -243,8 +244,10 @@ fn mirrored(
     slice.metadata.labels = Some(endpoints.labels().clone());
     slice.labels_mut().insert(SERVICE.to_owned(), endpoints.name().to_owned());
     slice.labels_mut().insert(MANAGED_BY.to_owned(), MANAGER.to_owned());
-    let annotations = endpoints.annotations().iter().filter(|(key, _)| ![TRIGGER_TIME, LAST_APPLIED].contains(&&***key));
-    slice.metadata.annotations = Some(annotations.map(|(key, value)| (key.clone(), value.clone())).collect());
+    let annotations =
+        endpoints.annotations().iter().filter(|(key, _)| ![TRIGGER_TIME, LAST_APPLIED].contains(&&***key));
+    let annotations: BTreeMap<_, _> = annotations.map(|(key, value)| (key.clone(), value.clone())).collect();
+    slice.metadata.annotations = Some(annotations).filter(|annotations| !annotations.is_empty());
     slice.metadata.owner_references = None;
     family.clone_into(&mut slice.address_type);
     slice.ports = Some(ports.into_iter().map(port).collect());
@@ -285,11 +288,18 @@ mod tests {
         let created = planned(&endpoints, Vec::new()).create;
         let mut all: Vec<_> = created.iter().map(shown).collect();
         all.sort();
-        assert_eq!(all, [
-            ("IPv4".to_owned(), vec![], vec![("192.0.2.9".to_owned(), true)]),
-            ("IPv4".to_owned(), vec![80, 81], vec![("192.0.2.1".to_owned(), false), ("192.0.2.2".to_owned(), true)]),
-            ("IPv6".to_owned(), vec![80, 81], vec![("2001:db8::1".to_owned(), true)]),
-        ]);
+        assert_eq!(
+            all,
+            [
+                ("IPv4".to_owned(), vec![], vec![("192.0.2.9".to_owned(), true)]),
+                (
+                    "IPv4".to_owned(),
+                    vec![80, 81],
+                    vec![("192.0.2.1".to_owned(), false), ("192.0.2.2".to_owned(), true)]
+                ),
+                ("IPv6".to_owned(), vec![80, 81], vec![("2001:db8::1".to_owned(), true)]),
+            ]
+        );
         let labels = json!({"a": "b", SERVICE: "web", MANAGED_BY: MANAGER});
         assert_eq!(serde_json::to_value(created[0].labels()).unwrap(), labels);
         assert_eq!(serde_json::to_value(created[0].annotations()).unwrap(), json!({"kept": "yes"}));
@@ -299,7 +309,8 @@ mod tests {
 
     #[test]
     fn a_slice_that_is_not_needed_becomes_one_that_is() {
-        let created = planned(&endpoints(json!([{"addresses": [{"ip": "192.0.2.2"}], "ports": [{"port": 80}]}])), vec![]);
+        let created =
+            planned(&endpoints(json!([{"addresses": [{"ip": "192.0.2.2"}], "ports": [{"port": 80}]}])), vec![]);
         let other = endpoints(json!([{"addresses": [{"ip": "192.0.2.2"}], "ports": [{"port": 81}]}]));
         let moved = planned(&other, created.create.clone());
         assert_eq!((moved.create.len(), moved.update.len(), moved.delete.len()), (0, 1, 0));

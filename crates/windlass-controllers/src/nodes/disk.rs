@@ -38,8 +38,7 @@ impl Disk {
     pub(crate) fn forget(&mut self, uid: &str) {
         let from = of_pod(uid);
         let ours = self.entries.range::<str, _>((Bound::Included(&*from), Bound::Unbounded));
-        let gone: Vec<_> =
-            ours.map(|(path, _)| path).take_while(|path| path.starts_with(&from)).cloned().collect();
+        let gone: Vec<_> = ours.map(|(path, _)| path).take_while(|path| path.starts_with(&from)).cloned().collect();
         for path in gone {
             self.remove(&path);
         }

@@ -41,12 +41,7 @@ pub(super) fn of_change(pod: &Pod, after: &PodStatus) -> Vec<(ObjectReference, N
     notes
 }
 
-fn of_container(
-    pod: &Pod,
-    is_evicted: bool,
-    before: Option<&ContainerStatus>,
-    after: &ContainerStatus,
-) -> Vec<Note> {
+fn of_container(pod: &Pod, is_evicted: bool, before: Option<&ContainerStatus>, after: &ContainerStatus) -> Vec<Note> {
     let id = |status: &ContainerStatus| status.container_id.clone();
     if after.container_id.is_some() && before.and_then(id) != after.container_id {
         let image = &after.image;

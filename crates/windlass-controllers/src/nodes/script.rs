@@ -91,8 +91,7 @@ impl Script {
 
 impl From<&Ran> for Script {
     fn from(ran: &Ran) -> Self {
-        let on_term =
-            ran.on_term.as_ref().map(|ran| Ending { after: ran.after(), code: ran.code.unwrap_or_default() });
+        let on_term = ran.on_term.as_ref().map(|ran| Ending { after: ran.after(), code: ran.code.unwrap_or_default() });
         let lasts = match (ran.code, ran.slept) {
             (None, _) => Lasts::Forever,
             (Some(_), Some(time)) => Lasts::So(time),

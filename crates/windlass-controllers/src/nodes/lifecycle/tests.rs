@@ -258,7 +258,8 @@ fn a_pod_whose_port_is_taken_is_rejected() {
     rejected_pod.status = Some(rejected(&rejected_pod, at(3)));
     let status = rejected_pod.status.as_ref().unwrap();
     assert_eq!((status.phase.as_deref(), status.reason.as_deref()), (Some("Failed"), Some("NodePorts")));
-    let message = "Pod was rejected: Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports";
+    let message =
+        "Pod was rejected: Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports";
     assert_eq!(status.message.as_deref(), Some(message));
     assert!(!is_new(&rejected_pod));
     assert_eq!(next_step(&rejected_pod, PLACE, |_| true, at(4)), Step::Rest);

@@ -6,11 +6,12 @@ fn ran(script: &str) -> Option<Ran> {
     let pod = k8s_openapi::api::core::v1::Pod::default();
     let files = View::new(&mut disk, &pod, &k8s_openapi::api::core::v1::Container::default());
     let variables = BTreeMap::from([("INDEX".to_owned(), "5".to_owned())]);
-    run_script(script, vec!["sh".to_owned(), "a b".to_owned(), "c".to_owned()], false, Surroundings {
-        variables,
-        files,
-        seed: 7,
-    })
+    run_script(
+        script,
+        vec!["sh".to_owned(), "a b".to_owned(), "c".to_owned()],
+        false,
+        Surroundings { variables, files, seed: 7 },
+    )
 }
 
 fn code(script: &str) -> Option<i32> {
@@ -90,8 +91,20 @@ fn unreadable_scripts_are_not_understood() {
     let functions = "f()".repeat(1000);
     let long = ":;".repeat(LONGEST_SCRIPT);
     for script in [
-        "if true", "echo 'open", "echo \"open", "cat <<EOF\nEOF", "sleep 5 &", "fi", "a || ", "(", ")", "f() echo",
-        &deep, &substitutions, &functions, &long,
+        "if true",
+        "echo 'open",
+        "echo \"open",
+        "cat <<EOF\nEOF",
+        "sleep 5 &",
+        "fi",
+        "a || ",
+        "(",
+        ")",
+        "f() echo",
+        &deep,
+        &substitutions,
+        &functions,
+        &long,
     ] {
         assert_eq!(ran(script), None, "{script:.40}");
     }
