@@ -246,7 +246,8 @@ fn mirrored(
     slice.labels_mut().insert(MANAGED_BY.to_owned(), MANAGER.to_owned());
     let annotations =
         endpoints.annotations().iter().filter(|(key, _)| ![TRIGGER_TIME, LAST_APPLIED].contains(&&***key));
-    slice.metadata.annotations = Some(annotations.map(|(key, value)| (key.clone(), value.clone())).collect());
+    let annotations: BTreeMap<_, _> = annotations.map(|(key, value)| (key.clone(), value.clone())).collect();
+    slice.metadata.annotations = Some(annotations).filter(|annotations| !annotations.is_empty());
     slice.metadata.owner_references = None;
     family.clone_into(&mut slice.address_type);
     slice.ports = Some(ports.into_iter().map(port).collect());
