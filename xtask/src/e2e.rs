@@ -161,8 +161,8 @@ fn judge(group: &Group, names: &[String], outcomes: &Outcomes, listed: &BTreeSet
 fn play(program: &Path, names: &[String], options: &Options, reports: &Path) -> Result<Outcomes> {
     let shards = (0..options.shards.clamp(1, names.len()))
         .map(|index| {
-            let part = names.iter().skip(index).step_by(options.shards).map(String::as_str);
-            Shard::start(program, &options.windlass, &Vec::from_iter(part), reports, index)
+            let part: Vec<&str> = names.iter().skip(index).step_by(options.shards).map(String::as_str).collect();
+            Shard::start(program, &options.windlass, &part, reports, index)
         })
         .collect::<Result<Vec<_>>>()?;
     let mut outcomes = Outcomes::new();

@@ -185,14 +185,13 @@ impl Authenticator {
             return Ok(Identity { user, audiences: own });
         }
         let (key, now) = (remembered::key(sent, audiences), server.clock().now());
-        let verified = match self.remembered.recall(&key, now) {
-            Some(verified) => verified,
-            None => {
-                let claims = self.issuer.verify(sent, audiences)?;
-                let verified = Arc::new(Verified { identity: claims.identity(), claims });
-                self.remembered.keep(key, now, Arc::clone(&verified));
-                verified
-            }
+        let verified = if let Some(verified) = self.remembered.recall(&key, now) {
+            verified
+        } else {
+            let claims = self.issuer.verify(sent, audiences)?;
+            let verified = Arc::new(Verified { identity: claims.identity(), claims });
+            self.remembered.keep(key, now, Arc::clone(&verified));
+            verified
         };
         verified.claims.check_time(now)?;
         let registry = server.registry().await.map_err(TokenError::Unavailable)?;

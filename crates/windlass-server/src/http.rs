@@ -292,19 +292,19 @@ async fn answer(server: &Arc<Inner>, exchange: Exchange, body: RequestBody) -> R
     if is_foreign(path, &table) {
         return Err(Failure::NotFound);
     }
-    let document = match discovery::answer(&table, path, accept, known, &server.address().to_string()) {
-        Some(document) => document?,
-        None => {
-            let request = openapi::Request {
-                path,
-                query: exchange.raw_query.as_deref(),
-                accept,
-                if_none_match: known,
-                descriptions: server.descriptions(),
-                now: server.clock().now(),
-            };
-            openapi::answer(&table, &request).ok_or(Failure::NotFound)?
-        }
+    let document = if let Some(document) = discovery::answer(&table, path, accept, known, &server.address().to_string())
+    {
+        document?
+    } else {
+        let request = openapi::Request {
+            path,
+            query: exchange.raw_query.as_deref(),
+            accept,
+            if_none_match: known,
+            descriptions: server.descriptions(),
+            now: server.clock().now(),
+        };
+        openapi::answer(&table, &request).ok_or(Failure::NotFound)?
     };
     let encoding = match media::negotiate_error(&exchange.headers, &exchange.query) {
         ErrorEncoding::As(encoding) => encoding,

@@ -32,15 +32,12 @@ pub(crate) fn referenced(text: &str, variables: &BTreeMap<String, String>) -> St
         replaced.push_str(&rest[..at]);
         rest = &rest[at + 1..];
         let reference = rest.strip_prefix('(').and_then(|name| name.split_once(')'));
-        match reference.and_then(|(name, after)| Some((variables.get(name)?, after))) {
-            Some((value, after)) => {
-                replaced.push_str(value);
-                rest = after;
-            }
-            None => {
-                replaced.push('$');
-                rest = rest.strip_prefix('$').unwrap_or(rest);
-            }
+        if let Some((value, after)) = reference.and_then(|(name, after)| Some((variables.get(name)?, after))) {
+            replaced.push_str(value);
+            rest = after;
+        } else {
+            replaced.push('$');
+            rest = rest.strip_prefix('$').unwrap_or(rest);
         }
     }
     replaced + rest

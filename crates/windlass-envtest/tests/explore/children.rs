@@ -11,7 +11,7 @@ use windlass_api::{
     k8s_openapi::api::core::v1::{ConfigMap, Secret},
 };
 use windlass_envtest::explore::{Scenario, explore};
-use windlass_runtime::{Action, Context, Controller, Result};
+use windlass_runtime::{Action, Context, Controller, Result, Watch};
 
 use crate::{app, found, is_found, wants};
 
@@ -137,7 +137,7 @@ fn scenario(bug: Bug) -> Scenario {
         .controller(move |manager| {
             let memory = Memory::default();
             let reconcile = move |app, cx| reconcile(app, cx, bug, Arc::clone(&memory));
-            manager.add(Controller::<ConfigMap>::new().reconcile(reconcile));
+            manager.add(Controller::<ConfigMap>::watching(Watch::within("default")).reconcile(reconcile));
         })
         .step("an app", |client| async move {
             client.create(&app("tea")).await?;

@@ -10,7 +10,7 @@ use windlass_api::{
     k8s_openapi::api::core::v1::{ConfigMap, Secret},
 };
 use windlass_envtest::explore::{Happening, Plan, Scenario, Sort, explore, replay};
-use windlass_runtime::{Action, Context, Controller, Result};
+use windlass_runtime::{Action, Context, Controller, Result, Watch};
 
 use crate::app;
 
@@ -49,13 +49,14 @@ fn right() -> Scenario {
         .settled("there is a secret", |state| state.get::<Secret>("web").is_some())
         .order(Happening::created::<ConfigMap>(), Happening::created::<Secret>())
         .controller(|manager| {
-            manager.add(Controller::<ConfigMap>::new().owns::<Secret>().reconcile(reconcile));
+            manager
+                .add(Controller::<ConfigMap>::watching(Watch::within("default")).owns::<Secret>().reconcile(reconcile));
         })
 }
 
 fn wrong() -> Scenario {
     scenario("wrong").controller(|manager| {
-        manager.add(Controller::<ConfigMap>::new().reconcile(reconcile_once));
+        manager.add(Controller::<ConfigMap>::watching(Watch::within("default")).reconcile(reconcile_once));
     })
 }
 
@@ -122,10 +123,12 @@ fn a_failure_is_told_replayed_and_shown() {
 #[test]
 fn what_goes_wrong_by_itself_is_not_explored() {
     let restless = scenario("restless").controller(|manager| {
-        manager.add(Controller::<ConfigMap>::new().reconcile(|app: Arc<ConfigMap>, cx: Context| async move {
-            cx.client().create(&Secret::with_generated_name(app.name()).in_namespace("default")).await?;
-            Ok::<_, windlass_runtime::Error>(Action::requeue_after(std::time::Duration::from_secs(5)))
-        }));
+        manager.add(Controller::<ConfigMap>::watching(Watch::within("default")).reconcile(
+            |app: Arc<ConfigMap>, cx: Context| async move {
+                cx.client().create(&Secret::with_generated_name(app.name()).in_namespace("default")).await?;
+                Ok::<_, windlass_runtime::Error>(Action::requeue_after(std::time::Duration::from_secs(5)))
+            },
+        ));
     });
     let report = explore(restless);
     assert_eq!(report.runs, 0);

@@ -9,7 +9,7 @@ use windlass_api::{
     k8s_openapi::api::core::v1::{ConfigMap, Secret},
 };
 use windlass_envtest::explore::{Scenario, State, explore};
-use windlass_runtime::{Action, Context, Controller, Result};
+use windlass_runtime::{Action, Context, Controller, Result, Watch};
 
 use crate::{app, is_found, wants};
 
@@ -130,7 +130,8 @@ fn scenario(bug: Bug) -> Scenario {
     let scenario = Scenario::new(format!("replicas, {bug:?}"))
         .controller(move |manager| {
             let reconcile = move |app, cx| reconcile(app, cx, bug);
-            manager.add(Controller::<ConfigMap>::new().owns::<Secret>().reconcile(reconcile));
+            manager
+                .add(Controller::<ConfigMap>::watching(Watch::within("default")).owns::<Secret>().reconcile(reconcile));
         })
         .step("an app", |client| async move {
             client.create(&app("2")).await?;

@@ -170,15 +170,12 @@ mod tests {
     fn cluster() -> Client {
         let answer = |mut review: Value| {
             let spec = review["spec"].clone();
-            review["status"] = match spec["token"].as_str() {
-                Some(token) => {
-                    let user: Value = serde_json::from_str(token).unwrap();
-                    json!({"authenticated": true, "user": user})
-                }
-                None => {
-                    let is_viewer = spec["groups"] == json!(["viewers"]);
-                    json!({"allowed": is_viewer && spec["uid"].is_null() && spec["extra"].is_null()})
-                }
+            review["status"] = if let Some(token) = spec["token"].as_str() {
+                let user: Value = serde_json::from_str(token).unwrap();
+                json!({"authenticated": true, "user": user})
+            } else {
+                let is_viewer = spec["groups"] == json!(["viewers"]);
+                json!({"allowed": is_viewer && spec["uid"].is_null() && spec["extra"].is_null()})
             };
             review
         };

@@ -61,7 +61,7 @@ pub(super) struct Difference<'d> {
 pub(super) enum Incomparable {
     Items(BadItem),
     /// They could not be converted.
-    Version(Status),
+    Version(Box<Status>),
 }
 
 /// The fields that differ, as somebody sees it who owned them.
@@ -197,7 +197,7 @@ impl Incomparable {
     pub(super) fn into_status(self) -> Status {
         match self {
             Self::Items(bad) => Status::unclassified(format!("failed to compare objects: {bad}")),
-            Self::Version(status) => status,
+            Self::Version(status) => *status,
         }
     }
 }
@@ -210,7 +210,7 @@ impl From<BadItem> for Incomparable {
 
 impl From<Status> for Incomparable {
     fn from(status: Status) -> Self {
-        Self::Version(status)
+        Self::Version(Box::new(status))
     }
 }
 

@@ -381,7 +381,7 @@ mod tests {
     async fn longest_idle_connections_are_closed_first() {
         let budget = budget();
         let busy = budget.open();
-        let _request = busy.begin();
+        let request = busy.begin();
         let mut idle = Vec::new();
         for _ in 0..31 {
             time::advance(Duration::from_millis(10)).await;
@@ -394,7 +394,7 @@ mod tests {
         let closed: Vec<usize> = (0..31).filter(|place| idle[*place].closed().now_or_never().is_some()).collect();
         assert_eq!(closed, [1, 2]);
         assert!(busy.closed().now_or_never().is_none());
-        drop((busy, _request, idle));
+        drop((busy, request, idle));
         assert!(budget.accounts.lock().open.is_empty());
     }
 }

@@ -209,16 +209,14 @@ fn either(machine: &Machine<'_>, words: &[&str]) -> Option<bool> {
 fn one(machine: &Machine<'_>, words: &[&str]) -> Option<bool> {
     let number = |text: &str| text.trim().parse::<i64>().ok();
     match words {
-        [] => Some(false),
-        [word] => Some(!word.is_empty()),
+        [] | ["-x", _] => Some(false),
+        [word] | ["-n", word] => Some(!word.is_empty()),
         ["!", rest @ ..] => Some(!one(machine, rest)?),
-        ["-n", word] => Some(!word.is_empty()),
         ["-z", word] => Some(word.is_empty()),
         ["-e" | "-r" | "-w", path] => Some(machine.files.exists(path)),
         ["-f", path] => Some(machine.files.read(path).is_some()),
         ["-s", path] => Some(machine.files.read(path).is_some_and(|text| !text.is_empty())),
         ["-d", path] => Some(machine.files.exists(path) && machine.files.read(path).is_none()),
-        ["-x", _] => Some(false),
         [left, "=" | "==", right] => Some(left == right),
         [left, "!=", right] => Some(left != right),
         [left, operator, right] => {

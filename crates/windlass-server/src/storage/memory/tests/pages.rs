@@ -76,9 +76,9 @@ async fn page_that_is_not_continued_is_forgotten_in_time() {
     let storage = store(FORGETFUL).await;
     let at = storage.range(RangeQuery::prefix("/a/").limit(2)).await.unwrap().revision;
     churn(&storage).await;
-    time::advance(BETWEEN_PAGES - Duration::from_secs(1)).await;
+    time::advance(BETWEEN_PAGES.checked_sub(Duration::from_secs(1)).unwrap()).await;
     storage.range(page(at, 2, 2)).await.unwrap();
-    time::advance(BETWEEN_PAGES - Duration::from_secs(1)).await;
+    time::advance(BETWEEN_PAGES.checked_sub(Duration::from_secs(1)).unwrap()).await;
     churn(&storage).await;
     storage.range(page(at, 2, 2)).await.unwrap();
     time::advance(BETWEEN_PAGES).await;
