@@ -62,6 +62,7 @@ cases! {
     strategic
     subresources
     verbs
+    views
     watches
     workloads
 }

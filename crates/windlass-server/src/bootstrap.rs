@@ -33,8 +33,10 @@ struct Endpoint {
     port: u16,
 }
 
-/// The groups whose objects are made when one of them is first asked for.
-const FURNISHED: [&str; 3] = ["apiregistration.k8s.io", "flowcontrol.apiserver.k8s.io", roles::GROUP];
+/// The groups whose first request creates the objects of [`furnish`]. A webhook must not be able to reject these objects, so the
+/// group of webhook configurations is one of them.
+const FURNISHED: [&str; 4] =
+    ["admissionregistration.k8s.io", "apiregistration.k8s.io", "flowcontrol.apiserver.k8s.io", roles::GROUP];
 
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
@@ -107,12 +109,12 @@ async fn bootstrap(registry: &Registry, cidr: ServiceCidr, endpoint: Endpoint) -
     Ok(())
 }
 
-/// Whether a group has objects that [`furnish`] makes.
+/// Reports whether [`furnish`] has to run before requests of a group.
 pub(crate) fn is_furnished(group: &str) -> bool {
     FURNISHED.contains(&group)
 }
 
-/// Creates what is missing of the groups of [`is_furnished`].
+/// Creates the roles, flow control objects and API services that are missing.
 pub(crate) async fn furnish(registry: &Registry) -> Result<(), Status> {
     for role in roles::recorded() {
         ensure(registry, roles::GROUP, role.plural, role.namespace, role.object).await?;
