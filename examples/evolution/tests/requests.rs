@@ -15,6 +15,9 @@ const fn writes(of_each: usize) -> usize {
     6 * of_each + 2 + 4 + 1
 }
 
+/// Programs with informers see that the lost pod is being deleted before it is gone. Creating it again fails once.
+const TOO_EARLY: usize = 1;
+
 #[tokio::test(start_paused = true)]
 async fn polling_asks_for_everything_every_five_seconds() {
     for of_each in [1, 10] {
@@ -32,8 +35,8 @@ async fn polling_asks_for_everything_every_five_seconds() {
 async fn an_informer_each_watches_the_pods_twice_and_a_shared_one_once() {
     for of_each in [1, 10] {
         let measured = measure(Program::Informers, size(of_each)).await.unwrap();
-        assert_eq!(measured, Measured { lists: 0, watches: 4, writes: writes(of_each) });
+        assert_eq!(measured, Measured { lists: 0, watches: 4, writes: writes(of_each) + TOO_EARLY });
         let measured = measure(Program::Shared, size(of_each)).await.unwrap();
-        assert_eq!(measured, Measured { lists: 0, watches: 3, writes: writes(of_each) });
+        assert_eq!(measured, Measured { lists: 0, watches: 3, writes: writes(of_each) + TOO_EARLY });
     }
 }

@@ -120,13 +120,13 @@ async fn objects_are_shown_as_they_are() {
 async fn objects_are_sorted_by_a_field() {
     let client = server().await;
     assert_eq!(
-        without_ages(&printed(&client, "cm -A --sort-by .data.k --no-headers").await),
+        without_ages(&printed(&client, "cm -A -l app --sort-by .data.k --no-headers").await),
         ["default one 1", "other three 1", "default two 1"]
     );
-    let pages = printed(&client, "cm -A --sort-by=metadata.labels.app --chunk-size 1").await;
+    let pages = printed(&client, "cm -A -l app --sort-by=metadata.labels.app --chunk-size 1").await;
     assert_eq!(without_ages(&pages)[1..], ["default one 1", "other three 1", "default two 1"]);
     assert_eq!(
-        printed(&client, "cm -A --sort-by {.metadata.namespace} -o name").await,
+        printed(&client, "cm -A -l app --sort-by {.metadata.namespace} -o name").await,
         "configmap/one\nconfigmap/two\nconfigmap/three\n"
     );
     let error = get(&client, "cm --sort-by .data.none").await.unwrap_err();
