@@ -162,6 +162,8 @@ impl Tap {
 
     /// Sends a write, and looks at what it came to.
     async fn forward(self, sent: &Sent, request: Held, note: String) -> Result<Response<Body>, BoxError> {
+        let (resource, path) = (resource_of(sent), collection_of(sent));
+        let unanswered = self.world.begin_write(&resource, &path);
         let answer = self.transport.clone().oneshot(request).await;
         let (told, answer) = match answer {
             Err(error) => (format!("no answer: {error}"), Err(error)),
@@ -173,15 +175,28 @@ impl Tap {
             }
         };
         self.world.say(self.who.name(), Sort::Write, format!("{}: {told}{note}", described(sent)));
-        self.look(&resource_of(sent), &collection_of(sent)).await;
+        drop(unanswered);
+        // Watches show a write before it is answered: what this one may have followed from comes first.
+        let mut places: Vec<_> = self.world.unanswered().into_iter().filter(|(other, _)| *other != resource).collect();
+        places.push((resource, path));
+        self.look_at(&places).await;
         answer
     }
 
-    /// Looks at all objects of a resource.
+    /// Lists all objects of a resource.
     pub(crate) async fn look(&self, resource: &str, path: &str) {
-        if let Some(list) = get(&self.transport, path).await {
-            self.world.learn(resource, path, &list);
+        self.look_at(&[(resource.to_owned(), path.to_owned())]).await;
+    }
+
+    /// Lists all objects of resources, which are given with their paths.
+    async fn look_at(&self, places: &[(String, String)]) {
+        let mut lists = Vec::with_capacity(places.len());
+        for (resource, path) in places {
+            if let Some(list) = get(&self.transport, path).await {
+                lists.push((&**resource, &**path, list));
+            }
         }
+        self.world.learn(lists.iter().map(|(resource, path, list)| (*resource, *path, &**list)));
     }
 
     /// Somebody else annotates the object.

@@ -80,6 +80,8 @@ pub(crate) struct Notes {
     /// The newest version of the cluster that was seen when the step began.
     pub(crate) step_version: Option<String>,
     last_change: Option<Instant>,
+    /// The resources of writes that are not answered yet, with their paths; one entry for each write.
+    unanswered: Vec<(String, String)>,
     /// Reconciles that have failed and not succeeded since.
     failing: BTreeMap<String, String>,
     running: BTreeMap<usize, usize>,
@@ -126,6 +128,11 @@ impl Life {
             }
             changes
         });
+    }
+
+    /// Reports whether the program has crashed or was stopped.
+    fn is_dead(&self) -> bool {
+        *self.gate.borrow() == Gate::Dead
     }
 
     /// Returns when something may pass; never, when the program is dead.
@@ -214,38 +221,41 @@ impl World {
         !self.notes.lock().paths.contains_key(resource)
     }
 
-    /// Takes what a list of a resource has shown, unless something later is known.
-    pub(crate) fn learn(&self, resource: &str, path: &str, list: &[u8]) {
+    /// Notes a write that the server may carry out before it is answered, until the guard is dropped.
+    pub(crate) fn begin_write(self: &Arc<Self>, resource: &str, path: &str) -> Unanswered {
+        let place = (resource.to_owned(), path.to_owned());
+        self.notes.lock().unanswered.push(place.clone());
+        Unanswered { world: Arc::clone(self), place }
+    }
+
+    /// Returns the resources, with their paths, of writes that are not answered yet. Watches may have shown their effect
+    /// already, and the program may have acted on it.
+    pub(crate) fn unanswered(&self) -> BTreeSet<(String, String)> {
+        self.notes.lock().unanswered.iter().cloned().collect()
+    }
+
+    /// Takes lists of resources in this order, each unless something later of the resource is known, and checks the invariants
+    /// once all of them are taken.
+    pub(crate) fn learn<'l>(&self, lists: impl IntoIterator<Item = (&'l str, &'l str, &'l [u8])>) {
         let mut guard = self.notes.lock();
         let notes = &mut *guard;
-        let reader = notes.readers.entry(resource.to_owned()).or_default();
-        let Some((objects, version)) = reader.read(list) else { return };
-        let version: u64 = version.parse().unwrap_or(u64::MAX);
-        if !notes.paths.contains_key(resource) {
-            notes.paths.insert(resource.to_owned(), path.to_owned());
-            notes.versions.insert(resource.to_owned(), version);
-            notes.baseline.0.insert(resource.to_owned(), objects.clone());
-            notes.state.0.insert(resource.to_owned(), objects);
-            return;
+        let at = self.began.elapsed();
+        let mut has_changed = false;
+        for (resource, path, list) in lists {
+            for Change { resource, key, how } in notes.take(resource, path, list) {
+                has_changed = true;
+                let what = format!("{resource} {key} {}", how.words());
+                notes.timeline.push(Entry { at, who: "cluster".to_owned(), sort: Sort::Change, what });
+                *notes.counts.entry((resource.clone(), how)).or_default() += 1;
+                if how != How::Changed {
+                    notes.history.push((resource, how));
+                }
+            }
         }
-        if notes.versions.get(resource).is_some_and(|known| *known > version) {
-            return;
-        }
-        notes.versions.insert(resource.to_owned(), version);
-        let changes = notes.state.replace(resource, objects);
-        if changes.is_empty() {
+        if !has_changed {
             return;
         }
         notes.last_change = Some(Instant::now());
-        let at = self.began.elapsed();
-        for Change { resource, key, how } in changes {
-            let what = format!("{resource} {key} {}", how.words());
-            notes.timeline.push(Entry { at, who: "cluster".to_owned(), sort: Sort::Change, what });
-            *notes.counts.entry((resource.clone(), how)).or_default() += 1;
-            if how != How::Changed {
-                notes.history.push((resource, how));
-            }
-        }
         let broken: Vec<_> = self.scenario.broken(&notes.state, &notes.history).collect();
         drop(guard);
         for finding in broken {
@@ -276,6 +286,10 @@ impl World {
 
     /// Hears what a program's controllers do.
     pub(crate) fn observe(&self, life: &Life, event: &ReconcileEvent<'_>) {
+        if life.is_dead() {
+            // Its tasks are being dropped: a reconcile that begins now never ends.
+            return;
+        }
         match event {
             ReconcileEvent::Started(started) => {
                 *self.notes.lock().running.entry(life.number).or_default() += 1;
@@ -377,6 +391,25 @@ impl std::fmt::Debug for World {
 }
 
 impl Notes {
+    /// Takes a list of a resource, unless something later is known, and returns the changes. The first list is the baseline.
+    fn take(&mut self, resource: &str, path: &str, list: &[u8]) -> Vec<Change> {
+        let reader = self.readers.entry(resource.to_owned()).or_default();
+        let Some((objects, version)) = reader.read(list) else { return Vec::new() };
+        let version: u64 = version.parse().unwrap_or(u64::MAX);
+        if !self.paths.contains_key(resource) {
+            self.paths.insert(resource.to_owned(), path.to_owned());
+            self.versions.insert(resource.to_owned(), version);
+            self.baseline.0.insert(resource.to_owned(), objects.clone());
+            self.state.0.insert(resource.to_owned(), objects);
+            return Vec::new();
+        }
+        if self.versions.get(resource).is_some_and(|known| *known > version) {
+            return Vec::new();
+        }
+        self.versions.insert(resource.to_owned(), version);
+        self.state.replace(resource, objects)
+    }
+
     /// Why the run is not at rest.
     fn reason(&self) -> Option<String> {
         if self.busy > 0 {
@@ -397,6 +430,21 @@ impl Drop for Busy {
         let mut notes = self.0.notes.lock();
         notes.busy -= 1;
         notes.last_change = Some(Instant::now());
+    }
+}
+
+/// See [`World::begin_write`].
+pub(crate) struct Unanswered {
+    world: Arc<World>,
+    place: (String, String),
+}
+
+impl Drop for Unanswered {
+    fn drop(&mut self) {
+        let unanswered = &mut self.world.notes.lock().unanswered;
+        if let Some(index) = unanswered.iter().position(|place| *place == self.place) {
+            unanswered.swap_remove(index);
+        }
     }
 }
 
