@@ -34,7 +34,12 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "#[resource(group = \"x.io\", version = \"v1\", colour = \"red\")]\nstruct Site { metadata: () }",
-        "3:44: error: expected group, version, kind, plural, scope, short_names, k8s_openapi or crate",
+        "3:44: error: expected group, version, kind, plural, scope, short_names, verbs, client, k8s_openapi or crate",
+    ),
+    (
+        "#[resource(group = \"x.io\", version = \"v1\", verbs(\"fetch\"))]\nstruct Site { metadata: () }",
+        "3:50: error: unknown verb \"fetch\": expected one of get, list, watch, create, update, patch, delete, \
+         delete_collection, status, scale",
     ),
     (
         "#[resource(group = \"x.io\", version = \"v1\")]\nstruct Site { name: () }",
@@ -54,7 +59,7 @@ const MISTAKES: &[(&str, &str)] = &[
 const MISTAKES_OF_DEFINITIONS: &[(&str, &str)] = &[
     (
         "colour = \"red\"",
-        "3:44: error: expected group, version, kind, plural, scope, short_names, k8s_openapi, crate, singular, \
+        "3:44: error: expected group, version, kind, plural, scope, short_names, verbs, client, k8s_openapi, crate, singular, \
         list_kind, categories, storage, served, deprecated, status, scale, column, selectable, labels or annotations",
     ),
     ("categories(\"All\")", "3:55: error: a category is one lower-case word"),

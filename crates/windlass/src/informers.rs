@@ -12,13 +12,13 @@ use windlass_client::Client;
 /// first, then start all of them and wait until their caches are filled:
 ///
 /// ```no_run
-/// use windlass::{Client, cache::InformerOptions, informer_factory, k8s::core::v1::Pod};
+/// use windlass::{Client, cache::{InformerOptions, Notification}, informer_factory, k8s::core::v1::Pod};
 ///
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// let client = Client::try_default().await?;
 /// let factory = informer_factory(&client, InformerOptions::default());
 /// let pods = factory.informer::<Pod>();
-/// let _registration = pods.add_handler(|notification| println!("{}", notification.key()));
+/// let _registration = pods.add_handler(|notification: Notification<Pod>| println!("{}", notification.key()));
 /// factory.start();
 /// factory.wait_for_sync().await?;
 /// println!("{} pods", pods.store().len());

@@ -175,10 +175,9 @@ impl Tap {
             }
         };
         self.world.say(self.who.name(), Sort::Write, format!("{}: {told}{note}", described(sent)));
+        // Watches show a write before it is answered. A write that follows from another began later.
+        let places = self.world.unanswered();
         drop(unanswered);
-        // Watches show a write before it is answered: what this one may have followed from comes first.
-        let mut places: Vec<_> = self.world.unanswered().into_iter().filter(|(other, _)| *other != resource).collect();
-        places.push((resource, path));
         self.look_at(&places).await;
         answer
     }

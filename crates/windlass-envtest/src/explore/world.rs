@@ -80,7 +80,7 @@ pub(crate) struct Notes {
     /// The newest version of the cluster that was seen when the step began.
     pub(crate) step_version: Option<String>,
     last_change: Option<Instant>,
-    /// The resources of writes that are not answered yet, with their paths; one entry for each write.
+    /// The resources of writes that are not answered yet, with their paths: an entry for each write, in the order of their beginning.
     unanswered: Vec<(String, String)>,
     /// Reconciles that have failed and not succeeded since.
     failing: BTreeMap<String, String>,
@@ -228,10 +228,13 @@ impl World {
         Unanswered { world: Arc::clone(self), place }
     }
 
-    /// Returns the resources, with their paths, of writes that are not answered yet. Watches may have shown their effect
-    /// already, and the program may have acted on it.
-    pub(crate) fn unanswered(&self) -> BTreeSet<(String, String)> {
-        self.notes.lock().unanswered.iter().cloned().collect()
+    /// Returns the resources, with their paths, of writes that are not answered yet, in the order in which the writes began.
+    /// Watches may have shown their effect already, and the program may have acted on it.
+    pub(crate) fn unanswered(&self) -> Vec<(String, String)> {
+        let mut seen = BTreeSet::new();
+        let mut places = self.notes.lock().unanswered.clone();
+        places.retain(|place| seen.insert(place.clone()));
+        places
     }
 
     /// Takes lists of resources in this order, each unless something later of the resource is known, and checks the invariants
@@ -443,7 +446,7 @@ impl Drop for Unanswered {
     fn drop(&mut self) {
         let unanswered = &mut self.world.notes.lock().unanswered;
         if let Some(index) = unanswered.iter().position(|place| *place == self.place) {
-            unanswered.swap_remove(index);
+            unanswered.remove(index);
         }
     }
 }
