@@ -18,13 +18,14 @@ use windlass_server::{
 };
 
 use super::flags::{Asked, Flag, Flags, help};
-use crate::{commands::announce, descriptions};
+use crate::{authorization, commands::announce, descriptions};
 
 const FLAGS: &[Flag] = &[
     Flag { name: "advertise-address", takes: "ip", about: "Where clients are told that the server is" },
     Flag { name: "allow-privileged", takes: "", about: "Not used: privileged containers are always allowed" },
     Flag { name: "allow-unsupported-flags", takes: "", about: "Start without what unsupported flags ask for" },
     Flag { name: "anonymous-auth", takes: "bool", about: "false: requests without credentials are refused" },
+    Flag { name: "authorization-config", takes: "path", about: "A file with the chain of authorizers, webhooks too" },
     Flag { name: "authorization-mode", takes: "modes", about: "RBAC, Node, or AlwaysAllow: roles do not matter" },
     Flag { name: "bind-address", takes: "ip", about: "Where to listen; 127.0.0.1 by default" },
     Flag { name: "cert-dir", takes: "path", about: "Where apiserver.crt and apiserver.key are, or a CA is put" },
@@ -80,7 +81,13 @@ fn server(flags: &Flags, bind: SocketAddr) -> Result<ServerBuilder, Box<dyn Erro
     if !flags.list("disable-admission-plugins").any(|plugin| plugin == "ServiceAccount") {
         builder = builder.pod_accounts(PodAccounts::Required);
     }
-    builder = builder.authorization(authorization(flags)?);
+    builder = builder.authorization(modes(flags)?);
+    if let Some(path) = flags.get("authorization-config") {
+        if flags.get("authorization-mode").is_some() {
+            return Err("--authorization-config cannot be given together with --authorization-mode".into());
+        }
+        builder = builder.authorizers(authorization::read(Path::new(path))?);
+    }
     if flags.parse::<bool>("anonymous-auth")? == Some(false) {
         builder = builder.anonymous(Anonymous::Refused);
     }
@@ -107,7 +114,7 @@ fn allows_unsupported(flags: &Flags) -> Result<bool, Box<dyn Error>> {
 }
 
 /// The modes of the real server: any that allows a request counts. `Node` adds nothing to the roles of nodes here.
-fn authorization(flags: &Flags) -> Result<Authorization, Box<dyn Error>> {
+fn modes(flags: &Flags) -> Result<Authorization, Box<dyn Error>> {
     let mut authorization = Authorization::default();
     for mode in flags.list("authorization-mode") {
         match mode {
@@ -220,6 +227,8 @@ mod tests {
             let name = flag.split('=').next().unwrap();
             assert!(identity(flag).unwrap_err().contains(name), "{flag}");
         }
+        let error = server("--authorization-config=/nowhere/chain").unwrap_err();
+        assert!(error.starts_with("cannot read /nowhere/chain: "), "{error}");
         let error = server("--token-auth-file=/nowhere/tokens").unwrap_err();
         assert!(error.starts_with("reading /nowhere/tokens: "), "{error}");
     }

@@ -90,7 +90,6 @@ const MISSING: &[(&str, &str)] = &[
     ("audit-webhook-", "there is no audit log"),
     ("authentication-config", "there are no other authenticators"),
     ("authentication-token-webhook-config-file", "there are no other authenticators"),
-    ("authorization-config", "there are no other authorizers"),
     ("authorization-policy-file", "there are no other authorizers"),
     ("authorization-webhook-config-file", "there are no other authorizers"),
     ("enable-bootstrap-token-auth", "there are no bootstrap tokens"),
