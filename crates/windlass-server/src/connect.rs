@@ -85,9 +85,9 @@ impl Connection {
         match self {
             Self::Log => {}
             Self::Command | Self::Attach => {
-                // Output is wanted unless it is refused.
-                for (field, default) in [("stdin", false), ("stdout", true), ("stderr", true), ("tty", false)] {
-                    if query.optional_boolean(field).unwrap_or(default) {
+                // Options that are read from a query get no defaults.
+                for field in ["stdin", "stdout", "stderr", "tty"] {
+                    if query.boolean(field) {
                         options.insert(field.to_owned(), true.into());
                     }
                 }
