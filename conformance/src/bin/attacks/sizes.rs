@@ -64,7 +64,7 @@ pub(crate) async fn service_ports(server: Server) -> Result<Held, Error> {
     let ports: Vec<Value> = (1..=60_000).map(|port| json!({"name": format!("p{port}"), "port": port})).collect();
     let service =
         json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "ports"}, "spec": {"ports": ports}});
-    Ok(finished(&post(&server, &format!("{DEFAULT}/services"), &service).await?))
+    Ok(finished(&post(&server, &format!("{DEFAULT}/services?dryRun=All"), &service).await?))
 }
 
 pub(crate) async fn slice_addresses(server: Server) -> Result<Held, Error> {
@@ -88,7 +88,7 @@ pub(crate) async fn pod_volumes(server: Server) -> Result<Held, Error> {
             "containers": [{"name": "a", "image": "a", "volumeMounts": mounts}],
         },
     });
-    Ok(finished(&post(&server, &format!("{DEFAULT}/pods"), &pod).await?))
+    Ok(finished(&post(&server, &format!("{DEFAULT}/pods?dryRun=All"), &pod).await?))
 }
 
 pub(crate) async fn ingress_rules(server: Server) -> Result<Held, Error> {

@@ -129,6 +129,13 @@ fn validate_port(port: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// The most addresses of an endpoint of a slice.
+const MOST_ADDRESSES: usize = 100;
+/// The most endpoints of a slice.
+const MOST_ENDPOINTS: usize = 1000;
+/// The most ports of a slice.
+const MOST_PORTS: usize = 20_000;
+
 pub(super) fn validate_slice(object: &Value, errors: &mut Errors) {
     let path = Path::new("addressType");
     let kind = object.text(&["addressType"]);
@@ -138,6 +145,10 @@ pub(super) fn validate_slice(object: &Value, errors: &mut Errors) {
     one_of(object, "addressType", &["FQDN", "IPv4", "IPv6"], &Path::new(""), errors);
     let list = Path::new("ports");
     let ports = object.items(&["ports"]);
+    if ports.len() > MOST_PORTS {
+        errors.too_many(&list, ports.len(), MOST_PORTS);
+        return;
+    }
     let mut seen = Seen::default();
     for (index, port) in ports.iter().enumerate() {
         let place = list.index(index);
@@ -154,7 +165,12 @@ pub(super) fn validate_slice(object: &Value, errors: &mut Errors) {
 
 pub(super) fn validate_slice_endpoints(object: &Value, errors: &mut Errors) {
     let (list, kind) = (Path::new("endpoints"), object.text(&["addressType"]));
-    for (index, endpoint) in object.items(&["endpoints"]).iter().enumerate() {
+    let endpoints = object.items(&["endpoints"]);
+    if endpoints.len() > MOST_ENDPOINTS {
+        errors.too_many(&list, endpoints.len(), MOST_ENDPOINTS);
+        return;
+    }
+    for (index, endpoint) in endpoints.iter().enumerate() {
         validate_endpoint(endpoint, kind, is_own(object), &list.index(index), errors);
     }
 }
@@ -164,6 +180,8 @@ fn validate_endpoint(endpoint: &Value, kind: &str, own: bool, path: &Path<'_>, e
     let addresses = endpoint.items(&["addresses"]);
     if addresses.is_empty() {
         errors.required(&list, "must contain at least 1 address");
+    } else if addresses.len() > MOST_ADDRESSES {
+        errors.too_many(&list, addresses.len(), MOST_ADDRESSES);
     }
     for (index, address) in addresses.iter().enumerate() {
         let (text, place) = (address.as_str().unwrap_or_default(), list.index(index));
