@@ -81,14 +81,14 @@ fn ask(way: &mut Way, kubectl: &Kubectl) -> Result {
     let output = kubectl.run(way, &["apply", "--filename", "-"], HOME)?;
     expect("kubectl apply", &output, true, "website.shop.example.com/home created")?;
     way.typed(begun, "kubectl apply --filename - <<END");
-    kubectl.says(way, &["get", "website", "home", "--output", "jsonpath={.spec.replicas}"], "1")?;
+    let label = r"jsonpath={.metadata.labels.app\.kubernetes\.io/managed-by}";
+    kubectl.says(way, &["get", "website", "home", "--output", label], "website-operator")?;
 
     let begun = Instant::now();
-    let patch = r#"{"spec": {"replicas": 11}}"#;
-    let output = kubectl.run(way, &["patch", "website", "home", "--type=merge", "--patch", patch], "")?;
-    let denied = "denied the request: spec.replicas: 11 are too many, 10 are enough";
-    expect("kubectl patch", &output, false, denied)?;
-    way.typed(begun, "kubectl patch website home --type=merge --patch '…': denied");
+    let long_name = HOME.replace("name: home", &format!("name: {}", "x".repeat(53)));
+    let output = kubectl.run(way, &["apply", "--filename", "-"], &long_name)?;
+    expect("kubectl apply", &output, false, "denied the request: metadata.name: must be no more than 52 characters")?;
+    way.typed(begun, "kubectl apply --filename - <<END: denied");
 
     let path = "jsonpath={.apiVersion} {.spec.message}";
     let read = ["get", "websites.v1beta1.shop.example.com", "home", "--output", path];
