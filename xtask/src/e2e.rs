@@ -50,7 +50,7 @@ const API_ONLY: &str = concat!(
     r".*\[Conformance\]",
 );
 
-/// What to run.
+/// The options of `cargo xtask long e2e`.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Options {
     /// The windlass to run

@@ -26,7 +26,7 @@ struct Suite {
     framework: Framework,
 }
 
-/// What the tests are written with, and so how they report.
+/// The framework that the tests are written with, which decides how they report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Framework {
     Go,
@@ -39,7 +39,7 @@ enum Servers {
     Real,
 }
 
-/// What a run of a suite has reported.
+/// The report of one run of a suite.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Report {
     passed: usize,

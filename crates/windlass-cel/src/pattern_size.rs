@@ -8,7 +8,7 @@ const MAX_REPEAT: usize = 1_000;
 /// The weight of a class of Unicode, and of what it leaves out.
 const CLASS: usize = 100;
 
-/// What was read of an expression, or of a group or alternative in it.
+/// The part of an expression, or of a group or alternative in it, that has been read.
 #[derive(Clone, Copy, Debug, Default)]
 struct Extent {
     weight: usize,

@@ -38,7 +38,7 @@ impl Descriptions {
         Self(Some(Arc::new(Described { source, columns: OnceLock::new() })))
     }
 
-    /// Whether there are any.
+    /// Reports whether there are any.
     pub(crate) fn exist(&self) -> bool {
         self.0.is_some()
     }

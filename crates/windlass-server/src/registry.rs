@@ -376,7 +376,7 @@ impl Registry {
         self.0.watches.delivered(key, revision).await;
     }
 
-    /// Whether anybody watches an object.
+    /// Reports whether an object is watched.
     pub(crate) fn is_watched(&self, key: &str) -> bool {
         self.0.watches.is_watched(key)
     }

@@ -139,7 +139,7 @@ fn assemble(metadata: Value, definitions: Value, rows: Vec<Value>) -> Value {
     table
 }
 
-/// Whether the objects of a built-in resource, or a part of it, can be shown as a table.
+/// Reports whether the objects of a built-in resource, or a part of it, can be shown as a table.
 pub(crate) fn is_printed(resource: &ResourceInfo, subresource: &str) -> bool {
     match (resource.plural.as_str(), subresource) {
         (_, "") => resource.verbs != ["create"],
@@ -270,7 +270,7 @@ fn built_in_cells(group: &str, plural: &str, object: &Value, now: Timestamp) -> 
 /// The time of what has not been created, as of bookmarks.
 const NEVER: &str = "0001-01-01T00:00:00Z";
 
-/// Whether the only column beside the name is the time of creation.
+/// Reports whether the only column beside the name is the time of creation.
 fn has_created_at(columns: &[Column]) -> bool {
     matches!(columns, [_, second] if second.name == "Created At" && second.kind == "date")
 }

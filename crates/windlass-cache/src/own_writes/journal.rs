@@ -71,7 +71,7 @@ pub enum Reads<'r> {
     All,
 }
 
-/// What one informer has seen of a journal.
+/// The part of a journal that one informer has seen.
 pub(crate) struct Follower {
     journal: WriteJournal,
     /// The number of a write up to which the informer shows all.

@@ -1,6 +1,6 @@
 //! `windlass proxy`: the API server on a local port without credentials of its own, as `kubectl proxy` gives it.
 //!
-//! Whoever reaches the port acts as the user of the kubeconfig. So it listens on loopback by default, and answers only
+//! Every client that reaches the port acts as the user of the kubeconfig. So it listens on loopback by default, and answers only
 //! requests whose `Host` names it (a web page that has its own name point here is refused) and that do not come from a
 //! page of another origin. By default it passes no exec and no attach on.
 

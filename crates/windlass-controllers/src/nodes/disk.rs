@@ -63,7 +63,7 @@ impl Disk {
 }
 
 impl<'d> View<'d> {
-    /// What a container of a pod sees.
+    /// Opens the files that a container of a pod sees.
     pub(crate) fn new(disk: &'d mut Disk, pod: &Pod, container: &Container) -> Self {
         let uid = pod.uid().unwrap_or_default();
         let node = crate::pods::node_name(pod);

@@ -18,7 +18,7 @@ pub(crate) enum Misfit {
     Tainted,
     /// The node's labels are not those that the pod asks for.
     Unselected,
-    /// Another pod of the node has a port that the pod wants of its node.
+    /// A port that the pod wants of its node is taken by another pod.
     PortTaken,
     /// The node cannot hold as many pods.
     TooManyPods,

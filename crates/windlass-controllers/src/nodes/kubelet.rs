@@ -41,7 +41,7 @@ struct Kubelets {
 #[derive(Debug, Default)]
 struct State {
     residents: Residents,
-    /// Whether the addresses and ports of the pods that were there at the start are known.
+    /// True once the addresses and ports of the pods that were there at the start are known.
     seeded: bool,
 }
 

@@ -202,7 +202,7 @@ impl Report<'_> {
         }
     }
 
-    /// Whether the containers fail, and are restarted in place.
+    /// Reports whether the containers fail and are restarted in place.
     fn restarts(&self) -> bool {
         let policy = self.pod.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref());
         policy == Some("OnFailure") && self.scripts.together(self.main()).code != 0
@@ -217,7 +217,8 @@ impl Report<'_> {
         }
     }
 
-    /// What serves ends well when it is told to; what works is interrupted, unless it handles that itself.
+    /// Returns the status of a pod that was stopped. Containers that serve end with 0. Containers that work are killed, unless
+    /// their script handles SIGTERM within the grace period.
     fn stopped(&self, grace: Duration) -> PodStatus {
         let works = is_meant_to_end(self.pod);
         self.ended(|script| match script.on_term {
@@ -359,7 +360,7 @@ impl Report<'_> {
         Some(statuses.map(|status| ContainerStatus { ready: false, started: None, ..status }).collect())
     }
 
-    /// Whether running containers are ready: as long as the pod does not say otherwise.
+    /// Reports whether running containers are ready. They are, unless an annotation of the pod says otherwise.
     fn is_ready(&self) -> bool {
         self.pod.annotations().get(READY).is_none_or(|ready| ready != "false")
     }

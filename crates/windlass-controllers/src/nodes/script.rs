@@ -143,7 +143,7 @@ fn is_running(status: &ContainerStatus) -> bool {
     status.state.as_ref().is_some_and(|state| state.running.is_some())
 }
 
-/// Whether an image without a command of its own runs until it is stopped.
+/// Reports whether an image without a command of its own runs until it is stopped.
 fn only_waits(container: &Container, arguments: &[String]) -> bool {
     let image = container.image.as_deref().unwrap_or_default();
     let name = image.rsplit('/').next().unwrap_or_default().split([':', '@']).next();

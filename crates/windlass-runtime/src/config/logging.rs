@@ -181,7 +181,7 @@ mod subscriber {
     /// A writer of two layers.
     struct SharedWriter<W>(Arc<W>);
 
-    /// Whether lines carry the file and line of the source.
+    /// The presence of the source file and line in each line of the log.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     enum Location {
         Shown,

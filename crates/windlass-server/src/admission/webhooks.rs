@@ -1,6 +1,6 @@
 //! The plugins `MutatingAdmissionWebhook` and `ValidatingAdmissionWebhook`: programs elsewhere are asked about writes.
 //!
-//! What is registered counts from the next write on.
+//! A configuration applies from the next write on.
 
 mod call;
 mod hook;

@@ -25,7 +25,7 @@ pub(crate) fn missing(held: &[Rule], wanted: &[Rule]) -> BTreeSet<String> {
     missing.describe()
 }
 
-/// What one user holds, prepared for look-ups.
+/// The permissions of one user, prepared for look-ups.
 struct Comparison<'r> {
     held: Vec<Held<'r>>,
     work: usize,
@@ -112,7 +112,7 @@ impl<'r> Comparison<'r> {
         missing
     }
 
-    /// What is left of a rule when all that is covered is cut out.
+    /// Returns the rest of a rule after all covered permissions are cut out.
     fn uncovered(&mut self, fields: &Fields<'_>) -> Vec<Product> {
         let whole = Product { sides: fields.sides.iter().map(|side| (0..side.len()).collect()).collect() };
         if whole.sides.iter().any(Vec::is_empty) {

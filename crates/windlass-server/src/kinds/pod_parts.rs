@@ -73,7 +73,7 @@ pub(super) fn validate(part: Part, new: &Value, old: &Value, errors: &mut Errors
     }
 }
 
-/// What a container for debugging may not have; `targets` are the other containers of its pod.
+/// Rejects fields that an ephemeral container must not have; `targets` are the other containers of its pod.
 pub(super) fn validate_ephemeral(container: &Value, targets: &HashSet<&str>, place: &Path<'_>, errors: &mut Errors) {
     const ALLOWED: [&str; 17] = [
         "name",

@@ -17,7 +17,7 @@ const MAX_REQUEST: usize = 3 << 19;
 const MAX_MESSAGE: usize = 2 << 20;
 /// The most that etcd adds to a transaction when it applies it: an id and the length.
 const HEADER: usize = 16;
-/// What JSON may have less than the request: the key, three times at most, and lengths.
+/// The bytes of the request that the JSON lacks at most: three times the key, and lengths.
 const MARGIN: usize = 4 << 10;
 
 /// Refuses an object that is too large to be stored, in the words of etcd.

@@ -68,7 +68,7 @@ struct State<T> {
     waiting: Vec<(u64, Waker)>, // for the consumer to finish with the item of this number
 }
 
-/// Whether the consumer can be expected to take what is put.
+/// The expectation that the consumer takes new items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Attention {
     /// It has not asked for items yet, or did not come for the last ones in time. Before the instant, asking does not help.
@@ -163,7 +163,7 @@ impl<T> Mailbox<T> {
         Poll::Pending
     }
 
-    /// Whether the consumer is done with the item of this number, or nobody waits for it.
+    /// Reports whether the consumer is done with the item of this number, or is not waited for.
     pub(crate) fn has_finished(&self, number: u64) -> bool {
         let state = self.state.lock();
         state.finished >= number || state.attention != Attention::Attentive
@@ -206,7 +206,7 @@ impl<T> Mailbox<T> {
     }
 }
 
-/// What an empty mailbox means to the consumer who asks.
+/// The consequence of an empty mailbox for the consumer that asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Empty {
     Leave,

@@ -35,7 +35,7 @@ mod tests;
 
 /// How much history the memory backend keeps; the oldest goes first when a bound is passed.
 ///
-/// What a list in pages needs of the history is kept beyond these bounds, see [`Self::pages`].
+/// The history that the next pages of a list need is kept beyond these bounds, see [`Self::pages`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
     /// How old events may get. Default: 5 minutes, after which kube-apiserver compacts etcd.

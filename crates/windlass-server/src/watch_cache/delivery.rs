@@ -19,7 +19,7 @@ use crate::storage::Revision;
 pub(super) const PATIENCE: Duration = Duration::from_millis(10);
 
 impl<D: Default + Send + Sync + 'static> WatchCache<D> {
-    /// Whether `key` has subscribers.
+    /// Reports whether `key` has subscribers.
     pub(crate) fn is_watched(&self, key: &str) -> bool {
         self.shared.is_watched(key)
     }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::{Round, Shared, SharedEvent, gap};
 use crate::storage::{EventStream, Revision, StorageError};
 
-/// What is left to be read and to be told.
+/// The events that are still to be read and delivered.
 pub(super) struct Source<D> {
     /// `None` until the pump runs, and from the end of one stream until there is another.
     events: Option<EventStream>,
@@ -25,7 +25,7 @@ pub(super) struct Source<D> {
     round: Round<D>,
 }
 
-/// What the pump has found.
+/// The result of one step of the pump.
 #[derive(Debug)]
 pub(super) enum PumpStep {
     HandedOut,

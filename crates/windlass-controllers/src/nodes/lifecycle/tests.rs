@@ -16,7 +16,7 @@ fn pod(spec: &Value) -> Pod {
     serde_json::from_value(pod).unwrap()
 }
 
-/// What a kubelet would do next, with the commands of the pod's containers run.
+/// Returns the next step of a kubelet, with the commands of the pod's containers run.
 fn next_step(pod: &Pod, place: Place, due: impl FnMut(Stage) -> bool, now: Timestamp) -> Step {
     let mut scripts = Scripts::default();
     scripts.run(pod, &mut Disk::default(), || 1);

@@ -7,7 +7,7 @@ use super::{
     machine::{Machine, Stop},
 };
 
-/// Whether a container can have this as its program, without a shell.
+/// Reports whether a container can have this as its program, without a shell.
 pub(super) fn is_program(name: &str) -> bool {
     const PROGRAMS: [&str; 12] =
         ["true", "false", "sleep", "echo", "printf", "test", "[", "expr", "touch", "cat", "rm", "mkdir"];

@@ -19,7 +19,7 @@ pub(super) const LONGEST_TEXT: usize = 16 * 1024;
 /// How deep functions may call each other.
 const DEEPEST: u32 = 16;
 
-/// What ends more than one command.
+/// A reason to end more than one command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
     Exit(i32),
@@ -42,7 +42,7 @@ pub(super) struct Machine<'s> {
     pub(super) exits_on_error: bool,
     /// The handler of SIGTERM.
     pub(super) trap: Option<String>,
-    /// What the commands that are running have written.
+    /// The output of the running commands.
     pub(super) output: String,
     functions: HashMap<String, Arc<Command>>,
     /// Conditions may fail.

@@ -31,10 +31,10 @@ const RETRY: Duration = Duration::from_secs(1);
 pub(in crate::apiextensions) struct CleanUp {
     registry: WeakRegistry,
     storage: Arc<dyn Storage>,
-    /// Of the definition.
+    /// The name of the CRD, which a later one can have, too; the UID tells them apart.
     name: String,
     uid: String,
-    /// Of the objects.
+    /// The resource of the objects.
     resource: Arc<ResourceInfo>,
 }
 

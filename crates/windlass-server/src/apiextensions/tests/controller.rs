@@ -1,4 +1,4 @@
-//! What the controller of definitions does, and how much of it.
+//! The work of the CRD controller, and its amount.
 
 use super::*;
 use crate::{

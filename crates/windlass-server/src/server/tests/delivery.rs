@@ -1,4 +1,4 @@
-//! What watchers have when a writer has its answer.
+//! Events reach watchers before the writer has its answer.
 
 use parking_lot::Mutex;
 

@@ -60,7 +60,7 @@ impl Pins {
         }
     }
 
-    /// Whether a version of a key, shown at `revisions`, has to be kept.
+    /// Reports whether a version of a key, shown at `revisions`, has to be kept.
     pub(super) fn keep(&mut self, key: &Arc<str>, revisions: Range<Revision>, bytes: usize) -> bool {
         let mut kept = false;
         for pin in &mut self.pins {

@@ -136,7 +136,7 @@ async fn explicit_compaction_ends_lists_in_pages() {
     assert_eq!(versions(&storage), live.values.len());
 }
 
-/// What every page shows while others write is the state of its revision, whatever else is kept and forgotten.
+/// Each page shows the state of its revision while others write, whatever else is kept and forgotten.
 #[tokio::test(start_paused = true)]
 async fn pages_under_random_churn_show_the_state_of_their_revision() {
     let storage = store(Retention { events: 3, ..FORGETFUL }).await;
