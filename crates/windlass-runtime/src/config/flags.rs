@@ -128,7 +128,7 @@ pub struct ManagerFlags {
     /// Log for development: text, from debug on, with the source of warnings; with =false for production: json, from info on, with the source of errors. As in Go's programs; --zap-* and --log-* override it
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub zap_devel: Option<bool>,
-    /// What is logged, as Go's programs say it: debug, info, error, panic (nothing), or 1 for debug and more for trace
+    /// The level of the log in the terms of zap: debug, info, error, panic (nothing), or 1 for debug and more for trace
     #[arg(long, value_name = "LEVEL", value_parser = zap_level)]
     pub zap_log_level: Option<LogLevel>,
     /// How it is logged, as Go's programs say it: console or json
