@@ -13,6 +13,7 @@
 //! [`Capability`] that one of the two lacks. Those that stop a server, and start it again over what it had or less, get one of
 //! their own: [`restartable`].
 
+mod any_certificate;
 mod capability;
 mod case;
 mod dice;
@@ -43,6 +44,7 @@ use windlass_server::storage::Storage;
 
 use crate::embedded::Embedded;
 
+pub use any_certificate::trusting_any_certificate;
 pub use capability::{Capability, on_each_target_with};
 pub use differential::{Findings, differential};
 pub use operators::{CRDS, Compared, Established, Imports, Operators, established, imported, operators};

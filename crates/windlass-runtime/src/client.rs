@@ -10,7 +10,7 @@
 //! - **Own writes are read**: after a create, update, patch, apply or delete by a client of the same manager, a read of that
 //!   object, or a list that may contain it, shows that write or something newer; a deleted object is gone or terminating. The
 //!   read waits for the cache, for 10 seconds at most ([`ManagerBuilder::own_writes_timeout`](crate::ManagerBuilder::own_writes_timeout)),
-//!   and fails with [`Error::Stale`](windlass_client::Error::Stale) then: a reconcile that fails is repeated with back-off,
+//!   and fails with [`Error::Stale`] then: a reconcile that fails is repeated with back-off,
 //!   while one that acts on an old state may create an object twice. [`CachedClient::stale`] reads without waiting.
 //! - The object that a reconciler is called with is read in the same way.
 //!
