@@ -8,7 +8,7 @@ use windlass_runtime::Manager;
 use crate::{
     Autoscaling, Pace, autoscaler, cronjob, daemonset, deployment, disruption, endpoints, garbage_collector, job,
     namespace, node_lifecycle, nodes, replicaset, role_aggregation, service_account, statefulset, storage_protection,
-    ttl_after_finished,
+    ttl_after_finished, volumes,
 };
 
 /// How many nodes are simulated unless it is said.
@@ -52,6 +52,8 @@ pub enum BuiltIn {
     RoleAggregation,
     /// The end of what has lost its owners.
     GarbageCollector,
+    /// Claims and their volumes.
+    PersistentVolume,
     /// The end of claims and volumes, not before that of their use.
     StorageProtection,
     /// What a control plane adds to nodes.
@@ -109,6 +111,7 @@ impl BuiltIn {
         Self::ServiceAccount,
         Self::RoleAggregation,
         Self::GarbageCollector,
+        Self::PersistentVolume,
         Self::StorageProtection,
         Self::NodeLifecycle,
         Self::Nodes,
@@ -135,6 +138,7 @@ impl BuiltIn {
             Self::ServiceAccount => "serviceaccount",
             Self::RoleAggregation => "clusterroleaggregation",
             Self::GarbageCollector => "garbagecollector",
+            Self::PersistentVolume => "persistentvolume",
             Self::StorageProtection => "storageprotection",
             Self::NodeLifecycle => "nodelifecycle",
             Self::Nodes => "nodes",
@@ -223,6 +227,7 @@ impl Controllers {
                 BuiltIn::ServiceAccount => service_account::add_to(manager, self.root_ca.clone()),
                 BuiltIn::RoleAggregation => role_aggregation::add_to(manager),
                 BuiltIn::GarbageCollector => garbage_collector::add_to(manager),
+                BuiltIn::PersistentVolume => volumes::add_to(manager),
                 BuiltIn::StorageProtection => storage_protection::add_to(manager),
                 BuiltIn::NodeLifecycle => node_lifecycle::add_to(manager),
                 BuiltIn::Nodes => nodes::add_to(manager, self.nodes, self.pace.clone()),

@@ -31,6 +31,7 @@ mod service_account;
 mod statefulset;
 mod storage_protection;
 mod ttl_after_finished;
+mod volumes;
 
 mod catalog;
 

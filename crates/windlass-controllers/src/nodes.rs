@@ -13,6 +13,7 @@
 //! Not simulated: logs, exec, probes, images that cannot be pulled, init containers that fail.
 
 mod addresses;
+mod consumers;
 mod demand;
 mod disk;
 mod environment;
@@ -30,6 +31,7 @@ mod residents;
 mod scheduler;
 mod script;
 mod shell;
+mod storage;
 
 use windlass_runtime::{Group, Manager, Task};
 
@@ -46,5 +48,6 @@ pub(crate) fn add_to(manager: &mut Manager, count: usize, pace: Pace) {
     scheduler::add_to(manager);
     let meters = Meters::default();
     kubelet::add_to(manager, nodes, pace, meters.clone());
+    storage::add_to(manager);
     manager.add(Task::new("node-metrics", move |running| meters.run(running)).in_group(Group::Controllers));
 }

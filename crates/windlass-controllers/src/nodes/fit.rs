@@ -20,6 +20,10 @@ pub(crate) enum Misfit {
     Unselected,
     /// A port that the pod wants of its node is taken by another pod.
     PortTaken,
+    /// The node does not reach a volume of the pod.
+    Unreachable,
+    /// There is no volume for a claim of the pod on the node.
+    NoVolume,
     /// The node cannot hold as many pods.
     TooManyPods,
     /// The node has too little left of a resource.
@@ -42,6 +46,8 @@ impl std::fmt::Display for Misfit {
             Self::Tainted => "node(s) had untolerated taint(s)",
             Self::Unselected => "node(s) didn't match Pod's node affinity/selector",
             Self::PortTaken => "node(s) didn't have free ports for the requested pod ports",
+            Self::Unreachable => "node(s) didn't match PersistentVolume's node affinity",
+            Self::NoVolume => "node(s) didn't find available persistent volumes to bind",
             Self::TooManyPods => "Too many pods",
             Self::Insufficient(resource) => return write!(f, "Insufficient {resource}"),
         })
@@ -133,10 +139,11 @@ pub(crate) fn is_selected(spec: &PodSpec, node: &Node) -> bool {
     let plain = spec.node_selector.iter().flatten().all(|(key, value)| labels.get(key) == Some(value));
     let affinity = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
     let required = affinity.and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
-    plain && required.is_none_or(|selector| matches(selector, node))
+    plain && required.is_none_or(|selector| is_near(selector, node))
 }
 
-fn matches(selector: &NodeSelector, node: &Node) -> bool {
+/// Reports whether a node is one that a selector selects.
+pub(crate) fn is_near(selector: &NodeSelector, node: &Node) -> bool {
     selector.node_selector_terms.iter().any(|term| term_matches(term, node))
 }
 

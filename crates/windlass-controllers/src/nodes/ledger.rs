@@ -49,6 +49,8 @@ pub(crate) struct Unschedulable {
     nodes: usize,
     /// Each misfit once, with the number of nodes.
     misfits: Vec<(Misfit, usize)>,
+    /// A reason that has nothing to do with nodes.
+    everywhere: Option<String>,
 }
 
 impl Ledger {
@@ -138,15 +140,16 @@ impl Ledger {
         &self,
         pod: &Pod,
         nodes: impl IntoIterator<Item = &'n Node>,
+        also: impl Fn(&Node) -> Result<(), Misfit>,
     ) -> Result<&'n Node, Unschedulable> {
         let demand = Demand::of(pod);
         let unused = Usage::default();
         let mut best: Option<(u32, &Node)> = None;
-        let mut unschedulable = Unschedulable { nodes: 0, misfits: Vec::new() };
+        let mut unschedulable = Unschedulable { nodes: 0, misfits: Vec::new(), everywhere: None };
         for node in nodes {
             unschedulable.nodes += 1;
             let usage = self.usage.get(node.name()).unwrap_or(&unused);
-            match fit(pod, &demand, node, usage) {
+            match fit(pod, &demand, node, usage).and_then(|()| also(node)) {
                 Ok(()) => {
                     let rank = |pods: u32, node: &Node| (pods, node.name().len(), node.name().to_owned());
                     if best.is_none_or(|(pods, other)| rank(usage.pods, node) < rank(pods, other)) {
@@ -161,6 +164,11 @@ impl Ledger {
 }
 
 impl Unschedulable {
+    /// The pod cannot be on any of so many nodes.
+    pub(crate) fn everywhere(nodes: usize, why: String) -> Self {
+        Self { nodes, misfits: Vec::new(), everywhere: Some(why) }
+    }
+
     fn count(&mut self, misfit: Misfit) {
         match self.misfits.iter_mut().find(|(known, _)| *known == misfit) {
             Some((_, count)) => *count += 1,
@@ -174,6 +182,9 @@ impl fmt::Display for Unschedulable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.nodes == 0 {
             return f.write_str("no nodes available to schedule pods");
+        }
+        if let Some(why) = &self.everywhere {
+            return write!(f, "0/{} nodes are available: {why}.", self.nodes);
         }
         let mut reasons: Vec<_> = self.misfits.iter().map(|(misfit, count)| format!("{count} {misfit}")).collect();
         reasons.sort_unstable();
@@ -212,7 +223,7 @@ mod tests {
     }
 
     fn chosen(ledger: &Ledger, pod: &Pod, nodes: &[Node]) -> String {
-        ledger.choose(pod, nodes).map_or_else(|why| why.to_string(), |node| node.name().to_owned())
+        ledger.choose(pod, nodes, |_| Ok(())).map_or_else(|why| why.to_string(), |node| node.name().to_owned())
     }
 
     #[test]

@@ -2,10 +2,14 @@
 //!
 //! Nodes are chosen one after the other, with a [`Ledger`] that remembers each choice at once; bindings are sent side by side. A pod that fits nowhere is told why in its condition, and
 //! tried again when a node changes or another pod leaves. There is no preemption and no scoring but by number of pods.
+//! A pod whose claims are not bound waits; for claims of classes that wait for a consumer, it chooses the node first.
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Binding, Node, ObjectReference, Pod, PodCondition};
+use k8s_openapi::api::{
+    core::v1::{Binding, Node, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod, PodCondition},
+    storage::v1::StorageClass,
+};
 use parking_lot::Mutex;
 use serde_json::json;
 use windlass_api::{ObjectExt, ObjectKey, ObjectRef, Patch, Resource, Status, WriteOptions, format_time};
@@ -16,7 +20,11 @@ use windlass_runtime::{
     events::{Note, Recorder},
 };
 
-use super::ledger::{Ledger, Look, Unschedulable};
+use super::{
+    consumers::Consumption,
+    fit::Misfit,
+    ledger::{Ledger, Look, Unschedulable},
+};
 use crate::{error::ReconcileError, pods};
 
 /// The name in logs and of its writes.
@@ -48,13 +56,18 @@ struct State {
 /// Adds the controller to a manager.
 pub(crate) fn add_to(manager: &mut Manager) {
     let scheduler = Arc::new(Scheduler { state: Mutex::default(), recorder: manager.cluster().recorder(COMPONENT) });
-    let waiting = Arc::clone(&scheduler);
+    let (waiting, consumers) = (Arc::clone(&scheduler), Arc::clone(&scheduler));
     manager.add(
         Controller::watching(Watch::<Pod>::all().filter(PlaceChanged))
             .named(NAME)
             .watches_with(Watch::<Node>::all(), move |_| {
                 waiting.state.lock().ledger.waiting().into_iter().map(ObjectRef::from).collect::<Vec<_>>()
             })
+            .watches_with(Watch::<PersistentVolumeClaim>::all(), move |claim| {
+                waiting_for(claim, consumers.state.lock().ledger.waiting())
+            })
+            .reads::<PersistentVolume>()
+            .reads::<StorageClass>()
             .concurrency(WORKERS)
             .reconcile_keys(move |key, cx| reconcile(key, cx, Arc::clone(&scheduler))),
     );
@@ -116,17 +129,28 @@ impl Scheduler {
         for node in cx.store::<Node>().list() {
             nodes.push(node.get()?);
         }
+        let consumption = match Consumption::of(pod, cx)? {
+            Ok(consumption) => consumption,
+            Err(why) => return self.report(cx, pod, &Unschedulable::everywhere(nodes.len(), why)).await,
+        };
         let chosen = {
             let mut state = self.state.lock();
             // Another worker has woken it meanwhile.
             if state.ledger.is_placed(key, pod) {
                 return Ok(());
             }
-            let chosen = state.ledger.choose(pod, nodes.iter().map(|node| &**node)).map(|node| node.name().to_owned());
-            if let Ok(node) = &chosen {
-                state.ledger.place(key, pod, node);
+            let chosen = choose(&state.ledger, pod, &nodes, &consumption).cloned();
+            if let Ok(node) = &chosen
+                && consumption.is_bound()
+            {
+                state.ledger.place(key, pod, node.name());
             }
             chosen
+        };
+        let chosen = match chosen {
+            // The pod comes by again when its claims are bound.
+            Ok(node) if !consumption.is_bound() => return consumption.bind_on(&node, cx).await,
+            chosen => chosen.map(|node| node.name().to_owned()),
         };
         match chosen {
             Ok(node) => match bind(cx.client(), pod, &node).await {
@@ -171,6 +195,33 @@ impl Scheduler {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// Chooses the node for which volumes are being made already, if it still fits; otherwise the best.
+fn choose<'n>(
+    ledger: &Ledger,
+    pod: &Pod,
+    nodes: &'n [Arc<Node>],
+    consumption: &Consumption,
+) -> Result<&'n Node, Unschedulable> {
+    let storage = |node: &Node| match (consumption.reaches(node), consumption.can_be_bound(node)) {
+        (false, _) => Err(Misfit::Unreachable),
+        (_, false) => Err(Misfit::NoVolume),
+        _ => Ok(()),
+    };
+    let all = || nodes.iter().map(|node| &**node);
+    if let Some(selected) = consumption.selected_node()
+        && let Ok(node) = ledger.choose(pod, all().filter(|node| node.name() == selected), storage)
+    {
+        return Ok(node);
+    }
+    ledger.choose(pod, all(), storage)
+}
+
+/// The pods that wait and may use a claim: those of its namespace.
+fn waiting_for(claim: &Cached<PersistentVolumeClaim>, waiting: Vec<ObjectKey>) -> Vec<ObjectRef<Pod>> {
+    let namespace = claim.meta().namespace().map(|namespace| &**namespace);
+    waiting.into_iter().filter(|pod| pod.namespace.as_deref() == namespace).map(ObjectRef::from).collect()
 }
 
 async fn bind(client: &Client, pod: &Pod, node: &str) -> Result<(), Error> {

@@ -8,6 +8,7 @@ use k8s_openapi::{
         },
         discovery::v1::EndpointSlice,
         rbac::v1::ClusterRole,
+        storage::v1::VolumeAttributesClass,
     },
     serde_json::{Value, json},
 };
@@ -16,7 +17,9 @@ use windlass_client::Client;
 use windlass_controllers::{BuiltIn, Controllers};
 use windlass_envtest::explore::{Scenario, StepResult, explore};
 
-use crate::{create, of};
+use tokio::time::{Instant, sleep};
+
+use crate::{LOOK, PATIENCE, create, of};
 
 fn pod(name: &str, spec: Value) -> Value {
     json!({"metadata": {"name": name, "namespace": "default", "labels": {"app": "web"}}, "spec": spec})
@@ -152,6 +155,69 @@ fn claims_in_use() {
             state.get::<Pod>("db").is_none() || state.get::<PersistentVolumeClaim>("data").is_some()
         })
         .settled("the claim is gone", |state| state.get::<PersistentVolumeClaim>("data").is_none());
+    explore(scenario).assert();
+}
+
+#[test]
+fn mirrored_endpoints() {
+    let subsets = |address: &str| json!([{"addresses": [{"ip": address}], "ports": [{"port": 80}]}]);
+    let scenario = of(BuiltIn::EndpointSliceMirroring)
+        // A slice that is made anew has another name.
+        .may_churn::<EndpointSlice>()
+        .step("a service without a selector, and its addresses", move |client| async move {
+            let spec = json!({"clusterIP": "10.0.0.78", "ports": [{"port": 80}]});
+            create::<Service>(&client, json!({"metadata": {"name": "db", "namespace": "default"}, "spec": spec}))
+                .await?;
+            let metadata = json!({"name": "db", "namespace": "default"});
+            create::<Endpoints>(&client, json!({"metadata": metadata, "subsets": subsets("192.0.2.1")})).await
+        })
+        .step("another address", move |client| async move {
+            client.patch::<Endpoints>("db", Patch::Merge(json!({"subsets": subsets("192.0.2.2")}))).await?;
+            Ok(())
+        })
+        .settled("one slice has the address", |state| {
+            let slices: Vec<EndpointSlice> = state.all();
+            let mirrored: Vec<_> = slices.iter().filter(|slice| slice.name().starts_with("db-")).collect();
+            let addresses = mirrored.iter().flat_map(|slice| slice.endpoints.iter().flatten());
+            mirrored.len() == 1 && addresses.flat_map(|endpoint| &endpoint.addresses).eq(["192.0.2.2"])
+        });
+    explore(scenario).assert();
+}
+
+#[test]
+fn classes_of_volume_attributes_in_use() {
+    let scenario = of(BuiltIn::StorageProtection)
+        .step("a class and its claim", |client| async move {
+            let class = json!({"metadata": {"name": "gold"}, "driverName": "example.com", "parameters": {"iops": "9"}});
+            create::<VolumeAttributesClass>(&client, class).await?;
+            let spec = json!({
+                "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}},
+                "volumeAttributesClassName": "gold",
+            });
+            create::<PersistentVolumeClaim>(
+                &client,
+                json!({"metadata": {"name": "data", "namespace": "default"}, "spec": spec}),
+            )
+            .await?;
+            // The controller puts its finalizer on.
+            let begun = Instant::now();
+            while client.get::<VolumeAttributesClass>("gold").await?.finalizers().is_empty() {
+                if begun.elapsed() > PATIENCE {
+                    return Err("the class gets no finalizer".into());
+                }
+                sleep(LOOK).await;
+            }
+            client.delete::<VolumeAttributesClass>("gold").await?;
+            Ok(())
+        })
+        .step("the claim goes", |client| async move {
+            client.delete::<PersistentVolumeClaim>("data").await?;
+            Ok(())
+        })
+        .always("a class in use is there", |state| {
+            state.get::<PersistentVolumeClaim>("data").is_none() || state.get::<VolumeAttributesClass>("gold").is_some()
+        })
+        .settled("the class is gone", |state| state.get::<VolumeAttributesClass>("gold").is_none());
     explore(scenario).assert();
 }
 

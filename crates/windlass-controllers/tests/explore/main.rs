@@ -7,6 +7,7 @@ mod lifecycle;
 mod running;
 mod scaling;
 mod stateful;
+mod volumes;
 mod workloads;
 
 use std::time::Duration;
