@@ -143,6 +143,16 @@ async fn nodes_get_what_the_real_ones_add() {
     hold("nodes").await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn claims_and_volumes_end_as_the_real_ones_do() {
+    hold("volumes").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn claims_without_a_class_get_the_default_as_from_the_real_one() {
+    hold("defaultclasses").await;
+}
+
 async fn hold(file: &str) {
     let known = workloads::known_differences(file);
     let (ours, real) = (ours(file).await, workloads::recorded(file));

@@ -44,7 +44,7 @@ pub(super) const USUAL: [&str; 11] = [
     "Event",
 ];
 
-const KINDS: [Kind; 32] = [
+const KINDS: [Kind; 34] = [
     kind("Pod", "", "v1", "pods"),
     kind("Job", "batch", "v1", "jobs"),
     kind("CronJob", "batch", "v1", "cronjobs"),
@@ -74,6 +74,8 @@ const KINDS: [Kind; 32] = [
     of_cluster("Namespace", "", "v1", "namespaces"),
     of_cluster("Node", "", "v1", "nodes"),
     of_cluster("PersistentVolume", "", "v1", "persistentvolumes"),
+    of_cluster("StorageClass", "storage.k8s.io", "v1", "storageclasses"),
+    of_cluster("VolumeAttributesClass", "storage.k8s.io", "v1", "volumeattributesclasses"),
     of_cluster("ClusterRole", "rbac.authorization.k8s.io", "v1", "clusterroles"),
     of_cluster("CustomResourceDefinition", "apiextensions.k8s.io", "v1", "customresourcedefinitions"),
     of_cluster("APIService", "apiregistration.k8s.io", "v1", "apiservices"),

@@ -307,7 +307,7 @@ impl Stage<'_> {
             if objects != last {
                 (last, since) = (objects, Instant::now());
             } else if since.elapsed() >= REST {
-                let text = transcript::write(&last, &mut self.hashes.borrow_mut());
+                let text = transcript::write(&self.scenario.kinds, &last, &mut self.hashes.borrow_mut());
                 return text.replace(self.namespace, "NAMESPACE");
             }
             assert!(start.elapsed() < PATIENCE, "{}: nothing comes to rest", self.scenario.title);

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 /// What is written of the specs of pods.
 const OF_PODS: [&str; 6] = ["hostname", "subdomain", "nodeName", "restartPolicy", "affinity", "tolerations"];
 
-/// Tells again and again that there are no volumes for claims, which nobody provides.
+/// The binder repeats its events about claims that wait, every 15 seconds at least. They are written without their number,
+/// and only where volumes are looked at.
 const BINDER: &str = "persistentvolume-controller";
 
 /// The hashes of templates by which replica sets are named, as far as any was seen: one has the image in its place, in brackets.
@@ -41,17 +42,19 @@ impl Hashes {
     }
 }
 
-/// Writes down objects of a namespace: their kind, and what the server says.
-pub(super) fn write(objects: &[(String, Value)], hashes: &mut Hashes) -> String {
+/// Writes down objects of a namespace: their kind, and what the server says. The kinds are those that are looked at.
+pub(super) fn write(kinds: &[String], objects: &[(String, Value)], hashes: &mut Hashes) -> String {
     hashes.learn(objects);
     let names = Names::of(objects, hashes);
     let mut lines: BTreeMap<String, usize> = BTreeMap::new();
     let mut events: BTreeMap<String, i64> = BTreeMap::new();
+    let has_volumes = kinds.iter().any(|kind| kind == "PersistentVolume" || kind == "StorageClass");
     for (kind, object) in objects {
         if kind == "Event" && event_source(object) == BINDER {
-            continue;
-        }
-        if kind == "Event" {
+            if has_volumes {
+                lines.insert(event(object, &names), 1);
+            }
+        } else if kind == "Event" {
             *events.entry(event(object, &names)).or_default() += object["count"].as_i64().unwrap_or(1).max(1);
         } else {
             *lines.entry(describe(kind, object, &names)).or_default() += 1;
@@ -196,12 +199,20 @@ fn describe(kind: &str, object: &Value, names: &Names<'_>) -> String {
         if let Some(subsets) = value.as_array_mut().filter(|_| field == &"subsets") {
             subsets.sort_by_key(Value::to_string);
         }
+        if let Some(claim) = value.get_mut("claimRef").filter(|_| kind == "PersistentVolume") {
+            claim["resourceVersion"].take();
+        }
         if !value.is_null() {
             let _ = write!(text, "\n    {field} {value}");
         }
     }
     if kind == "Pod" {
         let _ = write!(text, " {}", object["status"]["phase"]);
+    }
+    for field in ["storageClassName", "volumeName"].into_iter().filter(|_| kind == "PersistentVolumeClaim") {
+        if let Some(named) = object["spec"][field].as_str().filter(|named| !named.is_empty()) {
+            let _ = write!(text, "\n    {field} {named}");
+        }
     }
     if kind == "ReplicaSet" {
         let _ = write!(text, "\n    replicas {}", object["spec"]["replicas"]);
@@ -215,7 +226,7 @@ fn told(kind: &str) -> &'static [&'static str] {
         "Pod" | "CustomResourceDefinition" | "APIService" | "ClusterRole" | "Role" => &[],
         "Endpoints" => &["subsets"],
         "EndpointSlice" => &["addressType", "endpoints", "ports"],
-        "Namespace" | "Node" => &["spec", "status"],
+        "Namespace" | "Node" | "PersistentVolume" => &["spec", "status"],
         "ServiceAccount" => &["secrets", "imagePullSecrets"],
         "Secret" => &["type"],
         _ => &["data", "revision", "status"],

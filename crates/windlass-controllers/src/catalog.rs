@@ -6,9 +6,9 @@ use thiserror::Error;
 use windlass_runtime::Manager;
 
 use crate::{
-    Autoscaling, Pace, autoscaler, cronjob, daemonset, deployment, disruption, endpoints, garbage_collector, job,
-    namespace, node_lifecycle, nodes, replicaset, role_aggregation, service_account, statefulset, storage_protection,
-    ttl_after_finished, volumes,
+    Autoscaling, Pace, autoscaler, cronjob, daemonset, deployment, disruption, endpoints, ephemeral_volume,
+    garbage_collector, job, namespace, node_lifecycle, nodes, replicaset, role_aggregation, service_account,
+    statefulset, storage_protection, ttl_after_finished, volumes,
 };
 
 /// How many nodes are simulated unless it is said.
@@ -52,8 +52,10 @@ pub enum BuiltIn {
     RoleAggregation,
     /// The end of what has lost its owners.
     GarbageCollector,
-    /// Claims and their volumes.
+    /// Claims bound to volumes, and volumes of deleted claims reclaimed.
     PersistentVolume,
+    /// The claims of pods with generic ephemeral volumes.
+    EphemeralVolume,
     /// The end of claims and volumes, not before that of their use.
     StorageProtection,
     /// What a control plane adds to nodes.
@@ -112,6 +114,7 @@ impl BuiltIn {
         Self::RoleAggregation,
         Self::GarbageCollector,
         Self::PersistentVolume,
+        Self::EphemeralVolume,
         Self::StorageProtection,
         Self::NodeLifecycle,
         Self::Nodes,
@@ -139,6 +142,7 @@ impl BuiltIn {
             Self::RoleAggregation => "clusterroleaggregation",
             Self::GarbageCollector => "garbagecollector",
             Self::PersistentVolume => "persistentvolume",
+            Self::EphemeralVolume => "ephemeralvolume",
             Self::StorageProtection => "storageprotection",
             Self::NodeLifecycle => "nodelifecycle",
             Self::Nodes => "nodes",
@@ -203,6 +207,11 @@ impl Controllers {
         self.chosen.is_empty()
     }
 
+    /// Returns the storage of the nodes. Without a controller that binds claims, pods do not wait for them.
+    fn storage(&self) -> nodes::Storage {
+        if self.contains(BuiltIn::PersistentVolume) { nodes::Storage::Simulated } else { nodes::Storage::None }
+    }
+
     /// Adds them to a manager.
     ///
     /// # Panics
@@ -228,9 +237,10 @@ impl Controllers {
                 BuiltIn::RoleAggregation => role_aggregation::add_to(manager),
                 BuiltIn::GarbageCollector => garbage_collector::add_to(manager),
                 BuiltIn::PersistentVolume => volumes::add_to(manager),
+                BuiltIn::EphemeralVolume => ephemeral_volume::add_to(manager),
                 BuiltIn::StorageProtection => storage_protection::add_to(manager),
                 BuiltIn::NodeLifecycle => node_lifecycle::add_to(manager),
-                BuiltIn::Nodes => nodes::add_to(manager, self.nodes, self.pace.clone()),
+                BuiltIn::Nodes => nodes::add_to(manager, self.nodes, self.pace.clone(), self.storage()),
             }
         }
     }

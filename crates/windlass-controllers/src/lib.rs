@@ -20,6 +20,7 @@ mod daemonset;
 mod deployment;
 mod disruption;
 mod endpoints;
+mod ephemeral_volume;
 mod garbage_collector;
 mod job;
 mod namespace;

@@ -8,6 +8,8 @@
 //! A small interpreter ([`shell`]) runs the commands of containers in pods that are meant to end; containers with other commands
 //! succeed after a while. A pod with the annotation `windlass.dev/ready: "false"` runs without becoming ready.
 //!
+//! Where a controller binds claims to volumes, the nodes have storage ([`storage`]): a provisioner that makes volumes with nothing behind them.
+//!
 //! Pods that say by annotations what they use have metrics ([`meters`]), so that autoscalers have something to go by.
 //!
 //! Not simulated: logs, exec, probes, images that cannot be pulled, init containers that fail.
@@ -37,17 +39,20 @@ use windlass_runtime::{Group, Manager, Task};
 
 use self::{addresses::MOST_NODES, meters::Meters};
 pub use pace::Pace;
+pub(crate) use storage::Storage;
 
-/// Adds `count` nodes, their scheduler and their kubelets to a manager. There are addresses for 3,072 nodes.
-pub(crate) fn add_to(manager: &mut Manager, count: usize, pace: Pace) {
+/// Adds `count` nodes, their scheduler, their kubelets and their storage to a manager. There are addresses for 3,072 nodes.
+pub(crate) fn add_to(manager: &mut Manager, count: usize, pace: Pace, storage: Storage) {
     let nodes = u16::try_from(count).unwrap_or(u16::MAX).min(MOST_NODES);
     if usize::from(nodes) < count {
         tracing::warn!(asked = count, simulated = nodes, "there are no addresses for so many nodes");
     }
     fleet::add_to(manager, nodes);
-    scheduler::add_to(manager);
+    scheduler::add_to(manager, storage);
     let meters = Meters::default();
     kubelet::add_to(manager, nodes, pace, meters.clone());
-    storage::add_to(manager);
+    if storage == Storage::Simulated {
+        storage::add_to(manager);
+    }
     manager.add(Task::new("node-metrics", move |running| meters.run(running)).in_group(Group::Controllers));
 }

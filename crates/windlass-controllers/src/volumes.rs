@@ -1,12 +1,12 @@
-//! PersistentVolume: binds claims to volumes, and reclaims the volumes of claims that are gone.
+//! PersistentVolume: binds claims to volumes, and reclaims the volumes of deleted claims.
 //!
-//! A claim gets the smallest volume that satisfies it, the one that it names, or the one that is reserved for it. If there is
-//! none, the provisioner of its class is asked for one, by an annotation on the claim; the simulated nodes have such a
-//! provisioner. Claims of a class that waits for a consumer are left to the scheduler.
+//! A claim gets the volume that it names, the one that is reserved for it, or the smallest that satisfies it. If there is
+//! none, the controller asks the provisioner of the claim's class for one, by an annotation on the claim. The simulated nodes
+//! have such a provisioner. A claim of a class that waits for a consumer is bound when the scheduler has chosen a node.
 //!
-//! Guaranteed: a volume is bound to at most one claim, and not released as long as the server knows its claim.
+//! Guaranteed: a volume is bound to at most one claim, and is not released while its claim exists on the server.
 //!
-//! Not guaranteed: that anything is done with the data. A volume to be recycled is made available without a recycler pod.
+//! Not guaranteed: that anything happens to the data. A volume to be recycled becomes available without a recycler pod.
 
 mod claim;
 pub(crate) mod matching;
@@ -18,13 +18,16 @@ use k8s_openapi::api::{
     core::v1::{PersistentVolume, PersistentVolumeClaim, Pod},
     storage::v1::StorageClass,
 };
-use windlass_api::{ObjectExt, ObjectKey, ObjectRef};
-use windlass_cache::{Cached, Lister};
+use windlass_api::{ObjectExt, ObjectRef};
+use windlass_cache::{Cached, Index, Lister};
 use windlass_runtime::{Context, Controller, Manager, Watch};
 
-pub(crate) use self::claim::{reserved, waits_for_consumer};
-use self::{claim::Claims, volume::Volumes};
-use crate::error::await_newer_state;
+pub(crate) use self::claim::{DEFAULT_CLASS, is_default, reserved, waits_for_consumer};
+use self::{claim::Binder, volume::Reclaimer};
+use crate::{
+    error::{ReconcileError, await_newer_state},
+    storage_protection::claims_of,
+};
 
 /// The name in events.
 const COMPONENT: &str = "persistentvolume-controller";
@@ -40,39 +43,77 @@ const OLDER_PROVISIONER: &str = "volume.beta.kubernetes.io/storage-provisioner";
 /// On claims, the node for which the scheduler wants a volume.
 pub(crate) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
+/// The index of volumes by the claim for which they are reserved. Free volumes are under [`FREE`].
+const BY_CLAIM: &str = "volumes by claim";
+/// No claim has this key.
+const FREE: &str = "";
+/// The index of claims by the volume that they name. Claims without one are under [`UNBOUND`].
+const BY_VOLUME: &str = "claims by volume";
+/// No volume has this name.
+const UNBOUND: &str = "";
+
 /// Adds the two controllers to a manager.
 pub(crate) fn add_to(manager: &mut Manager) {
     let recorder = manager.cluster().recorder(COMPONENT);
-    let all = manager.cluster().informer::<PersistentVolumeClaim>(&Watch::all()).store();
-    let (of_volume, of_class) = (all.clone(), all);
-    let claims = Arc::new(Claims::new(recorder.clone()));
-    let volumes = Arc::new(Volumes::new(recorder));
+    let known_claims = manager.cluster().informer(&claims()).store();
+    let known_volumes = manager.cluster().informer(&volumes()).store();
+    let (of_volume, of_class) = (known_claims.clone(), known_claims);
+    let binder = Arc::new(Binder::new(recorder.clone()));
+    let reclaimer = Arc::new(Reclaimer::new(recorder));
     manager.add(
-        Controller::<PersistentVolumeClaim>::new()
+        Controller::watching(claims())
             .named("persistentvolume-binder")
-            .watches_with(Watch::<PersistentVolume>::all(), move |volume| claims_for(&of_volume, volume))
+            .watches_with(volumes(), move |volume| claims_for(&of_volume, volume))
             .watches_with(Watch::<StorageClass>::all(), move |_| pending(&of_class))
-            .reads::<Pod>()
+            // Their names are in the events of claims that wait for a consumer.
+            .watches(|pod: &Pod| claims_of(pod))
             // One at a time: two claims do not try for one volume.
             .concurrency(1)
             .reconcile(move |claim: Arc<PersistentVolumeClaim>, cx: Context| {
-                let claims = Arc::clone(&claims);
-                async move { await_newer_state(claims.reconcile(&claim, &cx).await) }
+                let binder = Arc::clone(&binder);
+                async move { await_newer_state(binder.reconcile(&claim, &cx).await) }
             }),
     );
     manager.add(
-        Controller::<PersistentVolume>::new()
+        Controller::watching(volumes())
             .named("persistentvolume-reclaimer")
-            .watches(|claim: &PersistentVolumeClaim| volume_of(claim).map(ObjectRef::new))
-            .watches_with(Watch::<PersistentVolumeClaim>::all(), |claim: &Cached<PersistentVolumeClaim>| {
-                // The volume that was made for it, if it goes before it knows of it.
-                Some(ObjectRef::<PersistentVolume>::new(matching::provisioned_name(&claim.meta().uid().to_string())))
-            })
+            .watches_with(claims(), move |claim| volumes_for(&known_volumes, claim))
             .reconcile(move |volume: Arc<PersistentVolume>, cx: Context| {
-                let volumes = Arc::clone(&volumes);
-                async move { await_newer_state(volumes.reconcile(&volume, &cx).await) }
+                let reclaimer = Arc::clone(&reclaimer);
+                async move { await_newer_state(reclaimer.reconcile(&volume, &cx).await) }
             }),
     );
+}
+
+/// The volumes of the cluster, found by their claims.
+pub(crate) fn volumes() -> Watch<PersistentVolume> {
+    Watch::all().index(Index::on_object(BY_CLAIM, |volume: &PersistentVolume| {
+        Some(holder_of(volume).map_or_else(|| FREE.to_owned(), |claim| claim.to_string()))
+    }))
+}
+
+/// The claims of the cluster, found by their volumes.
+pub(crate) fn claims() -> Watch<PersistentVolumeClaim> {
+    Watch::all().index(Index::on_object(BY_VOLUME, |claim: &PersistentVolumeClaim| {
+        Some(volume_of(claim).unwrap_or(UNBOUND).to_owned())
+    }))
+}
+
+/// The volumes that a claim may get: those that are reserved for its name, and those that are free.
+pub(crate) fn candidates(
+    cx: &Context,
+    claim: &PersistentVolumeClaim,
+) -> Result<Vec<Arc<PersistentVolume>>, ReconcileError> {
+    let store = cx.store::<PersistentVolume>();
+    let mut found = store.by_index(BY_CLAIM, &claim.object_ref().to_string())?;
+    found.extend(store.by_index(BY_CLAIM, FREE)?);
+    found.iter().map(|volume| Ok(volume.get()?)).collect()
+}
+
+/// The claim that a volume is reserved for, or bound to.
+pub(crate) fn holder_of(volume: &PersistentVolume) -> Option<ObjectRef<PersistentVolumeClaim>> {
+    let holder = volume.spec.as_ref()?.claim_ref.as_ref()?;
+    Some(ObjectRef::new(holder.name.clone()?).within(holder.namespace.clone()?))
 }
 
 /// The volume that a claim names.
@@ -85,26 +126,37 @@ pub(crate) fn is_bound(claim: &PersistentVolumeClaim) -> bool {
     volume_of(claim).is_some() && claim.annotations().contains_key(BIND_COMPLETED)
 }
 
-/// The claims that a change of a volume concerns: its own, those that name it, and, if it is free, those that wait.
+/// The claims that a change of a volume concerns: its own, those that name it, and, if it can be had, those without one.
 fn claims_for(
     claims: &Lister<PersistentVolumeClaim>,
     volume: &Cached<PersistentVolume>,
 ) -> Vec<ObjectRef<PersistentVolumeClaim>> {
     let Ok(known) = volume.get() else { return Vec::new() };
-    let reserved = known.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
-    let own = reserved.and_then(|claim| Some(ObjectKey::new(claim.name.clone()?).within(claim.namespace.clone()?)));
-    let mut concerned: Vec<_> = own.into_iter().map(ObjectRef::from).collect();
-    for claim in claims.list() {
-        let Ok(claim) = claim.get() else { continue };
-        if volume_of(&claim).map_or(reserved.is_none() && !is_bound(&claim), |name| name == known.name()) {
-            concerned.push(claim.object_ref());
-        }
+    let holder = holder_of(&known);
+    let mut concerned = with_volume(claims, known.name());
+    if holder.is_none() && volume::phase_of(&known) == "Available" {
+        concerned.extend(pending(claims));
     }
+    concerned.extend(holder);
     concerned
 }
 
-/// The claims that have no volume.
-fn pending(claims: &Lister<PersistentVolumeClaim>) -> Vec<ObjectRef<PersistentVolumeClaim>> {
-    let waits = |claim: &Cached<PersistentVolumeClaim>| claim.get().is_ok_and(|claim| volume_of(&claim).is_none());
-    claims.list().iter().filter(|claim| waits(claim)).map(Cached::object_ref).collect()
+/// The claims that name no volume.
+pub(crate) fn pending(claims: &Lister<PersistentVolumeClaim>) -> Vec<ObjectRef<PersistentVolumeClaim>> {
+    with_volume(claims, UNBOUND)
+}
+
+fn with_volume(claims: &Lister<PersistentVolumeClaim>, volume: &str) -> Vec<ObjectRef<PersistentVolumeClaim>> {
+    // The index is there: the store is that of a watch which has it.
+    claims.by_index(BY_VOLUME, volume).unwrap_or_default().iter().map(Cached::object_ref).collect()
+}
+
+/// The volumes that a change of a claim concerns: the one that it names, and those that are reserved for it.
+fn volumes_for(
+    volumes: &Lister<PersistentVolume>,
+    claim: &Cached<PersistentVolumeClaim>,
+) -> Vec<ObjectRef<PersistentVolume>> {
+    let named = claim.get().ok().and_then(|claim| volume_of(&claim).map(ObjectRef::new));
+    let reserved = volumes.by_index(BY_CLAIM, &claim.object_ref().to_string()).unwrap_or_default();
+    reserved.iter().map(Cached::object_ref).chain(named).collect()
 }

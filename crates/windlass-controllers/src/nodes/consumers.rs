@@ -1,4 +1,4 @@
-//! The claims of a pod that is to be scheduled: what they wait for, and where their volumes can be reached.
+//! The claims of a pod that is to be scheduled, and the nodes on which they can be had.
 
 use std::sync::Arc;
 
@@ -7,52 +7,75 @@ use k8s_openapi::api::{
     storage::v1::StorageClass,
 };
 use windlass_api::{ObjectExt, ObjectRef};
+use windlass_client::Error;
 use windlass_runtime::Context;
 
+use super::fit::Misfit;
 use crate::{
     error::ReconcileError,
     storage_protection::claims_of,
     volumes::{
-        SELECTED_NODE, is_bound,
-        matching::{Binding, best_match, class_of_claim, reaches},
+        SELECTED_NODE, candidates, is_bound,
+        matching::{Binding, best_match, class_of_claim, reaches, requested},
         reserved, volume_of, waits_for_consumer,
     },
 };
 
+/// The provisioner of classes whose volumes an administrator creates.
+const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
+
 /// The claims of a pod.
 #[derive(Debug, Default)]
 pub(super) struct Consumption {
-    /// The volumes of those that are bound.
+    /// The volumes of its bound claims.
     volumes: Vec<Arc<PersistentVolume>>,
-    /// Those that are bound once there is a node, each with whether its class can make volumes.
-    waiting: Vec<(Arc<PersistentVolumeClaim>, bool)>,
-    /// The volumes that those might get.
+    /// Whether a bound claim has no volume in the cache.
+    lacks_volume: bool,
+    /// The claims that are bound once there is a node, those that ask for least first.
+    waiting: Vec<Waiting>,
+}
+
+/// A claim that waits for its consumer.
+#[derive(Debug)]
+struct Waiting {
+    claim: Arc<PersistentVolumeClaim>,
+    class: Arc<StorageClass>,
+    /// The volumes that it may get.
     candidates: Vec<Arc<PersistentVolume>>,
 }
 
+/// How a claim that waits is bound on a node.
+#[derive(Debug)]
+enum Supply<'c> {
+    /// By a volume that exists.
+    Volume(&'c PersistentVolume),
+    /// By a volume that the provisioner of the class makes.
+    Provisioner,
+}
+
 impl Consumption {
-    /// Looks up the claims of a pod. The inner error says why the pod cannot be scheduled.
+    /// Looks up the claims of a pod. The inner error says why the pod cannot be scheduled on any node.
     pub(super) fn of(pod: &Pod, cx: &Context) -> Result<Result<Self, String>, ReconcileError> {
         let mut consumption = Self::default();
-        let mut unbound = false;
+        let mut is_unbound = false;
         for key in claims_of(pod) {
             let Some(claim) = cx.store::<PersistentVolumeClaim>().get(&key) else {
-                return Ok(Err(format!("persistentvolumeclaim {:?} not found", key.name())));
+                return Ok(Err(missing(pod, key.name())));
             };
             let claim = claim.get()?;
+            let phase = claim.status.as_ref().and_then(|status| status.phase.as_deref());
+            if phase == Some("Lost") {
+                let (claim, volume) = (claim.name(), volume_of(&claim).unwrap_or_default());
+                let why = format!("persistentvolumeclaim {claim:?} bound to non-existent persistentvolume {volume:?}");
+                return Ok(Err(why));
+            }
             if claim.is_deleting() {
                 return Ok(Err(format!("persistentvolumeclaim {:?} is being deleted", claim.name())));
             }
             if is_bound(&claim) {
-                let name = volume_of(&claim).unwrap_or_default();
-                match cx.store::<PersistentVolume>().get(&ObjectRef::new(name)) {
+                match cx.store::<PersistentVolume>().get(&ObjectRef::new(volume_of(&claim).unwrap_or_default())) {
                     Some(volume) => consumption.volumes.push(volume.get()?),
-                    None => {
-                        return Ok(Err(format!(
-                            "persistentvolumeclaim {:?} bound to non-existent persistentvolume {name:?}",
-                            claim.name()
-                        )));
-                    }
+                    None => consumption.lacks_volume = true,
                 }
                 continue;
             }
@@ -60,59 +83,178 @@ impl Consumption {
             let class = class.map(|class| class.get()).transpose()?;
             match class.filter(|class| waits_for_consumer(class) && volume_of(&claim).is_none()) {
                 Some(class) => {
-                    consumption.waiting.push((claim, class.provisioner != "kubernetes.io/no-provisioner"));
+                    let candidates = candidates(cx, &claim)?;
+                    consumption.waiting.push(Waiting { claim, class, candidates });
                 }
-                None => unbound = true,
+                None => is_unbound = true,
             }
         }
-        if unbound {
+        if is_unbound {
             return Ok(Err("pod has unbound immediate PersistentVolumeClaims".to_owned()));
         }
-        if !consumption.waiting.is_empty() {
-            for volume in cx.store::<PersistentVolume>().list() {
-                consumption.candidates.push(volume.get()?);
-            }
-        }
+        consumption.waiting.sort_by_key(|waiting| requested(&waiting.claim));
         Ok(Ok(consumption))
     }
 
-    /// Reports whether all volumes can be reached from a node.
-    pub(super) fn reaches(&self, node: &Node) -> bool {
-        self.volumes.iter().all(|volume| reaches(volume, node))
+    /// Checks that all volumes can be reached from a node, and that the claims that wait can get volumes there.
+    pub(super) fn fit(&self, node: &Node) -> Result<(), Misfit> {
+        if self.lacks_volume {
+            return Err(Misfit::LostVolume);
+        }
+        if !self.volumes.iter().all(|volume| reaches(volume, node)) {
+            return Err(Misfit::Unreachable);
+        }
+        self.supplies(node).map(drop).ok_or(Misfit::NoVolume)
     }
 
-    /// Reports whether the claims that wait can get volumes on a node.
-    pub(super) fn can_be_bound(&self, node: &Node) -> bool {
-        self.waiting.iter().all(|(claim, can_be_made)| *can_be_made || self.match_on(claim, node).is_some())
-    }
-
-    /// Whether nothing has to be bound any more.
+    /// Reports whether all claims are bound.
     pub(super) fn is_bound(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// The node for which volumes are being made.
-    pub(super) fn selected_node(&self) -> Option<&str> {
-        self.waiting.iter().find_map(|(claim, _)| claim.annotations().get(SELECTED_NODE).map(String::as_str))
-    }
-
     /// Reserves volumes that a node reaches, and asks for those that have to be made.
     pub(super) async fn bind_on(&self, node: &Node, cx: &Context) -> Result<(), ReconcileError> {
-        for (claim, _) in &self.waiting {
-            if let Some(volume) = self.match_on(claim, node) {
-                if let Some(reserved) = reserved(volume, claim) {
-                    cx.client().update(&reserved).await?;
+        for (waiting, supply) in self.waiting.iter().zip(self.supplies(node).unwrap_or_default()) {
+            let written = match supply {
+                Supply::Volume(volume) => match reserved(volume, &waiting.claim) {
+                    Some(reserved) => cx.client().update(&reserved).await.map(drop),
+                    None => Ok(()),
+                },
+                Supply::Provisioner if waiting.selected_node().is_some() => Ok(()),
+                Supply::Provisioner => {
+                    let mut asking = (*waiting.claim).clone();
+                    asking.annotations_mut().insert(SELECTED_NODE.to_owned(), node.name().to_owned());
+                    cx.client().update(&asking).await.map(drop)
                 }
-            } else if claim.annotations().get(SELECTED_NODE).map(String::as_str) != Some(node.name()) {
-                let mut asking = (**claim).clone();
-                asking.annotations_mut().insert(SELECTED_NODE.to_owned(), node.name().to_owned());
-                cx.client().update(&asking).await?;
-            }
+            };
+            written.or_else(await_event)?;
         }
         Ok(())
     }
 
-    fn match_on(&self, claim: &PersistentVolumeClaim, node: &Node) -> Option<&PersistentVolume> {
-        best_match(claim, self.candidates.iter().map(|volume| &**volume), Binding::OnNode(node))
+    /// Finds out how each claim that waits is bound on a node. `None` if one of them cannot be.
+    fn supplies(&self, node: &Node) -> Option<Vec<Supply<'_>>> {
+        let mut taken = Vec::new();
+        let mut supplies = Vec::new();
+        for waiting in &self.waiting {
+            let is_elsewhere = waiting.selected_node().is_some_and(|selected| selected != node.name());
+            if is_elsewhere {
+                return None;
+            }
+            let free = waiting.candidates.iter().filter(|volume| !taken.contains(&volume.name()));
+            let found = best_match(&waiting.claim, free.map(|volume| &**volume), Binding::OnNode(node));
+            // Once the provisioner is asked, its volume is the one.
+            match found.filter(|_| waiting.selected_node().is_none()) {
+                Some(volume) => {
+                    taken.push(volume.name());
+                    supplies.push(Supply::Volume(volume));
+                }
+                None if provides_for(&waiting.class, node) => supplies.push(Supply::Provisioner),
+                None => return None,
+            }
+        }
+        Some(supplies)
+    }
+}
+
+impl Waiting {
+    /// The node for which the provisioner is asked for a volume.
+    fn selected_node(&self) -> Option<&str> {
+        self.claim.annotations().get(SELECTED_NODE).map(String::as_str)
+    }
+}
+
+/// An object that has changed meanwhile, or is gone, wakes the pod by its event.
+fn await_event(error: Error) -> Result<(), Error> {
+    if error.is_conflict() || error.is_not_found() { Ok(()) } else { Err(error) }
+}
+
+fn missing(pod: &Pod, claim: &str) -> String {
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    let mut named = volumes.filter_map(|volume| volume.persistent_volume_claim.as_ref());
+    if named.any(|source| source.claim_name == claim) {
+        return format!("persistentvolumeclaim {claim:?} not found");
+    }
+    format!("waiting for ephemeral volume controller to create the persistentvolumeclaim {claim:?}")
+}
+
+/// Reports whether the provisioner of a class makes volumes for a node.
+fn provides_for(class: &StorageClass, node: &Node) -> bool {
+    let topologies = class.allowed_topologies.as_deref().unwrap_or_default();
+    let is_allowed = topologies.is_empty()
+        || topologies.iter().any(|term| {
+            let mut rules = term.match_label_expressions.iter().flatten();
+            rules.all(|rule| node.labels().get(&rule.key).is_some_and(|label| rule.values.contains(label)))
+        });
+    class.provisioner != NO_PROVISIONER && is_allowed
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn node(name: &str) -> Node {
+        serde_json::from_value(json!({"metadata": {"name": name, "labels": {"zone": name}}})).unwrap()
+    }
+
+    fn volume(name: &str, zone: &str) -> Arc<PersistentVolume> {
+        let terms = json!([{"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]}]);
+        let volume = json!({
+            "metadata": {"name": name}, "status": {"phase": "Available"},
+            "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "local",
+                "nodeAffinity": {"required": {"nodeSelectorTerms": terms}}},
+        });
+        Arc::new(serde_json::from_value(volume).unwrap())
+    }
+
+    fn waiting(name: &str, annotations: Value, provisioner: &str, candidates: &[Arc<PersistentVolume>]) -> Waiting {
+        let claim = json!({
+            "metadata": {"name": name, "namespace": "n", "uid": name, "annotations": annotations},
+            "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "local",
+                "resources": {"requests": {"storage": "1Gi"}}},
+        });
+        let class = json!({"metadata": {"name": "local"}, "provisioner": provisioner,
+            "allowedTopologies": [{"matchLabelExpressions": [{"key": "zone", "values": ["a", "b"]}]}]});
+        Waiting {
+            claim: Arc::new(serde_json::from_value(claim).unwrap()),
+            class: Arc::new(serde_json::from_value(class).unwrap()),
+            candidates: candidates.to_vec(),
+        }
+    }
+
+    fn fits(consumption: &Consumption) -> [Result<(), Misfit>; 3] {
+        ["a", "b", "c"].map(|name| consumption.fit(&node(name)))
+    }
+
+    #[test]
+    fn bound_claims_keep_a_pod_where_their_volumes_are() {
+        let bound = Consumption { volumes: vec![volume("v", "b")], ..Consumption::default() };
+        assert_eq!(fits(&bound), [Err(Misfit::Unreachable), Ok(()), Err(Misfit::Unreachable)]);
+        let lost = Consumption { lacks_volume: true, ..Consumption::default() };
+        assert_eq!(lost.fit(&node("a")), Err(Misfit::LostVolume));
+    }
+
+    #[test]
+    fn two_claims_do_not_get_one_volume() {
+        let volumes = [volume("v", "a")];
+        let claims = |count: usize| {
+            let names = ["one", "two"].into_iter().take(count);
+            let waiting = names.map(|name| waiting(name, json!({}), NO_PROVISIONER, &volumes)).collect();
+            Consumption { waiting, ..Consumption::default() }
+        };
+        assert_eq!((claims(1).fit(&node("a")), claims(2).fit(&node("a"))), (Ok(()), Err(Misfit::NoVolume)));
+    }
+
+    #[test]
+    fn a_provisioner_makes_volumes_in_its_topologies() {
+        let asks = |annotations: Value| Consumption {
+            waiting: vec![waiting("one", annotations, "example.com/disks", &[])],
+            ..Consumption::default()
+        };
+        assert_eq!(fits(&asks(json!({}))), [Ok(()), Ok(()), Err(Misfit::NoVolume)]);
+        let selected = asks(json!({SELECTED_NODE: "b"}));
+        assert_eq!(fits(&selected), [Err(Misfit::NoVolume), Ok(()), Err(Misfit::NoVolume)]);
     }
 }

@@ -22,8 +22,10 @@ pub(crate) enum Misfit {
     PortTaken,
     /// The node does not reach a volume of the pod.
     Unreachable,
-    /// There is no volume for a claim of the pod on the node.
+    /// A claim of the pod cannot get a volume on the node.
     NoVolume,
+    /// A claim of the pod has a volume that does not exist.
+    LostVolume,
     /// The node cannot hold as many pods.
     TooManyPods,
     /// The node has too little left of a resource.
@@ -48,6 +50,7 @@ impl std::fmt::Display for Misfit {
             Self::PortTaken => "node(s) didn't have free ports for the requested pod ports",
             Self::Unreachable => "node(s) didn't match PersistentVolume's node affinity",
             Self::NoVolume => "node(s) didn't find available persistent volumes to bind",
+            Self::LostVolume => "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
             Self::TooManyPods => "Too many pods",
             Self::Insufficient(resource) => return write!(f, "Insufficient {resource}"),
         })
@@ -142,7 +145,7 @@ pub(crate) fn is_selected(spec: &PodSpec, node: &Node) -> bool {
     plain && required.is_none_or(|selector| is_near(selector, node))
 }
 
-/// Reports whether a node is one that a selector selects.
+/// Reports whether a selector selects a node.
 pub(crate) fn is_near(selector: &NodeSelector, node: &Node) -> bool {
     selector.node_selector_terms.iter().any(|term| term_matches(term, node))
 }

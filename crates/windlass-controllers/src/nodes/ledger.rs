@@ -49,7 +49,7 @@ pub(crate) struct Unschedulable {
     nodes: usize,
     /// Each misfit once, with the number of nodes.
     misfits: Vec<(Misfit, usize)>,
-    /// A reason that has nothing to do with nodes.
+    /// The reason, if it is the same for all nodes.
     everywhere: Option<String>,
 }
 
@@ -164,7 +164,7 @@ impl Ledger {
 }
 
 impl Unschedulable {
-    /// The pod cannot be on any of so many nodes.
+    /// Says that a pod cannot be on any node, for a reason that does not depend on the node.
     pub(crate) fn everywhere(nodes: usize, why: String) -> Self {
         Self { nodes, misfits: Vec::new(), everywhere: Some(why) }
     }

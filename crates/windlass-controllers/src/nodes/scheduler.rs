@@ -2,12 +2,14 @@
 //!
 //! Nodes are chosen one after the other, with a [`Ledger`] that remembers each choice at once; bindings are sent side by side. A pod that fits nowhere is told why in its condition, and
 //! tried again when a node changes or another pod leaves. There is no preemption and no scoring but by number of pods.
-//! A pod whose claims are not bound waits; for claims of classes that wait for a consumer, it chooses the node first.
+//!
+//! Where there is storage, a pod whose claims are not bound waits. For claims of classes that wait for a consumer, the node is chosen first.
 
 use std::sync::Arc;
 
+use hashbrown::HashMap;
 use k8s_openapi::api::{
-    core::v1::{Binding, Node, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod, PodCondition},
+    core::v1::{Binding, Node, ObjectReference, PersistentVolumeClaim, Pod, PodCondition},
     storage::v1::StorageClass,
 };
 use parking_lot::Mutex;
@@ -22,10 +24,15 @@ use windlass_runtime::{
 
 use super::{
     consumers::Consumption,
-    fit::Misfit,
     ledger::{Ledger, Look, Unschedulable},
+    storage::Storage,
 };
-use crate::{error::ReconcileError, pods};
+use crate::{
+    error::ReconcileError,
+    pods,
+    storage_protection::claims_of,
+    volumes::{claims, volumes},
+};
 
 /// The name in logs and of its writes.
 const NAME: &str = "scheduler";
@@ -41,6 +48,7 @@ const COMPONENT: &str = "default-scheduler";
 struct Scheduler {
     state: Mutex<State>,
     recorder: Recorder,
+    storage: Storage,
 }
 
 /// What the scheduler knows.
@@ -51,26 +59,56 @@ struct State {
     seeded: bool,
     /// Whether pods that fitted nowhere are to be tried again.
     wake: bool,
+    /// The nodes for which volumes are being bound: the uid of the pod, and the node.
+    selected: HashMap<ObjectKey, (Option<String>, String)>,
 }
 
 /// Adds the controller to a manager.
-pub(crate) fn add_to(manager: &mut Manager) {
-    let scheduler = Arc::new(Scheduler { state: Mutex::default(), recorder: manager.cluster().recorder(COMPONENT) });
-    let (waiting, consumers) = (Arc::clone(&scheduler), Arc::clone(&scheduler));
-    manager.add(
-        Controller::watching(Watch::<Pod>::all().filter(PlaceChanged))
-            .named(NAME)
-            .watches_with(Watch::<Node>::all(), move |_| {
-                waiting.state.lock().ledger.waiting().into_iter().map(ObjectRef::from).collect::<Vec<_>>()
-            })
-            .watches_with(Watch::<PersistentVolumeClaim>::all(), move |claim| {
-                waiting_for(claim, consumers.state.lock().ledger.waiting())
-            })
-            .reads::<PersistentVolume>()
-            .reads::<StorageClass>()
-            .concurrency(WORKERS)
-            .reconcile_keys(move |key, cx| reconcile(key, cx, Arc::clone(&scheduler))),
-    );
+pub(crate) fn add_to(manager: &mut Manager, storage: Storage) {
+    let recorder = manager.cluster().recorder(COMPONENT);
+    let scheduler = Arc::new(Scheduler { state: Mutex::default(), recorder, storage });
+    let waiting = Arc::clone(&scheduler);
+    let controller = Controller::watching(Watch::<Pod>::all().filter(PlaceChanged))
+        .named(NAME)
+        .watches_with(Watch::<Node>::all(), move |_| {
+            waiting.state.lock().ledger.waiting().into_iter().map(ObjectRef::from).collect::<Vec<_>>()
+        })
+        .concurrency(WORKERS);
+    let controller = match storage {
+        Storage::None => controller,
+        Storage::Simulated => {
+            let pods = manager.cluster().informer::<Pod>(&Watch::all()).store();
+            let consumers = Consumers { scheduler: Arc::clone(&scheduler), pods };
+            let [of_claim, of_volume, of_class] = [consumers.clone(), consumers.clone(), consumers];
+            controller
+                .watches_with(claims(), move |claim| {
+                    let claim = claim.object_ref();
+                    of_claim.waiting(|claims| claims.contains(&claim))
+                })
+                .watches_with(volumes(), move |_| of_volume.waiting(|claims| !claims.is_empty()))
+                .watches_with(Watch::<StorageClass>::all(), move |_| of_class.waiting(|claims| !claims.is_empty()))
+        }
+    };
+    manager.add(controller.reconcile_keys(move |key, cx| reconcile(key, cx, Arc::clone(&scheduler))));
+}
+
+/// The pods that wait and have claims.
+#[derive(Clone, Debug)]
+struct Consumers {
+    scheduler: Arc<Scheduler>,
+    pods: Lister<Pod>,
+}
+
+impl Consumers {
+    /// Returns the pods that wait and have such claims.
+    fn waiting(&self, are_meant: impl Fn(&[ObjectRef<PersistentVolumeClaim>]) -> bool) -> Vec<ObjectRef<Pod>> {
+        let waiting = self.scheduler.state.lock().ledger.waiting();
+        let has_such = |pod: &ObjectRef<Pod>| {
+            let pod = self.pods.get(pod).and_then(|pod| pod.get().ok());
+            pod.is_some_and(|pod| are_meant(&claims_of(&pod)))
+        };
+        waiting.into_iter().map(ObjectRef::from).filter(has_such).collect()
+    }
 }
 
 /// Events that change who is where. What cannot be decoded passes: the reconcile says why.
@@ -97,6 +135,9 @@ async fn reconcile(key: ObjectRef<Pod>, cx: Context, scheduler: Arc<Scheduler>) 
         state.seed(&store);
         let look = state.ledger.look(key.key(), pod.as_deref());
         state.wake |= look == Look::Left;
+        if look != Look::Unscheduled {
+            state.selected.remove(key.key());
+        }
         look
     };
     if look == Look::Unscheduled
@@ -129,9 +170,12 @@ impl Scheduler {
         for node in cx.store::<Node>().list() {
             nodes.push(node.get()?);
         }
-        let consumption = match Consumption::of(pod, cx)? {
-            Ok(consumption) => consumption,
-            Err(why) => return self.report(cx, pod, &Unschedulable::everywhere(nodes.len(), why)).await,
+        let consumption = match self.storage {
+            Storage::None => Consumption::default(),
+            Storage::Simulated => match Consumption::of(pod, cx)? {
+                Ok(consumption) => consumption,
+                Err(why) => return self.report(cx, pod, &Unschedulable::everywhere(nodes.len(), why)).await,
+            },
         };
         let chosen = {
             let mut state = self.state.lock();
@@ -139,16 +183,19 @@ impl Scheduler {
             if state.ledger.is_placed(key, pod) {
                 return Ok(());
             }
-            let chosen = choose(&state.ledger, pod, &nodes, &consumption).cloned();
-            if let Ok(node) = &chosen
-                && consumption.is_bound()
-            {
-                state.ledger.place(key, pod, node.name());
+            let chosen = state.choose(key, pod, &nodes, &consumption).cloned();
+            if let Ok(node) = &chosen {
+                if consumption.is_bound() {
+                    state.ledger.place(key, pod, node.name());
+                    state.selected.remove(key);
+                } else {
+                    state.selected.insert(key.clone(), (pod.uid().map(str::to_owned), node.name().to_owned()));
+                }
             }
             chosen
         };
         let chosen = match chosen {
-            // The pod comes by again when its claims are bound.
+            // The pod's next turn comes when its claims are bound.
             Ok(node) if !consumption.is_bound() => return consumption.bind_on(&node, cx).await,
             chosen => chosen.map(|node| node.name().to_owned()),
         };
@@ -197,33 +244,6 @@ impl Scheduler {
     }
 }
 
-/// Chooses the node for which volumes are being made already, if it still fits; otherwise the best.
-fn choose<'n>(
-    ledger: &Ledger,
-    pod: &Pod,
-    nodes: &'n [Arc<Node>],
-    consumption: &Consumption,
-) -> Result<&'n Node, Unschedulable> {
-    let storage = |node: &Node| match (consumption.reaches(node), consumption.can_be_bound(node)) {
-        (false, _) => Err(Misfit::Unreachable),
-        (_, false) => Err(Misfit::NoVolume),
-        _ => Ok(()),
-    };
-    let all = || nodes.iter().map(|node| &**node);
-    if let Some(selected) = consumption.selected_node()
-        && let Ok(node) = ledger.choose(pod, all().filter(|node| node.name() == selected), storage)
-    {
-        return Ok(node);
-    }
-    ledger.choose(pod, all(), storage)
-}
-
-/// The pods that wait and may use a claim: those of its namespace.
-fn waiting_for(claim: &Cached<PersistentVolumeClaim>, waiting: Vec<ObjectKey>) -> Vec<ObjectRef<Pod>> {
-    let namespace = claim.meta().namespace().map(|namespace| &**namespace);
-    waiting.into_iter().filter(|pod| pod.namespace.as_deref() == namespace).map(ObjectRef::from).collect()
-}
-
 async fn bind(client: &Client, pod: &Pod, node: &str) -> Result<(), Error> {
     let mut binding = Binding {
         target: ObjectReference {
@@ -249,6 +269,27 @@ async fn bind(client: &Client, pod: &Pod, node: &str) -> Result<(), Error> {
 }
 
 impl State {
+    /// Chooses the node for which the pod's volumes were bound, if the pod still fits there; otherwise the best.
+    fn choose<'n>(
+        &self,
+        key: &ObjectKey,
+        pod: &Pod,
+        nodes: &'n [Arc<Node>],
+        consumption: &Consumption,
+    ) -> Result<&'n Node, Unschedulable> {
+        let choose = |nodes: &'n [Arc<Node>]| {
+            self.ledger.choose(pod, nodes.iter().map(|node| &**node), |node| consumption.fit(node))
+        };
+        let selected = self.selected.get(key).filter(|(uid, _)| uid.as_deref() == pod.uid());
+        let position = selected.and_then(|(_, selected)| nodes.iter().position(|node| node.name() == selected));
+        if let Some(position) = position
+            && let Ok(node) = choose(&nodes[position..=position])
+        {
+            return Ok(node);
+        }
+        choose(nodes)
+    }
+
     /// The pods that are to be tried again; they are given once.
     fn woken(&mut self) -> Vec<ObjectKey> {
         if std::mem::take(&mut self.wake) { self.ledger.waiting() } else { Vec::new() }

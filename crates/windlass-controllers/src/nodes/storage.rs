@@ -1,9 +1,11 @@
-//! The storage of simulated nodes: a provisioner that makes volumes, makes them larger, and deletes them.
+//! The storage of simulated nodes: a class, and a provisioner that makes volumes, expands them, and deletes them.
 //!
-//! It serves the classes whose provisioner is [`DRIVER`], as the provisioner and the resizer of a real driver do; there is
-//! nothing behind its volumes, and every node reaches them.
+//! It serves the classes whose provisioner is [`DRIVER`], as the provisioner and the resizer of a CSI driver do, which run on
+//! nodes, too. There is nothing behind its volumes, and every node reaches them.
+//!
+//! The class `standard` is created once at the start, unless the cluster has a default class.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::{
     api::{
@@ -15,58 +17,115 @@ use k8s_openapi::{
     },
     apimachinery::pkg::apis::meta::v1::Time,
 };
+use tokio::time::sleep;
 use windlass_api::{ObjectExt, ObjectRef};
+use windlass_client::{Client, Error};
 use windlass_runtime::{
-    Action, Context, Controller, Manager,
+    Action, Context, Controller, Group, Manager, Result, Running, Task, Watch,
     events::{Note, Recorder, reference},
 };
 
 use crate::{
     error::{ReconcileError, await_newer_state},
     volumes::{
-        PROVISIONED_BY, PROVISIONER, is_bound,
+        DEFAULT_CLASS, PROVISIONED_BY, PROVISIONER, claims, holder_of, is_bound, is_default,
         matching::{capacity, class_of_claim, provisioned_name, requested, size},
-        volume_of,
+        pending, volume_of,
     },
 };
 
 /// The provisioner of the classes that are served.
 pub(crate) const DRIVER: &str = "windlass.dev/simulated";
-/// The condition of a claim whose volume is being made larger.
+/// The condition of a claim whose volume is being expanded.
 const RESIZING: &str = "Resizing";
 
-/// Adds the two controllers to a manager.
+type Outcome<T> = std::result::Result<T, ReconcileError>;
+
+/// The name of the default class.
+const STANDARD: &str = "standard";
+/// How long to wait when the class could not be created.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The storage of nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Storage {
+    /// A controller binds claims, and pods wait for that.
+    Simulated,
+    /// No controller binds claims, and pods do not wait for that.
+    None,
+}
+
+/// Adds the two controllers and the default class to a manager.
 pub(crate) fn add_to(manager: &mut Manager) {
     let recorder = manager.cluster().recorder(DRIVER);
+    let known = manager.cluster().informer(&claims()).store();
     manager.add(
-        Controller::<PersistentVolumeClaim>::new()
+        Controller::watching(claims())
             .named("simulated-provisioner")
-            .watches(|volume: &PersistentVolume| claim_of(volume))
-            .reads::<StorageClass>()
+            .watches(|volume: &PersistentVolume| holder_of(volume))
+            .watches_with(Watch::<StorageClass>::all(), move |_| pending(&known))
             .reconcile(move |claim: Arc<PersistentVolumeClaim>, cx: Context| {
                 let recorder = recorder.clone();
                 async move {
                     let outcome = if volume_of(&claim).is_none() {
                         provision(&claim, &cx, &recorder).await
                     } else {
-                        resize(&claim, &cx, &recorder).await
+                        expand(&claim, &cx, &recorder).await
                     };
                     await_newer_state(outcome.map(|()| Action::await_change()))
                 }
             }),
     );
-    manager.add(Controller::<PersistentVolume>::new().named("simulated-deleter").reconcile(
-        async |volume: Arc<PersistentVolume>, cx: Context| await_newer_state(delete(&volume, &cx).await),
-    ));
+    manager.add(
+        Controller::<PersistentVolume>::new().named("simulated-deleter").reconcile(
+            async |volume: Arc<PersistentVolume>, cx: Context| await_newer_state(delete(&volume, &cx).await),
+        ),
+    );
+    manager.add(Task::new("default-storage-class", bring_class).in_group(Group::Controllers));
 }
 
-fn claim_of(volume: &PersistentVolume) -> Option<ObjectRef<PersistentVolumeClaim>> {
-    let holder = volume.spec.as_ref()?.claim_ref.as_ref()?;
-    Some(ObjectRef::new(holder.name.clone()?).within(holder.namespace.clone()?))
+/// Creates the default class, until it is there or the manager stops.
+async fn bring_class(running: Running) -> Result<()> {
+    tokio::select! {
+        biased;
+        () = running.stop().requested() => {}
+        () = async {
+            while let Err(error) = create_class(running.cluster().client()).await {
+                tracing::warn!(class = STANDARD, error = error.chain(), "cannot create the default class; trying again");
+                sleep(RETRY).await;
+            }
+        } => {}
+    }
+    Ok(())
+}
+
+async fn create_class(client: &Client) -> Result<(), Error> {
+    let classes = client.list::<StorageClass>().await?;
+    if classes.items.iter().any(is_default) {
+        return Ok(());
+    }
+    match client.create(&standard()).await {
+        Err(error) if !error.is_already_exists() => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn standard() -> StorageClass {
+    let mut class = StorageClass {
+        provisioner: DRIVER.to_owned(),
+        reclaim_policy: Some("Delete".to_owned()),
+        // Claims are bound at once, also those that no pod uses yet.
+        volume_binding_mode: Some("Immediate".to_owned()),
+        allow_volume_expansion: Some(true),
+        ..StorageClass::default()
+    };
+    class.metadata.name = Some(STANDARD.to_owned());
+    class.annotations_mut().insert(DEFAULT_CLASS.to_owned(), "true".to_owned());
+    class
 }
 
 /// Makes the volume that a claim asks for.
-async fn provision(claim: &PersistentVolumeClaim, cx: &Context, recorder: &Recorder) -> Result<(), ReconcileError> {
+async fn provision(claim: &PersistentVolumeClaim, cx: &Context, recorder: &Recorder) -> Outcome<()> {
     if claim.is_deleting() || claim.annotations().get(PROVISIONER).is_none_or(|asked| asked != DRIVER) {
         return Ok(());
     }
@@ -116,8 +175,8 @@ fn is_ours(volume: &PersistentVolume) -> bool {
     volume.annotations().get(PROVISIONED_BY).is_some_and(|provisioner| provisioner == DRIVER)
 }
 
-/// Makes the volume of a claim larger that asks for more than it has.
-async fn resize(claim: &PersistentVolumeClaim, cx: &Context, recorder: &Recorder) -> Result<(), ReconcileError> {
+/// Expands the volume of a claim that asks for more than it has.
+async fn expand(claim: &PersistentVolumeClaim, cx: &Context, recorder: &Recorder) -> Outcome<()> {
     let status = claim.status.clone().unwrap_or_default();
     let wanted = requested(claim);
     if !is_bound(claim) || status.phase.as_deref() != Some("Bound") || size(status.capacity.as_ref()) >= wanted {
@@ -144,7 +203,7 @@ async fn resize(claim: &PersistentVolumeClaim, cx: &Context, recorder: &Recorder
         }
         let mut larger = (*volume).clone();
         larger.spec.get_or_insert_default().capacity = requests;
-        // The claim's turn comes with the event of this.
+        // The claim's next turn comes with the event of this write.
         cx.client().update(&larger).await?;
         return Ok(());
     }
@@ -159,8 +218,8 @@ async fn resize(claim: &PersistentVolumeClaim, cx: &Context, recorder: &Recorder
     Ok(())
 }
 
-/// Deletes a volume that was released.
-async fn delete(volume: &PersistentVolume, cx: &Context) -> Result<Action, ReconcileError> {
+/// Deletes a volume that is released and to be deleted.
+async fn delete(volume: &PersistentVolume, cx: &Context) -> Outcome<Action> {
     let phase = volume.status.as_ref().and_then(|status| status.phase.as_deref());
     let policy = volume.spec.as_ref().and_then(|spec| spec.persistent_volume_reclaim_policy.as_deref());
     if is_ours(volume) && phase == Some("Released") && policy == Some("Delete") && !volume.is_deleting() {

@@ -1,4 +1,6 @@
-//! Binds claims.
+//! Binds claims to volumes.
+
+use std::time::Duration;
 
 use k8s_openapi::api::{
     core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimStatus, Pod},
@@ -11,57 +13,65 @@ use windlass_runtime::{
 };
 
 use super::{
-    BIND_COMPLETED, BOUND_BY_CONTROLLER, OLDER_PROVISIONER, PROVISIONER, SELECTED_NODE,
+    BIND_COMPLETED, BOUND_BY_CONTROLLER, OLDER_PROVISIONER, PROVISIONER, SELECTED_NODE, candidates,
     matching::{Binding, best_match, class_of_claim, is_reserved, is_reserved_for, mismatch, says_class},
     volume::set_phase,
     volume_of,
 };
 use crate::{error::ReconcileError, pods, storage_protection::claims_of};
 
-/// The annotations of the class that claims without one get.
-const DEFAULT_CLASS: [&str; 2] =
-    ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
+/// How long to wait when another client has changed a volume meanwhile.
+const RETRY: Duration = Duration::from_secs(1);
 
-/// The binder of claims.
+/// The annotation of the class that claims without one get.
+pub(crate) const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
+const OLDER_DEFAULT_CLASS: &str = "storageclass.beta.kubernetes.io/is-default-class";
+
+/// Binds claims.
 #[derive(Debug)]
-pub(super) struct Claims {
+pub(super) struct Binder {
     recorder: Recorder,
 }
 
-impl Claims {
+impl Binder {
     pub(super) fn new(recorder: Recorder) -> Self {
         Self { recorder }
     }
 
-    pub(super) async fn reconcile(&self, claim: &PersistentVolumeClaim, cx: &Context) -> Result<Action, ReconcileError> {
+    pub(super) async fn reconcile(
+        &self,
+        claim: &PersistentVolumeClaim,
+        cx: &Context,
+    ) -> Result<Action, ReconcileError> {
         let volume = match volume_of(claim) {
             None => None,
-            Some(name) => cx.store::<PersistentVolume>().get(&ObjectRef::new(name)).map(|known| known.get()).transpose()?,
+            Some(name) => {
+                cx.store::<PersistentVolume>().get(&ObjectRef::new(name)).map(|known| known.get()).transpose()?
+            }
         };
         if claim.annotations().contains_key(BIND_COMPLETED) {
-            self.check(claim, volume.as_deref(), cx).await?;
+            self.check(claim, volume.as_deref(), cx).await
         } else if volume_of(claim).is_some() {
-            self.bind_to_named(claim, volume.as_deref(), cx).await?;
+            self.bind_to_named(claim, volume.as_deref(), cx).await
         } else {
-            self.bind_to_any(claim, cx).await?;
+            self.bind_to_any(claim, cx).await
         }
-        Ok(Action::await_change())
     }
 
-    /// A claim that has been bound: its volume must still be there, and its own.
+    /// Checks that the volume of a bound claim exists, and is bound to it.
     async fn check(
         &self,
         claim: &PersistentVolumeClaim,
         volume: Option<&PersistentVolume>,
         cx: &Context,
-    ) -> Result<(), ReconcileError> {
+    ) -> Result<Action, ReconcileError> {
         let Some(name) = volume_of(claim) else {
             let lost = "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!";
             return self.lose(claim, "ClaimLost", lost, cx).await;
         };
         let volume = match volume {
             Some(volume) => Some(volume.clone()),
-            // The cache may be stale, and a lost claim stays lost to its users.
+            // The cache may be stale, and users act on a loss.
             None => cx.live().get_opt::<PersistentVolume>(name).await?,
         };
         let Some(volume) = volume else {
@@ -82,21 +92,21 @@ impl Claims {
         reason: &'static str,
         message: &str,
         cx: &Context,
-    ) -> Result<(), ReconcileError> {
+    ) -> Result<Action, ReconcileError> {
         if phase_of(claim) != "Lost" {
             set_status(claim, "Lost", None, cx).await?;
             self.recorder.record(claim, Note::warning(reason, message));
         }
-        Ok(())
+        Ok(Action::await_change())
     }
 
-    /// A claim whose user wants a certain volume.
+    /// Binds a claim to the volume that its user names.
     async fn bind_to_named(
         &self,
         claim: &PersistentVolumeClaim,
         volume: Option<&PersistentVolume>,
         cx: &Context,
-    ) -> Result<(), ReconcileError> {
+    ) -> Result<Action, ReconcileError> {
         let problem = match volume {
             None => None,
             Some(volume) if is_reserved_for(volume, claim) => return self.bind(claim, volume, cx).await,
@@ -115,19 +125,16 @@ impl Claims {
         if let Some(note) = problem {
             self.recorder.record(claim, note);
         }
-        set_status(claim, "Pending", None, cx).await
+        wait(claim, cx).await
     }
 
-    async fn bind_to_any(&self, claim: &PersistentVolumeClaim, cx: &Context) -> Result<(), ReconcileError> {
+    async fn bind_to_any(&self, claim: &PersistentVolumeClaim, cx: &Context) -> Result<Action, ReconcileError> {
         let class = match class_of_claim(claim) {
             "" => None,
             name => cx.store::<StorageClass>().get(&ObjectRef::new(name)).map(|class| class.get()).transpose()?,
         };
         let waits = class.as_ref().is_some_and(|class| waits_for_consumer(class));
-        let mut volumes = Vec::new();
-        for volume in cx.store::<PersistentVolume>().list() {
-            volumes.push(volume.get()?);
-        }
+        let volumes = candidates(cx, claim)?;
         let binding = if waits { Binding::Delayed } else { Binding::Immediate };
         if let Some(volume) = best_match(claim, volumes.iter().map(|volume| &**volume), binding) {
             return self.bind(claim, volume, cx).await;
@@ -138,7 +145,7 @@ impl Claims {
             let mut classed = claim.clone();
             classed.spec.get_or_insert_default().storage_class_name = Some(default);
             cx.client().update(&classed).await?;
-            return Ok(());
+            return Ok(Action::await_change());
         }
         if waits && !claim.annotations().contains_key(SELECTED_NODE) {
             self.recorder.record(claim, self.waiting(claim, cx)?);
@@ -148,10 +155,10 @@ impl Claims {
         } else {
             return self.provision(claim, class.as_deref(), cx).await;
         }
-        set_status(claim, "Pending", None, cx).await
+        wait(claim, cx).await
     }
 
-    /// Says for whom the claim of a class that waits for a consumer waits.
+    /// Says for which pods the claim of a class waits that is bound for a consumer.
     fn waiting(&self, claim: &PersistentVolumeClaim, cx: &Context) -> Result<Note, ReconcileError> {
         let key = claim.object_ref();
         let mut consumers = Vec::new();
@@ -162,9 +169,7 @@ impl Claims {
             }
         }
         Ok(match consumers.as_slice() {
-            [] => {
-                Note::normal("WaitForFirstConsumer", "waiting for first consumer to be created before binding")
-            }
+            [] => Note::normal("WaitForFirstConsumer", "waiting for first consumer to be created before binding"),
             [one] => Note::normal("WaitForPodScheduled", format!("waiting for pod {one} to be scheduled")),
             more => Note::normal("WaitForPodScheduled", format!("waiting for pods {} to be scheduled", more.join(","))),
         })
@@ -176,17 +181,17 @@ impl Claims {
         claim: &PersistentVolumeClaim,
         class: Option<&StorageClass>,
         cx: &Context,
-    ) -> Result<(), ReconcileError> {
+    ) -> Result<Action, ReconcileError> {
         let Some(class) = class else {
             let message = format!("storageclass.storage.k8s.io {:?} not found", class_of_claim(claim));
             self.recorder.record(claim, Note::warning("ProvisioningFailed", message));
-            return Ok(());
+            return Ok(Action::await_change());
         };
         let provisioner = class.provisioner.as_str();
         if provisioner.starts_with("kubernetes.io/") {
             let message = format!("no volume plugin matched name: {provisioner}");
             self.recorder.record(claim, Note::warning("ProvisioningFailed", message));
-            return Ok(());
+            return Ok(Action::await_change());
         }
         if claim.annotations().get(PROVISIONER).is_none_or(|known| known != provisioner) {
             let mut asking = claim.clone();
@@ -199,19 +204,24 @@ impl Claims {
             "Waiting for a volume to be created either by the external provisioner '{provisioner}' or manually by the system administrator. If volume creation is delayed, please verify that the provisioner is running and correctly registered."
         );
         self.recorder.record(claim, Note::normal("ExternalProvisioning", message));
-        Ok(())
+        Ok(Action::await_change())
     }
 
-    /// Binds both to each other, step by step; each step that is done already is left out.
+    /// Binds both to each other in four steps, and skips those that are done.
     async fn bind(
         &self,
         claim: &PersistentVolumeClaim,
         volume: &PersistentVolume,
         cx: &Context,
-    ) -> Result<(), ReconcileError> {
+    ) -> Result<Action, ReconcileError> {
         let mut volume = volume.clone();
         if let Some(reserved) = reserved(&volume, claim) {
-            volume = cx.client().update(&reserved).await?;
+            volume = match cx.client().update(&reserved).await {
+                Ok(volume) => volume,
+                // Another claim may have got it, and then its event does not concern this one.
+                Err(error) if error.is_conflict() || error.is_not_found() => return Ok(Action::requeue_after(RETRY)),
+                Err(error) => return Err(error.into()),
+            };
         }
         if let Some(bound) = set_phase(&volume, "Bound", cx).await? {
             volume = bound;
@@ -226,11 +236,17 @@ impl Claims {
             claim.annotations_mut().insert(BIND_COMPLETED.to_owned(), "yes".to_owned());
             claim = cx.client().update(&claim).await?;
         }
-        set_status(&claim, "Bound", Some(&volume), cx).await
+        set_status(&claim, "Bound", Some(&volume), cx).await?;
+        Ok(Action::await_change())
     }
 }
 
-/// Reserves a volume for a claim; `None` if it is.
+async fn wait(claim: &PersistentVolumeClaim, cx: &Context) -> Result<Action, ReconcileError> {
+    set_status(claim, "Pending", None, cx).await?;
+    Ok(Action::await_change())
+}
+
+/// Reserves a volume for a claim. Returns `None` if it is reserved.
 pub(crate) fn reserved(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<PersistentVolume> {
     let holder = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
     let is_known = is_reserved_for(volume, claim);
@@ -246,17 +262,23 @@ pub(crate) fn reserved(volume: &PersistentVolume, claim: &PersistentVolumeClaim)
     Some(reserved)
 }
 
-/// Reports whether claims of a class are bound when a pod wants them.
+/// Reports whether claims of a class are bound only when a pod uses them.
 pub(crate) fn waits_for_consumer(class: &StorageClass) -> bool {
     class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer")
 }
 
-/// The newest of the default classes.
+/// Reports whether claims without a class get this one.
+pub(crate) fn is_default(class: &StorageClass) -> bool {
+    let marks = [DEFAULT_CLASS, OLDER_DEFAULT_CLASS];
+    marks.iter().any(|mark| class.annotations().get(*mark).is_some_and(|value| value == "true"))
+}
+
+/// The name of the newest default class.
 fn default_class(cx: &Context) -> Result<Option<String>, ReconcileError> {
     let mut defaults = Vec::new();
     for class in cx.store::<StorageClass>().list() {
         let class = class.get()?;
-        if DEFAULT_CLASS.iter().any(|mark| class.annotations().get(*mark).is_some_and(|is| is == "true")) {
+        if is_default(&class) {
             let created = class.metadata.creation_timestamp.as_ref().map(|time| time.0);
             defaults.push((std::cmp::Reverse(created), class.name().to_owned()));
         }
@@ -268,7 +290,7 @@ fn phase_of(claim: &PersistentVolumeClaim) -> &str {
     claim.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default()
 }
 
-/// Writes the status that follows from a phase and the volume, if it is another.
+/// Writes the status that follows from a phase and the volume, if it differs.
 async fn set_status(
     claim: &PersistentVolumeClaim,
     phase: &str,
@@ -298,7 +320,7 @@ fn status(
         return after;
     };
     after.access_modes.clone_from(&spec.access_modes);
-    // Later changes of size are written by those who make them.
+    // Whoever resizes the volume later writes its size.
     if before.phase.as_deref() != Some(phase) {
         after.capacity.clone_from(&spec.capacity);
         after.current_volume_attributes_class_name.clone_from(&spec.volume_attributes_class_name);

@@ -1,9 +1,9 @@
-//! Which volume satisfies which claim. Values only, no I/O.
+//! Matches volumes with claims. Values only, no I/O.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::{
-    api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeSpec},
+    api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec},
     apimachinery::pkg::api::resource::Quantity as ApiQuantity,
 };
 use windlass_api::{LabelSelector, ObjectExt, Quantity};
@@ -11,7 +11,7 @@ use windlass_api::{LabelSelector, ObjectExt, Quantity};
 use crate::nodes::fit::is_near;
 
 const STORAGE: &str = "storage";
-/// On claims and volumes of older users, their class.
+/// The annotation for the class on claims and volumes of older users.
 const OLDER_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
 /// The name of the volume that is made for a claim.
@@ -35,19 +35,19 @@ pub(crate) fn size(list: Option<&BTreeMap<String, ApiQuantity>>) -> Quantity {
     list.and_then(|list| list.get(STORAGE)?.0.parse().ok()).unwrap_or_default()
 }
 
-/// The class of a claim; empty if it has none.
+/// The class of a claim. Empty if it has none.
 pub(crate) fn class_of_claim(claim: &PersistentVolumeClaim) -> &str {
     let class = claim.spec.as_ref().and_then(|spec| spec.storage_class_name.as_deref());
     claim.annotations().get(OLDER_CLASS).map(String::as_str).or(class).unwrap_or_default()
 }
 
-/// Reports whether a claim says which class it has, be it none.
+/// Reports whether a claim names a class, or the empty one.
 pub(crate) fn says_class(claim: &PersistentVolumeClaim) -> bool {
     let class = claim.spec.as_ref().and_then(|spec| spec.storage_class_name.as_ref());
     claim.annotations().contains_key(OLDER_CLASS) || class.is_some()
 }
 
-/// The class of a volume; empty if it has none.
+/// The class of a volume. Empty if it has none.
 pub(crate) fn class_of_volume(volume: &PersistentVolume) -> &str {
     let class = volume.spec.as_ref().and_then(|spec| spec.storage_class_name.as_deref());
     volume.annotations().get(OLDER_CLASS).map(String::as_str).or(class).unwrap_or_default()
@@ -64,7 +64,7 @@ pub(crate) fn is_reserved_for(volume: &PersistentVolume, claim: &PersistentVolum
     })
 }
 
-/// Reports whether any claim has the volume, or is to have it.
+/// Reports whether a volume is reserved for any claim, or bound to one.
 pub(crate) fn is_reserved(volume: &PersistentVolume) -> bool {
     volume.spec.as_ref().is_some_and(|spec| spec.claim_ref.is_some())
 }
@@ -76,7 +76,7 @@ pub(crate) fn modes_differ(claim: &PersistentVolumeClaim, volume: &PersistentVol
     of_claim.unwrap_or("Filesystem") != of_volume.unwrap_or("Filesystem")
 }
 
-/// Tells why a claim cannot have the volume that it names.
+/// Returns why a claim cannot have the volume that it names.
 pub(crate) fn mismatch(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<String> {
     if volume.is_deleting() {
         return Some(format!("the volume is marked for deletion {:?}", volume.name()));
@@ -97,60 +97,66 @@ pub(crate) fn mismatch(volume: &PersistentVolume, claim: &PersistentVolumeClaim)
     Some(why.to_owned())
 }
 
-/// When a claim is bound.
+/// The situation in which a claim is bound.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Binding<'n> {
     Immediate,
-    /// Only a volume that is reserved for it, until there is a node.
+    /// Only a volume that is reserved for the claim will do, until there is a node.
     Delayed,
-    /// By the scheduler, to a volume that the node can reach.
+    /// The scheduler binds it to a volume that a node reaches.
     OnNode(&'n Node),
 }
 
-/// Finds the volume for a claim: the one that is reserved for it, or the smallest that satisfies it, with as few access modes
-/// as may be.
+/// Finds the volume for a claim: of those with the fewest access modes, the one that is reserved for it, or the smallest. The
+/// scheduler does not prefer few access modes.
 pub(crate) fn best_match<'v>(
     claim: &PersistentVolumeClaim,
     volumes: impl IntoIterator<Item = &'v PersistentVolume>,
     binding: Binding<'_>,
 ) -> Option<&'v PersistentVolume> {
     let wanted = requested(claim);
-    let default = PersistentVolumeClaimSpec::default();
-    let spec = claim.spec.as_ref().unwrap_or(&default);
-    let selector = spec.selector.as_ref().map(LabelSelector::try_from);
-    let mut best: Option<(usize, Quantity, &str, &PersistentVolume)> = None;
-    for volume in volumes {
-        let is_candidate = !volume.is_deleting()
-            && (!is_reserved(volume) || is_reserved_for(volume, claim))
-            && has_access_modes(claim, volume)
-            && capacity(volume) >= wanted
-            && !modes_differ(claim, volume)
-            && attributes_of_claim(claim) == attributes_of_volume(volume);
-        if !is_candidate {
-            continue;
+    let selector = claim.spec.as_ref().and_then(|spec| spec.selector.as_ref()).map(LabelSelector::try_from);
+    let candidates = volumes.into_iter().filter(|volume| can_hold(volume, claim, &wanted));
+    let suitable = candidates.filter(|volume| {
+        is_reserved_for(volume, claim) || {
+            let phase = volume.status.as_ref().and_then(|status| status.phase.as_deref());
+            let is_selected = match &selector {
+                None => true,
+                Some(Ok(selector)) => selector.matches_map(volume.labels()),
+                Some(Err(_)) => false,
+            };
+            let is_near = match binding {
+                Binding::Immediate => true,
+                Binding::Delayed => false,
+                Binding::OnNode(node) => reaches(volume, node),
+            };
+            is_near && is_selected && phase == Some("Available") && class_of_volume(volume) == class_of_claim(claim)
         }
-        let is_near = if let Binding::OnNode(node) = binding { reaches(volume, node) } else { true };
-        if is_reserved_for(volume, claim) {
-            return is_near.then_some(volume);
-        }
-        let phase = volume.status.as_ref().and_then(|status| status.phase.as_deref());
-        let is_selected = match &selector {
-            None => true,
-            Some(Ok(selector)) => selector.matches_map(volume.labels()),
-            Some(Err(_)) => false,
-        };
-        let is_free = !matches!(binding, Binding::Delayed)
-            && is_near
-            && phase == Some("Available")
-            && is_selected
-            && class_of_volume(volume) == class_of_claim(claim);
+    });
+    let rank = |volume: &PersistentVolume| {
         let modes = volume.spec.as_ref().and_then(|spec| spec.access_modes.as_ref()).map_or(0, Vec::len);
-        let rank = (modes, capacity(volume), volume.name());
-        if is_free && best.as_ref().is_none_or(|best| (rank.0, &rank.1, rank.2) < (best.0, &best.1, best.2)) {
-            best = Some((rank.0, rank.1, rank.2, volume));
-        }
+        let modes = if matches!(binding, Binding::OnNode(_)) { 0 } else { modes };
+        (modes, !is_reserved_for(volume, claim), capacity(volume), volume.name().to_owned())
+    };
+    let best = suitable.min_by_key(|volume| rank(volume))?;
+    // The scheduler does not look for another volume when one is reserved.
+    if let Binding::OnNode(node) = binding
+        && !reaches(best, node)
+    {
+        None
+    } else {
+        Some(best)
     }
-    best.map(|(.., volume)| volume)
+}
+
+/// Reports whether a volume is not another claim's, and is large enough and of the right sort.
+fn can_hold(volume: &PersistentVolume, claim: &PersistentVolumeClaim, wanted: &Quantity) -> bool {
+    !volume.is_deleting()
+        && (!is_reserved(volume) || is_reserved_for(volume, claim))
+        && has_access_modes(claim, volume)
+        && capacity(volume) >= *wanted
+        && !modes_differ(claim, volume)
+        && attributes_of_claim(claim) == attributes_of_volume(volume)
 }
 
 /// Reports whether a node can reach a volume.
@@ -176,6 +182,7 @@ fn attributes_of_volume(volume: &PersistentVolume) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::ObjectReference;
     use serde_json::{Value, json};
 
     use super::*;
@@ -236,6 +243,10 @@ mod tests {
         let reserved = json!({"claimRef": {"name": "data", "namespace": "n"}});
         let volumes = [volume("free", "2Gi", json!({})), volume("mine", "5Gi", reserved)];
         assert_eq!(found(&claim(json!({})), &volumes).as_deref(), Some("mine"));
+        let more =
+            json!({"claimRef": {"name": "data", "namespace": "n"}, "accessModes": ["ReadWriteOnce", "ReadOnlyMany"]});
+        let wider = [volume("free", "2Gi", json!({})), volume("mine", "2Gi", more)];
+        assert_eq!(found(&claim(json!({})), &wider).as_deref(), Some("free"), "it has fewer access modes");
         let delayed = best_match(&claim(json!({})), &volumes, Binding::Delayed);
         assert_eq!(delayed.map(ObjectExt::name), Some("mine"));
         assert!(best_match(&claim(json!({})), &volumes[..1], Binding::Delayed).is_none());
@@ -252,6 +263,14 @@ mod tests {
         let local = volume("local", "2Gi", json!({"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}}));
         assert!(best_match(&claim(json!({})), [&local], Binding::OnNode(&node("a"))).is_some());
         assert!(best_match(&claim(json!({})), [&local], Binding::OnNode(&node("b"))).is_none());
+        let mut mine = local;
+        mine.spec.as_mut().unwrap().claim_ref = Some(ObjectReference {
+            name: Some("data".into()),
+            namespace: Some("n".into()),
+            ..ObjectReference::default()
+        });
+        let both = [mine, volume("anywhere", "2Gi", json!({}))];
+        assert!(best_match(&claim(json!({})), &both, Binding::OnNode(&node("b"))).is_none(), "it has one already");
     }
 
     #[test]

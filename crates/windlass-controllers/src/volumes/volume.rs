@@ -1,22 +1,22 @@
-//! Keeps the phases of volumes, and reclaims those whose claims are gone.
+//! Keeps the phases of volumes, and reclaims those of deleted claims.
 
 use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim};
-use windlass_api::{ObjectExt, ObjectRef};
+use windlass_api::ObjectExt;
 use windlass_runtime::{
     Action, Context,
     events::{Note, Recorder},
 };
 
-use super::{BOUND_BY_CONTROLLER, PROVISIONED_BY, matching::modes_differ, volume_of};
+use super::{BOUND_BY_CONTROLLER, PROVISIONED_BY, holder_of, matching::modes_differ, volume_of};
 use crate::error::ReconcileError;
 
-/// The keeper of volumes.
+/// Reclaims volumes.
 #[derive(Debug)]
-pub(super) struct Volumes {
+pub(super) struct Reclaimer {
     recorder: Recorder,
 }
 
-impl Volumes {
+impl Reclaimer {
     pub(super) fn new(recorder: Recorder) -> Self {
         Self { recorder }
     }
@@ -27,17 +27,11 @@ impl Volumes {
             set_phase(volume, "Available", cx).await?;
             return Ok(Action::await_change());
         };
-        match claim_of(holder, cx).await? {
+        match claim_of(holder, volume, cx).await? {
             None => self.release(volume, cx).await?,
             Some(claim) => match volume_of(&claim) {
-                None if modes_differ(&claim, volume) => {
-                    let message = format!(
-                        "Cannot bind PersistentVolume to requested PersistentVolumeClaim {:?} due to incompatible volumeMode.",
-                        claim.name()
-                    );
-                    self.recorder.record(volume, Note::warning("VolumeMismatch", message));
-                }
-                // The claim's binding comes next.
+                None if modes_differ(&claim, volume) => self.report_modes(volume, &claim),
+                // The binder finishes the binding.
                 None => {}
                 Some(name) if name == volume.name() => _ = set_phase(volume, "Bound", cx).await?,
                 // The claim has another volume.
@@ -48,47 +42,66 @@ impl Volumes {
         Ok(Action::await_change())
     }
 
+    fn report_modes(&self, volume: &PersistentVolume, claim: &PersistentVolumeClaim) {
+        let of_volume = format!(
+            "Cannot bind PersistentVolume to requested PersistentVolumeClaim {:?} due to incompatible volumeMode.",
+            claim.name()
+        );
+        self.recorder.record(volume, Note::warning("VolumeMismatch", of_volume));
+        let of_claim = format!(
+            "Cannot bind PersistentVolume {:?} to requested PersistentVolumeClaim due to incompatible volumeMode.",
+            volume.name()
+        );
+        self.recorder.record(claim, Note::warning("VolumeMismatch", of_claim));
+    }
+
+    /// Marks the volume of a deleted claim, and does what its reclaim policy says.
     async fn release(&self, volume: &PersistentVolume, cx: &Context) -> Result<(), ReconcileError> {
         let mut volume = volume.clone();
-        if !matches!(phase_of(&volume), "Released" | "Failed")
+        if !is_released(&volume)
             && let Some(released) = set_phase(&volume, "Released", cx).await?
         {
             volume = released;
         }
-        let spec = volume.spec.clone().unwrap_or_default();
         match policy_of(&volume) {
-            "Delete" if is_provisioned(&volume) || spec.csi.is_some() || volume.is_deleting() => {}
-            "Delete" => match spec.host_path {
-                Some(host) if host.path.starts_with("/tmp/") => {
-                    let uid = volume.uid().unwrap_or_default();
-                    match cx.client().delete::<PersistentVolume>(volume.object_ref()).uid(uid).await {
-                        Err(error) if !error.is_not_found() => return Err(error.into()),
-                        _ => {}
-                    }
-                }
-                Some(host) => {
-                    let path = host.path;
-                    let why = format!("host_path deleter only supports /tmp/.+ but received provided {path}");
-                    self.fail(&volume, "VolumeFailedDelete", &why, cx).await?;
-                }
-                None => {
-                    let name = volume.name();
-                    let why = format!(
-                        "error getting deleter volume plugin for volume {name:?}: no deletable volume plugin matched"
-                    );
-                    self.fail(&volume, "VolumeFailedDelete", &why, cx).await?;
-                }
-            },
-            "Recycle" if spec.host_path.is_some() || spec.nfs.is_some() => {
-                self.recorder.record(&volume, Note::normal("VolumeRecycled", "Volume recycled"));
-                unbind(&volume, cx).await?;
-            }
-            "Recycle" => {
-                self.fail(&volume, "VolumeFailedRecycle", "No recycler plugin found for the volume!", cx).await?;
-            }
-            _ => {}
+            "Delete" => self.delete(&volume, cx).await,
+            "Recycle" => self.recycle(&volume, cx).await,
+            _ => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Deletes a volume that is a directory for tests. The others are left to those who made them.
+    async fn delete(&self, volume: &PersistentVolume, cx: &Context) -> Result<(), ReconcileError> {
+        let (name, spec) = (volume.name(), volume.spec.clone().unwrap_or_default());
+        if is_provisioned(volume) || spec.csi.is_some() || volume.is_deleting() {
+            return Ok(());
+        }
+        let Some(directory) = spec.host_path else {
+            let why =
+                format!("error getting deleter volume plugin for volume {name:?}: no deletable volume plugin matched");
+            return self.fail(volume, "VolumeFailedDelete", &why, cx).await;
+        };
+        if directory.path.strip_prefix("/tmp/").is_none_or(str::is_empty) {
+            let path = directory.path;
+            let why = format!(
+                "failed to create deleter for volume {name:?}: host_path deleter only supports /tmp/.+ but received provided {path}"
+            );
+            return self.fail(volume, "VolumeFailedDelete", &why, cx).await;
+        }
+        let uid = volume.uid().unwrap_or_default();
+        match cx.client().delete::<PersistentVolume>(volume.object_ref()).uid(uid).await {
+            Err(error) if !error.is_not_found() => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    async fn recycle(&self, volume: &PersistentVolume, cx: &Context) -> Result<(), ReconcileError> {
+        let can_be_recycled = volume.spec.as_ref().is_some_and(|spec| spec.host_path.is_some() || spec.nfs.is_some());
+        if !can_be_recycled {
+            return self.fail(volume, "VolumeFailedRecycle", "No recycler plugin found for the volume!", cx).await;
+        }
+        self.recorder.record(volume, Note::normal("VolumeRecycled", "Volume recycled"));
+        unbind(volume, cx).await
     }
 
     async fn fail(
@@ -110,10 +123,13 @@ impl Volumes {
     }
 }
 
-/// Finds the claim that a volume is for. Only the server can say that it is gone: data that is released does not come back.
-async fn claim_of(holder: &ObjectReference, cx: &Context) -> Result<Option<PersistentVolumeClaim>, ReconcileError> {
-    let key = ObjectRef::<PersistentVolumeClaim>::new(holder.name.clone().unwrap_or_default())
-        .within(holder.namespace.clone().unwrap_or_default());
+/// Finds the claim that a volume is for. Asks the server before it is taken to be gone: a release is not undone.
+async fn claim_of(
+    holder: &ObjectReference,
+    volume: &PersistentVolume,
+    cx: &Context,
+) -> Result<Option<PersistentVolumeClaim>, ReconcileError> {
+    let Some(key) = holder_of(volume) else { return Ok(None) };
     let is_meant = |claim: &PersistentVolumeClaim| claim.uid() == holder.uid.as_deref();
     if let Some(known) = cx.store::<PersistentVolumeClaim>().get(&key) {
         let known = known.get()?;
@@ -121,10 +137,13 @@ async fn claim_of(holder: &ObjectReference, cx: &Context) -> Result<Option<Persi
             return Ok(Some((*known).clone()));
         }
     }
+    if is_released(volume) {
+        return Ok(None);
+    }
     Ok(cx.live().get_opt::<PersistentVolumeClaim>(key).await?.filter(is_meant))
 }
 
-/// Gives a volume back to those who look for one; if its user reserved it, to the claim of that name.
+/// Makes a volume available again. One that a user reserved stays reserved for the claim of that name.
 async fn unbind(volume: &PersistentVolume, cx: &Context) -> Result<(), ReconcileError> {
     let mut free = volume.clone();
     let is_ours = free.annotations_mut().remove(BOUND_BY_CONTROLLER).is_some();
@@ -139,7 +158,7 @@ async fn unbind(volume: &PersistentVolume, cx: &Context) -> Result<(), Reconcile
     Ok(())
 }
 
-/// Writes the phase of a volume; returns the volume if that changed it.
+/// Writes the phase of a volume. Returns the new volume, or `None` if it has that phase.
 pub(super) async fn set_phase(
     volume: &PersistentVolume,
     phase: &str,
@@ -155,7 +174,12 @@ pub(super) async fn set_phase(
     Ok(Some(cx.client().update_status(&changed).await?))
 }
 
-fn phase_of(volume: &PersistentVolume) -> &str {
+/// Reports whether the claim of a volume is known to be gone.
+fn is_released(volume: &PersistentVolume) -> bool {
+    matches!(phase_of(volume), "Released" | "Failed")
+}
+
+pub(super) fn phase_of(volume: &PersistentVolume) -> &str {
     volume.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default()
 }
 
@@ -163,7 +187,7 @@ fn policy_of(volume: &PersistentVolume) -> &str {
     volume.spec.as_ref().and_then(|spec| spec.persistent_volume_reclaim_policy.as_deref()).unwrap_or("Retain")
 }
 
-/// Reports whether a provisioner has made the volume, and will delete it.
+/// Reports whether a provisioner made the volume, and will delete it.
 fn is_provisioned(volume: &PersistentVolume) -> bool {
     volume.annotations().contains_key(PROVISIONED_BY)
 }

@@ -2,20 +2,18 @@
 
 use k8s_openapi::{
     api::{
-        core::v1::{PersistentVolume, PersistentVolumeClaim},
+        core::v1::{PersistentVolume, PersistentVolumeClaim, Pod},
         storage::v1::StorageClass,
     },
     serde_json::{Value, json},
 };
-use windlass_api::ObjectExt as _;
-use windlass_client::Client;
-use windlass_controllers::BuiltIn;
-use windlass_envtest::explore::{State, explore};
-
 use tokio::time::{Instant, sleep};
+use windlass_api::{ObjectExt as _, ObjectRef, Patch, Resource};
+use windlass_client::Client;
+use windlass_controllers::{BuiltIn, Controllers};
+use windlass_envtest::explore::{Scenario, State, StepResult, explore};
 
 use crate::{LOOK, PATIENCE, create, of};
-use windlass_envtest::explore::StepResult;
 
 fn volume(name: &str, policy: &str) -> Value {
     json!({"metadata": {"name": name}, "spec": {
@@ -30,25 +28,38 @@ fn claim(name: &str) -> Value {
     json!({"metadata": {"name": name, "namespace": "default"}, "spec": spec})
 }
 
-async fn until_bound(client: &Client, name: &'static str) -> StepResult {
+/// Waits until an object is as it should be.
+async fn until<K: Resource>(client: &Client, name: &'static str, is: impl Fn(&K) -> bool) -> StepResult {
     let begun = Instant::now();
-    loop {
-        let claim = client.get::<PersistentVolumeClaim>(name).await?;
-        if claim.status.and_then(|status| status.phase).as_deref() == Some("Bound") {
-            return Ok(());
-        }
+    let key = ObjectRef::<K>::new(name);
+    let key = if K::api_resource().is_namespaced() { key.within("default") } else { key };
+    while !client.get_opt::<K>(key.clone()).await?.is_some_and(|object| is(&object)) {
         if begun.elapsed() > PATIENCE {
-            return Err(format!("claim {name} is not bound").into());
+            return Err(format!("{name} does not become what it should").into());
         }
         sleep(LOOK).await;
     }
+    Ok(())
+}
+
+async fn until_bound(client: &Client, name: &'static str) -> StepResult {
+    until(client, name, is_bound).await
+}
+
+fn is_bound(claim: &PersistentVolumeClaim) -> bool {
+    claim.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Bound")
+}
+
+fn size_of(claim: &PersistentVolumeClaim) -> Option<&str> {
+    let capacity = claim.status.as_ref()?.capacity.as_ref()?;
+    Some(capacity.get("storage")?.0.as_str())
 }
 
 fn phase(state: &State, name: &str) -> Option<String> {
     state.get::<PersistentVolume>(name)?.status?.phase
 }
 
-/// Two volumes are never bound to one claim, nor one volume to two.
+/// One volume is never bound to two claims.
 fn is_consistent(state: &State) -> bool {
     let claims: Vec<PersistentVolumeClaim> = state.all();
     let named: Vec<_> = claims.iter().filter_map(|claim| claim.spec.as_ref()?.volume_name.as_deref()).collect();
@@ -70,9 +81,8 @@ fn claims_are_bound_and_volumes_released() {
         })
         .step("the claims go", |client| async move {
             for name in ["one", "two"] {
-                let mut free = client.get::<PersistentVolumeClaim>(name).await?;
-                free.metadata.finalizers = None;
-                client.update(&free).await?;
+                let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+                client.patch::<PersistentVolumeClaim>(name, free).await?;
                 client.delete::<PersistentVolumeClaim>(name).await?;
             }
             Ok(())
@@ -97,10 +107,78 @@ fn claims_of_a_class_ask_its_provisioner() {
         })
         .settled("the provisioner is asked", |state| {
             let claim = state.get::<PersistentVolumeClaim>("data");
-            let asked = claim.and_then(|claim| {
-                claim.annotations().get("volume.kubernetes.io/storage-provisioner").cloned()
-            });
+            let asked =
+                claim.and_then(|claim| claim.annotations().get("volume.kubernetes.io/storage-provisioner").cloned());
             asked.as_deref() == Some("example.com/disks")
+        });
+    explore(scenario).assert();
+}
+
+/// The controllers of storage, and one node.
+fn storage(name: &str) -> Scenario {
+    let controllers = [BuiltIn::PersistentVolume, BuiltIn::StorageProtection, BuiltIn::Nodes];
+    Scenario::new(name).controller(move |manager| Controllers::of(controllers).nodes(1).add_to(manager))
+}
+
+#[test]
+fn claims_get_volumes_of_the_default_class() {
+    let scenario = storage("default class")
+        .step(
+            "the default class comes",
+            |client| async move { until::<StorageClass>(&client, "standard", |_| true).await },
+        )
+        .step("a claim without a class is bound", |client| async move {
+            let mut plain = claim("data");
+            plain["spec"]["storageClassName"] = Value::Null;
+            create::<PersistentVolumeClaim>(&client, plain).await?;
+            until_bound(&client, "data").await
+        })
+        .step("it asks for more, and gets it", |client| async move {
+            let more = Patch::Merge(json!({"spec": {"resources": {"requests": {"storage": "2Gi"}}}}));
+            client.patch::<PersistentVolumeClaim>("data", more).await?;
+            until(&client, "data", |claim| size_of(claim) == Some("2Gi")).await
+        })
+        .step("it goes", |client| async move {
+            client.delete::<PersistentVolumeClaim>("data").await?;
+            Ok(())
+        })
+        .always("there is one volume at most", |state| state.all::<PersistentVolume>().len() <= 1)
+        .settled("the volume has gone with its claim", |state| {
+            state.all::<PersistentVolume>().is_empty() && state.all::<PersistentVolumeClaim>().is_empty()
+        });
+    explore(scenario).assert();
+}
+
+#[test]
+fn claims_that_wait_for_a_consumer_are_bound_for_its_node() {
+    let scenario = storage("first consumer")
+        .step("a class, a claim and a pod", |client| async move {
+            let class = json!({
+                "metadata": {"name": "late"}, "provisioner": "windlass.dev/simulated",
+                "volumeBindingMode": "WaitForFirstConsumer",
+            });
+            create::<StorageClass>(&client, class).await?;
+            let mut late = claim("data");
+            late["spec"]["storageClassName"] = json!("late");
+            create::<PersistentVolumeClaim>(&client, late).await?;
+            let volumes = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]);
+            let spec = json!({"containers": [{"name": "c", "image": "a"}], "volumes": volumes});
+            create::<Pod>(&client, json!({"metadata": {"name": "web", "namespace": "default"}, "spec": spec})).await
+        })
+        .always("a pod with a node has its volume", |state| {
+            let has_node = |pod: Pod| pod.spec.is_some_and(|spec| spec.node_name.is_some());
+            !state.get::<Pod>("web").is_some_and(has_node)
+                || state.get::<PersistentVolumeClaim>("data").is_some_and(|claim| is_bound(&claim))
+        })
+        .settled("the claim is bound for the node", |state| {
+            let claim = state.get::<PersistentVolumeClaim>("data");
+            claim.is_some_and(|claim| {
+                is_bound(&claim) && claim.annotations()["volume.kubernetes.io/selected-node"] == "node-0"
+            })
+        })
+        .settled("the pod runs", |state| {
+            let phase = state.get::<Pod>("web").and_then(|pod| pod.status?.phase);
+            phase.as_deref() == Some("Running")
         });
     explore(scenario).assert();
 }

@@ -1,0 +1,135 @@
+//! EphemeralVolume: creates the claims of pods with generic ephemeral volumes.
+//!
+//! Guaranteed: a pod gets only claims that it owns; the garbage collector deletes them with it.
+
+use std::sync::Arc;
+
+use k8s_openapi::{
+    api::core::v1::{EphemeralVolumeSource, PersistentVolumeClaim, Pod},
+    apimachinery::pkg::apis::meta::v1::OwnerReference,
+};
+use windlass_api::ObjectExt;
+use windlass_cache::{Cached, Index};
+use windlass_runtime::{
+    Action, Context, Controller, Manager, Watch,
+    events::{Note, Recorder},
+};
+
+use crate::error::ReconcileError;
+
+/// The name in events.
+const COMPONENT: &str = "ephemeral_volume";
+
+/// The index of pods by the claims of their ephemeral volumes.
+const BY_CLAIM: &str = "pods by ephemeral claim";
+
+/// Adds the controller to a manager.
+pub(crate) fn add_to(manager: &mut Manager) {
+    let recorder = manager.cluster().recorder(COMPONENT);
+    let known = manager.cluster().informer(&pods()).store();
+    manager.add(
+        Controller::watching(pods())
+            .named("ephemeral-volume")
+            .watches_with(Watch::<PersistentVolumeClaim>::all(), move |claim| {
+                // The index is there: the store is that of a watch which has it.
+                let pods = known.by_index(BY_CLAIM, &claim.object_ref().to_string()).unwrap_or_default();
+                pods.iter().map(Cached::object_ref).collect::<Vec<_>>()
+            })
+            .reconcile(move |pod: Arc<Pod>, cx: Context| {
+                let recorder = recorder.clone();
+                async move { reconcile(&pod, &cx, &recorder).await }
+            }),
+    );
+}
+
+/// The pods of the cluster, found by the claims of their ephemeral volumes.
+fn pods() -> Watch<Pod> {
+    Watch::all().index(Index::on_object(BY_CLAIM, |pod: &Pod| {
+        let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+        let ephemeral = volumes.filter_map(|volume| Some(claim(pod, &volume.name, volume.ephemeral.as_ref()?)));
+        ephemeral.map(|claim| claim.object_ref().to_string()).collect::<Vec<_>>()
+    }))
+}
+
+async fn reconcile(pod: &Pod, cx: &Context, recorder: &Recorder) -> Result<Action, ReconcileError> {
+    if pod.is_deleting() {
+        return Ok(Action::await_change());
+    }
+    for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
+        let Some(source) = &volume.ephemeral else { continue };
+        let wanted = claim(pod, &volume.name, source);
+        let known =
+            cx.store::<PersistentVolumeClaim>().get(&wanted.object_ref()).map(|known| known.get()).transpose()?;
+        let problem = match known {
+            Some(known) => conflict(pod, &known),
+            None => match cx.client().create(&wanted).await {
+                Ok(_) => None,
+                // The cache does not show it yet. Its event comes, and shows whose it is.
+                Err(error) if error.is_already_exists() => None,
+                Err(error) => {
+                    let why = format!("ephemeral volume {}: create PVC {}: {error}", volume.name, wanted.name());
+                    recorder.record(pod, Note::warning("FailedBinding", why));
+                    return Err(error.into());
+                }
+            },
+        };
+        if let Some(why) = problem {
+            recorder.record(pod, Note::warning("FailedBinding", format!("ephemeral volume {}: {why}", volume.name)));
+        }
+    }
+    Ok(Action::await_change())
+}
+
+/// Returns why a claim is not the pod's, if it is not.
+fn conflict(pod: &Pod, claim: &PersistentVolumeClaim) -> Option<String> {
+    let mut owners = claim.metadata.owner_references.iter().flatten();
+    if owners.any(|owner| owner.controller == Some(true) && Some(owner.uid.as_str()) == pod.uid()) {
+        return None;
+    }
+    let (namespace, name) = (claim.namespace().unwrap_or_default(), claim.name());
+    let pod = format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name());
+    Some(format!("PVC {namespace}/{name} was not created for pod {pod} (pod is not owner)"))
+}
+
+fn claim(pod: &Pod, volume: &str, source: &EphemeralVolumeSource) -> PersistentVolumeClaim {
+    let template = source.volume_claim_template.clone().unwrap_or_default();
+    let metadata = template.metadata.unwrap_or_default();
+    let mut claim = PersistentVolumeClaim { spec: Some(template.spec), ..PersistentVolumeClaim::default() };
+    claim.metadata.name = Some(format!("{}-{volume}", pod.name()));
+    claim.metadata.namespace.clone_from(&pod.metadata.namespace);
+    claim.metadata.labels = metadata.labels;
+    claim.metadata.annotations = metadata.annotations;
+    claim.metadata.owner_references = Some(vec![OwnerReference {
+        api_version: "v1".to_owned(),
+        kind: "Pod".to_owned(),
+        name: pod.name().to_owned(),
+        uid: pod.uid().unwrap_or_default().to_owned(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    }]);
+    claim
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_claim_is_its_pods() {
+        let template = json!({"metadata": {"labels": {"of": "scratch"}}, "spec": {"accessModes": ["ReadWriteOnce"]}});
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": {"name": "web", "namespace": "n", "uid": "u-1"},
+            "spec": {"containers": [], "volumes": [{"name": "tmp", "ephemeral": {"volumeClaimTemplate": template}}]},
+        }))
+        .unwrap();
+        let source = pod.spec.as_ref().unwrap().volumes.as_ref().unwrap()[0].ephemeral.clone().unwrap();
+        let mut made = claim(&pod, "tmp", &source);
+        assert_eq!((made.name(), made.namespace(), made.labels()["of"].as_str()), ("web-tmp", Some("n"), "scratch"));
+        assert_eq!(conflict(&pod, &made), None);
+        made.metadata.owner_references = None;
+        let why = "PVC n/web-tmp was not created for pod n/web (pod is not owner)";
+        assert_eq!(conflict(&pod, &made).as_deref(), Some(why));
+    }
+}
