@@ -13,6 +13,8 @@ const OF_PODS: [&str; 6] = ["hostname", "subdomain", "nodeName", "restartPolicy"
 /// The binder repeats its events about claims that wait, every 15 seconds at least. They are written without their number,
 /// and only where volumes are looked at.
 const BINDER: &str = "persistentvolume-controller";
+/// Repeats its events as often as it tries again.
+const EPHEMERAL: &str = "ephemeral_volume";
 
 /// The hashes of templates by which replica sets are named, as far as any was seen: one has the image in its place, in brackets.
 #[derive(Debug, Default)]
@@ -50,7 +52,7 @@ pub(super) fn write(kinds: &[String], objects: &[(String, Value)], hashes: &mut 
     let mut events: BTreeMap<String, i64> = BTreeMap::new();
     let has_volumes = kinds.iter().any(|kind| kind == "PersistentVolume" || kind == "StorageClass");
     for (kind, object) in objects {
-        if kind == "Event" && event_source(object) == BINDER {
+        if kind == "Event" && [BINDER, EPHEMERAL].contains(&event_source(object)) {
             if has_volumes {
                 lines.insert(event(object, &names), 1);
             }

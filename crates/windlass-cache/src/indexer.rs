@@ -17,6 +17,8 @@ use crate::cached::Cached;
 ///
 /// The function runs on the informer's task whenever an object changes, before the store is locked. An error or a panic
 /// leaves the object out of this index and goes to the error hook.
+///
+/// Clones are the same index: those who share a cache can each add one.
 pub struct Index<K> {
     name: Arc<str>,
     values: Arc<ValuesFn<K>>,
@@ -106,6 +108,11 @@ impl<K> Index<K> {
     #[must_use]
     pub fn name(&self) -> &Arc<str> {
         &self.name
+    }
+
+    /// Reports whether both are clones of one index.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.values, &other.values)
     }
 
     /// Each value once.

@@ -225,7 +225,8 @@ impl<K: Object> SharedInformer<K> {
         Registration { has_synced, handle: Arc::new(handle) }
     }
 
-    /// Adds an index, before or after the start. Listers can be asked for it once this has returned.
+    /// Adds an index, before or after the start. Listers can be asked for it once this has returned. Adding a clone of an
+    /// index again does nothing.
     pub async fn add_index(&self, index: Index<K>) -> Result<(), AddIndexError> {
         let (reply, answer) = oneshot::channel();
         match &mut *self.shared.phase.lock() {

@@ -184,6 +184,9 @@ impl<K> StoreWriter<K> {
     }
 
     pub(crate) fn add_index(&mut self, index: Index<K>) -> Result<(), AddIndexError> {
+        if self.indices.iter().any(|known| known.name() == index.name() && known.is(&index)) {
+            return Ok(());
+        }
         if self.store.indexer.read().has_index(index.name()) {
             return Err(AddIndexError::Conflict(index.name().to_string()));
         }

@@ -1,6 +1,6 @@
 //! StorageProtection: lets claims, volumes and classes of volume attributes go that are being deleted, once they are unused.
 //!
-//! Guaranteed: a claim stays as long as a pod that has not ended names it, a volume as long as it is bound, and a class as long
+//! Guaranteed: a claim stays as long as a pod on a node that has not ended names it, a volume as long as it is bound, and a class as long
 //! as a claim or a volume names it.
 
 use std::sync::Arc;
@@ -101,7 +101,9 @@ fn class_of_volume(volume: &PersistentVolume) -> Option<&str> {
 async fn release_claim(claim: &PersistentVolumeClaim, cx: &Context) -> Result<Action, ReconcileError> {
     if claim.is_deleting() && holds(claim, CLAIM) {
         let (key, namespace) = (claim.object_ref(), claim.namespace().unwrap_or_default());
-        let uses = |pod: &Pod| !pods::is_finished(pod) && claims_of(pod).contains(&key);
+        // A pod without a node has not begun, and is not scheduled any more: the claim is being deleted.
+        let is_begun = |pod: &Pod| !pods::node_name(pod).is_empty() && !pods::is_finished(pod);
+        let uses = |pod: &Pod| is_begun(pod) && claims_of(pod).contains(&key);
         for pod in cx.store::<Pod>().within(namespace).list() {
             if uses(&*pod.get()?) {
                 return Ok(Action::await_change());

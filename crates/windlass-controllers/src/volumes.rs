@@ -12,7 +12,7 @@ mod claim;
 pub(crate) mod matching;
 mod volume;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use k8s_openapi::api::{
     core::v1::{PersistentVolume, PersistentVolumeClaim, Pod},
@@ -43,14 +43,25 @@ const OLDER_PROVISIONER: &str = "volume.beta.kubernetes.io/storage-provisioner";
 /// On claims, the node for which the scheduler wants a volume.
 pub(crate) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
-/// The index of volumes by the claim for which they are reserved. Free volumes are under [`FREE`].
-const BY_CLAIM: &str = "volumes by claim";
+/// The volumes by the claim for which they are reserved. Free volumes are under [`FREE`].
+static BY_CLAIM: LazyLock<Index<PersistentVolume>> = LazyLock::new(|| {
+    Index::on_object("volumes by claim", |volume| {
+        Some(holder_of(volume).map_or_else(|| FREE.to_owned(), |claim| claim.to_string()))
+    })
+});
 /// No claim has this key.
 const FREE: &str = "";
-/// The index of claims by the volume that they name. Claims without one are under [`UNBOUND`].
-const BY_VOLUME: &str = "claims by volume";
-/// No volume has this name.
-const UNBOUND: &str = "";
+/// The claims by the volume that they name. Claims without one are under [`unbound`].
+static BY_VOLUME: LazyLock<Index<PersistentVolumeClaim>> = LazyLock::new(|| {
+    Index::on_object("claims by volume", |claim| {
+        Some(volume_of(claim).map_or_else(|| unbound(matching::class_of_claim(claim)), str::to_owned))
+    })
+});
+
+/// The value of claims of a class that name no volume. No volume has such a name.
+fn unbound(class: &str) -> String {
+    format!("/{class}")
+}
 
 /// Adds the two controllers to a manager.
 pub(crate) fn add_to(manager: &mut Manager) {
@@ -64,7 +75,7 @@ pub(crate) fn add_to(manager: &mut Manager) {
         Controller::watching(claims())
             .named("persistentvolume-binder")
             .watches_with(volumes(), move |volume| claims_for(&of_volume, volume))
-            .watches_with(Watch::<StorageClass>::all(), move |_| pending(&of_class))
+            .watches_with(Watch::<StorageClass>::all(), move |class| pending(&of_class, class))
             // Their names are in the events of claims that wait for a consumer.
             .watches(|pod: &Pod| claims_of(pod))
             // One at a time: two claims do not try for one volume.
@@ -87,16 +98,12 @@ pub(crate) fn add_to(manager: &mut Manager) {
 
 /// The volumes of the cluster, found by their claims.
 pub(crate) fn volumes() -> Watch<PersistentVolume> {
-    Watch::all().index(Index::on_object(BY_CLAIM, |volume: &PersistentVolume| {
-        Some(holder_of(volume).map_or_else(|| FREE.to_owned(), |claim| claim.to_string()))
-    }))
+    Watch::all().index(BY_CLAIM.clone())
 }
 
 /// The claims of the cluster, found by their volumes.
 pub(crate) fn claims() -> Watch<PersistentVolumeClaim> {
-    Watch::all().index(Index::on_object(BY_VOLUME, |claim: &PersistentVolumeClaim| {
-        Some(volume_of(claim).unwrap_or(UNBOUND).to_owned())
-    }))
+    Watch::all().index(BY_VOLUME.clone())
 }
 
 /// The volumes that a claim may get: those that are reserved for its name, and those that are free.
@@ -105,8 +112,8 @@ pub(crate) fn candidates(
     claim: &PersistentVolumeClaim,
 ) -> Result<Vec<Arc<PersistentVolume>>, ReconcileError> {
     let store = cx.store::<PersistentVolume>();
-    let mut found = store.by_index(BY_CLAIM, &claim.object_ref().to_string())?;
-    found.extend(store.by_index(BY_CLAIM, FREE)?);
+    let mut found = store.by_index(BY_CLAIM.name(), &claim.object_ref().to_string())?;
+    found.extend(store.by_index(BY_CLAIM.name(), FREE)?);
     found.iter().map(|volume| Ok(volume.get()?)).collect()
 }
 
@@ -126,7 +133,8 @@ pub(crate) fn is_bound(claim: &PersistentVolumeClaim) -> bool {
     volume_of(claim).is_some() && claim.annotations().contains_key(BIND_COMPLETED)
 }
 
-/// The claims that a change of a volume concerns: its own, those that name it, and, if it can be had, those without one.
+/// The claims that a change of a volume concerns: its own, those that name it, and, if it is available, those of its class
+/// without a volume.
 fn claims_for(
     claims: &Lister<PersistentVolumeClaim>,
     volume: &Cached<PersistentVolume>,
@@ -135,20 +143,27 @@ fn claims_for(
     let holder = holder_of(&known);
     let mut concerned = with_volume(claims, known.name());
     if holder.is_none() && volume::phase_of(&known) == "Available" {
-        concerned.extend(pending(claims));
+        concerned.extend(with_volume(claims, &unbound(matching::class_of_volume(&known))));
     }
     concerned.extend(holder);
     concerned
 }
 
-/// The claims that name no volume.
-pub(crate) fn pending(claims: &Lister<PersistentVolumeClaim>) -> Vec<ObjectRef<PersistentVolumeClaim>> {
-    with_volume(claims, UNBOUND)
+/// The claims without a volume that a change of a class concerns: its own, and if it is the default, those without a class.
+pub(crate) fn pending(
+    claims: &Lister<PersistentVolumeClaim>,
+    class: &Cached<StorageClass>,
+) -> Vec<ObjectRef<PersistentVolumeClaim>> {
+    let mut concerned = with_volume(claims, &unbound(&class.key().name));
+    if class.get().is_ok_and(|class| is_default(&class)) {
+        concerned.extend(with_volume(claims, &unbound("")));
+    }
+    concerned
 }
 
 fn with_volume(claims: &Lister<PersistentVolumeClaim>, volume: &str) -> Vec<ObjectRef<PersistentVolumeClaim>> {
     // The index is there: the store is that of a watch which has it.
-    claims.by_index(BY_VOLUME, volume).unwrap_or_default().iter().map(Cached::object_ref).collect()
+    claims.by_index(BY_VOLUME.name(), volume).unwrap_or_default().iter().map(Cached::object_ref).collect()
 }
 
 /// The volumes that a change of a claim concerns: the one that it names, and those that are reserved for it.
@@ -157,6 +172,6 @@ fn volumes_for(
     claim: &Cached<PersistentVolumeClaim>,
 ) -> Vec<ObjectRef<PersistentVolume>> {
     let named = claim.get().ok().and_then(|claim| volume_of(&claim).map(ObjectRef::new));
-    let reserved = volumes.by_index(BY_CLAIM, &claim.object_ref().to_string()).unwrap_or_default();
+    let reserved = volumes.by_index(BY_CLAIM.name(), &claim.object_ref().to_string()).unwrap_or_default();
     reserved.iter().map(Cached::object_ref).chain(named).collect()
 }

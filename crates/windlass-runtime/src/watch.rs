@@ -66,8 +66,8 @@ impl<T: Object> Watch<T> {
 
     /// Adds an index to the cache, for `by_index` of [`Context::store`](crate::Context::store).
     ///
-    /// The cache is shared with others that watch the same, and so are the names of its indices: an index of a taken
-    /// name is an error at the start of the controller.
+    /// The cache is shared with others that watch the same, and so are the names of its indices: another index of a taken
+    /// name is an error at the start of the controller. Clones of one index are the same index.
     pub fn index(mut self, index: Index<T>) -> Self {
         self.indices.push(index);
         self

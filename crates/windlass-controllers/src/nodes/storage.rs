@@ -63,7 +63,7 @@ pub(crate) fn add_to(manager: &mut Manager) {
         Controller::watching(claims())
             .named("simulated-provisioner")
             .watches(|volume: &PersistentVolume| holder_of(volume))
-            .watches_with(Watch::<StorageClass>::all(), move |_| pending(&known))
+            .watches_with(Watch::<StorageClass>::all(), move |class| pending(&known, class))
             .reconcile(move |claim: Arc<PersistentVolumeClaim>, cx: Context| {
                 let recorder = recorder.clone();
                 async move {

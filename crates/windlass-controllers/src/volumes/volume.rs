@@ -83,9 +83,7 @@ impl Reclaimer {
         };
         if directory.path.strip_prefix("/tmp/").is_none_or(str::is_empty) {
             let path = directory.path;
-            let why = format!(
-                "failed to create deleter for volume {name:?}: host_path deleter only supports /tmp/.+ but received provided {path}"
-            );
+            let why = format!("host_path deleter only supports /tmp/.+ but received provided {path}");
             return self.fail(volume, "VolumeFailedDelete", &why, cx).await;
         }
         let uid = volume.uid().unwrap_or_default();

@@ -1,5 +1,7 @@
 //! What gathers what is there, and holds what is in use.
 
+use std::time::Duration;
+
 use k8s_openapi::{
     api::{
         core::v1::{
@@ -138,7 +140,7 @@ fn claims_in_use() {
             )
             .await?;
             let spec = json!({
-                "containers": [{"name": "db", "image": "db"}],
+                "nodeName": "node-0", "containers": [{"name": "db", "image": "db"}],
                 "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
             });
             create::<Pod>(&client, pod("db", spec)).await
@@ -148,7 +150,7 @@ fn claims_in_use() {
             Ok(())
         })
         .step("the pod goes", |client| async move {
-            client.delete::<Pod>("db").await?;
+            client.delete::<Pod>("db").grace_period(Duration::ZERO).await?;
             Ok(())
         })
         .always("a claim in use is there", |state| {
