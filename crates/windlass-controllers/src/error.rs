@@ -22,6 +22,12 @@ pub enum ReconcileError {
     /// The object's selector makes no sense.
     #[error("the selector of the object cannot be used")]
     Selector(#[from] SelectorError),
+    /// Another client has changed an object that is not the reconciled one: its event may not lead back to this.
+    #[error("{what} has changed meanwhile")]
+    Contended {
+        /// The object, such as `volume disk`.
+        what: String,
+    },
     /// The server has something that the cache does not show yet.
     #[error("the cache is behind: it does not show {what} yet")]
     Behind {
@@ -36,7 +42,7 @@ impl ReconcileError {
         let error = match self {
             Self::Behind { .. } => return true,
             Self::Client(error) => error,
-            Self::Decode(_) | Self::Index(_) | Self::Selector(_) => return false,
+            Self::Decode(_) | Self::Index(_) | Self::Selector(_) | Self::Contended { .. } => return false,
         };
         let verb = error.operation().map(|operation| operation.verb);
         error.is_conflict() || (error.is_not_found() && verb != Some(Verb::Create))

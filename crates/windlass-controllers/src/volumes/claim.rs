@@ -1,7 +1,5 @@
 //! Binds claims to volumes.
 
-use std::time::Duration;
-
 use k8s_openapi::api::{
     core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimStatus, Pod},
     storage::v1::StorageClass,
@@ -19,9 +17,6 @@ use super::{
     volume_of,
 };
 use crate::{error::ReconcileError, pods, storage_protection::claims_of};
-
-/// How long to wait when another client has changed a volume meanwhile.
-const RETRY: Duration = Duration::from_secs(1);
 
 /// The annotation of the class that claims without one get.
 pub(crate) const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
@@ -219,7 +214,9 @@ impl Binder {
             volume = match cx.client().update(&reserved).await {
                 Ok(volume) => volume,
                 // Another claim may have got it, and then its event does not concern this one.
-                Err(error) if error.is_conflict() || error.is_not_found() => return Ok(Action::requeue_after(RETRY)),
+                Err(error) if error.is_conflict() || error.is_not_found() => {
+                    return Err(ReconcileError::Contended { what: format!("volume {}", volume.name()) });
+                }
                 Err(error) => return Err(error.into()),
             };
         }
