@@ -82,7 +82,7 @@ pub(crate) fn add_to(manager: &mut Manager) {
             .concurrency(1)
             .reconcile(move |claim: Arc<PersistentVolumeClaim>, cx: Context| {
                 let binder = Arc::clone(&binder);
-                async move { await_newer_state(binder.reconcile(&claim, &cx).await) }
+                async move { await_newer_state(Box::pin(binder.reconcile(&claim, &cx)).await) }
             }),
     );
     manager.add(
@@ -91,7 +91,7 @@ pub(crate) fn add_to(manager: &mut Manager) {
             .watches_with(claims(), move |claim| volumes_for(&known_volumes, claim))
             .reconcile(move |volume: Arc<PersistentVolume>, cx: Context| {
                 let reclaimer = Arc::clone(&reclaimer);
-                async move { await_newer_state(reclaimer.reconcile(&volume, &cx).await) }
+                async move { await_newer_state(Box::pin(reclaimer.reconcile(&volume, &cx)).await) }
             }),
     );
 }

@@ -45,7 +45,7 @@ impl Binder {
             }
         };
         if claim.annotations().contains_key(BIND_COMPLETED) {
-            self.check(claim, volume.as_deref(), cx).await
+            Box::pin(self.check(claim, volume.as_deref(), cx)).await
         } else if volume_of(claim).is_some() {
             self.bind_to_named(claim, volume.as_deref(), cx).await
         } else {
@@ -143,7 +143,7 @@ impl Binder {
             return Ok(Action::await_change());
         }
         if waits && !claim.annotations().contains_key(SELECTED_NODE) {
-            self.recorder.record(claim, self.waiting(claim, cx)?);
+            self.recorder.record(claim, waiting(claim, cx)?);
         } else if class_of_claim(claim).is_empty() {
             let message = "no persistent volumes available for this claim and no storage class is set";
             self.recorder.record(claim, Note::normal("FailedBinding", message));
@@ -151,23 +151,6 @@ impl Binder {
             return self.provision(claim, class.as_deref(), cx).await;
         }
         wait(claim, cx).await
-    }
-
-    /// Says for which pods the claim of a class waits that is bound for a consumer.
-    fn waiting(&self, claim: &PersistentVolumeClaim, cx: &Context) -> Result<Note, ReconcileError> {
-        let key = claim.object_ref();
-        let mut consumers = Vec::new();
-        for pod in cx.store::<Pod>().within(claim.namespace().unwrap_or_default()).list() {
-            let pod = pod.get()?;
-            if !pods::is_finished(&pod) && pods::node_name(&pod).is_empty() && claims_of(&pod).contains(&key) {
-                consumers.push(pod.name().to_owned());
-            }
-        }
-        Ok(match consumers.as_slice() {
-            [] => Note::normal("WaitForFirstConsumer", "waiting for first consumer to be created before binding"),
-            [one] => Note::normal("WaitForPodScheduled", format!("waiting for pod {one} to be scheduled")),
-            more => Note::normal("WaitForPodScheduled", format!("waiting for pods {} to be scheduled", more.join(","))),
-        })
     }
 
     /// Asks the provisioner of the class for a volume.
@@ -236,6 +219,23 @@ impl Binder {
         set_status(&claim, "Bound", Some(&volume), cx).await?;
         Ok(Action::await_change())
     }
+}
+
+/// Says for which pods the claim of a class waits that is bound for a consumer.
+fn waiting(claim: &PersistentVolumeClaim, cx: &Context) -> Result<Note, ReconcileError> {
+    let key = claim.object_ref();
+    let mut consumers = Vec::new();
+    for pod in cx.store::<Pod>().within(claim.namespace().unwrap_or_default()).list() {
+        let pod = pod.get()?;
+        if !pods::is_finished(&pod) && pods::node_name(&pod).is_empty() && claims_of(&pod).contains(&key) {
+            consumers.push(pod.name().to_owned());
+        }
+    }
+    Ok(match consumers.as_slice() {
+        [] => Note::normal("WaitForFirstConsumer", "waiting for first consumer to be created before binding"),
+        [one] => Note::normal("WaitForPodScheduled", format!("waiting for pod {one} to be scheduled")),
+        more => Note::normal("WaitForPodScheduled", format!("waiting for pods {} to be scheduled", more.join(","))),
+    })
 }
 
 async fn wait(claim: &PersistentVolumeClaim, cx: &Context) -> Result<Action, ReconcileError> {

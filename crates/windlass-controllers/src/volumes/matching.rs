@@ -215,15 +215,18 @@ mod tests {
 
     #[test]
     fn a_claim_gets_the_smallest_volume_that_satisfies_it() {
-        let volumes = [
-            volume("small", "1Gi", json!({})),
-            volume("large", "10Gi", json!({})),
-            volume("medium", "3Gi", json!({})),
-            volume("shared", "2Gi", json!({"accessModes": ["ReadWriteOnce", "ReadOnlyMany"]})),
-            volume("block", "2Gi", json!({"volumeMode": "Block"})),
-            volume("classy", "2Gi", json!({"storageClassName": "fast"})),
-            volume("taken", "2Gi", json!({"claimRef": {"name": "other", "namespace": "n"}})),
-        ];
+        let volumes: Vec<_> = [
+            ("small", "1Gi", json!({})),
+            ("large", "10Gi", json!({})),
+            ("medium", "3Gi", json!({})),
+            ("shared", "2Gi", json!({"accessModes": ["ReadWriteOnce", "ReadOnlyMany"]})),
+            ("block", "2Gi", json!({"volumeMode": "Block"})),
+            ("classy", "2Gi", json!({"storageClassName": "fast"})),
+            ("taken", "2Gi", json!({"claimRef": {"name": "other", "namespace": "n"}})),
+        ]
+        .into_iter()
+        .map(|(name, size, spec)| volume(name, size, spec))
+        .collect();
         for (spec, expected) in [
             (json!({}), Some("medium")),
             (json!({"accessModes": ["ReadOnlyMany"]}), Some("shared")),

@@ -2,7 +2,7 @@
 
 use k8s_openapi::{
     api::{
-        core::v1::{PersistentVolume, PersistentVolumeClaim, Pod},
+        core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod},
         storage::v1::StorageClass,
     },
     serde_json::{Value, json},
@@ -11,7 +11,10 @@ use tokio::time::{Instant, sleep};
 use windlass_api::{ObjectExt as _, Patch, Resource};
 use windlass_client::Client;
 use windlass_controllers::{BuiltIn, Controllers};
-use windlass_envtest::explore::{Scenario, State, StepResult, explore};
+use windlass_envtest::{
+    Environment,
+    explore::{Scenario, State, StepResult, explore},
+};
 
 use crate::{LOOK, PATIENCE, create, of};
 
@@ -191,4 +194,84 @@ fn claims_that_wait_for_a_consumer_are_bound_for_its_node() {
             phase.as_deref() == Some("Running")
         });
     explore(scenario).assert();
+}
+
+/// A pod with one volume.
+fn consumer(name: &str, volume: &Value) -> Value {
+    let mut volume = volume.clone();
+    volume["name"] = json!("v");
+    let spec = json!({"containers": [{"name": "c", "image": "a"}], "volumes": [volume]});
+    json!({"metadata": {"name": name, "namespace": "default"}, "spec": spec})
+}
+
+/// An environment with these controllers and one node.
+async fn environment(controllers: impl IntoIterator<Item = BuiltIn>) -> Environment {
+    let env = Environment::start().await;
+    let mut manager = env.manager();
+    Controllers::of(controllers).nodes(1).add_to(&mut manager);
+    env.run(manager);
+    env
+}
+
+fn runs(pod: &Pod) -> bool {
+    pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_with_an_unbound_claim_is_told_what_it_waits_for() {
+    let env = environment([BuiltIn::PersistentVolume, BuiltIn::Nodes]).await;
+    let client = env.client();
+    env.eventually::<Node>("node-0", |_| true).await;
+    let waits = |why: &str| {
+        let message = format!("0/1 nodes are available: {why}.");
+        move |pod: &Pod| {
+            let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+            conditions.into_iter().any(|condition| {
+                condition.type_ == "PodScheduled"
+                    && condition.reason.as_deref() == Some("Unschedulable")
+                    && condition.message.as_deref() == Some(&message)
+            })
+        }
+    };
+    let claimed = |claim: &str| json!({"persistentVolumeClaim": {"claimName": claim}});
+    create::<Pod>(&client, consumer("web", &claimed("data"))).await.unwrap();
+    env.eventually::<Pod>("web", waits("persistentvolumeclaim \"data\" not found")).await;
+    create::<PersistentVolumeClaim>(&client, claim("data")).await.unwrap();
+    env.eventually::<Pod>("web", waits("pod has unbound immediate PersistentVolumeClaims")).await;
+    create::<PersistentVolume>(&client, volume("disk", "Retain")).await.unwrap();
+    env.eventually::<Pod>("web", runs).await;
+    // A volume that no node reaches.
+    let terms = json!([{"matchExpressions": [{"key": "zone", "operator": "Exists"}]}]);
+    let mut far = volume("far", "Retain");
+    far["spec"]["nodeAffinity"] = json!({"required": {"nodeSelectorTerms": terms}});
+    create::<PersistentVolume>(&client, far).await.unwrap();
+    create::<PersistentVolumeClaim>(&client, claim("remote")).await.unwrap();
+    create::<Pod>(&client, consumer("lost", &claimed("remote"))).await.unwrap();
+    env.eventually::<Pod>("lost", waits("1 node(s) didn't match PersistentVolume's node affinity")).await;
+    env.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_do_not_wait_for_claims_that_no_controller_binds() {
+    let env = environment([BuiltIn::Nodes]).await;
+    let client = env.client();
+    create::<PersistentVolumeClaim>(&client, claim("data")).await.unwrap();
+    let data = json!({"persistentVolumeClaim": {"claimName": "data"}});
+    create::<Pod>(&client, consumer("web", &data)).await.unwrap();
+    env.eventually::<Pod>("web", runs).await;
+    assert!(client.list::<StorageClass>().await.unwrap().items.is_empty(), "these nodes have no storage");
+    env.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_with_an_ephemeral_volume_runs_with_its_claim() {
+    let env = environment([BuiltIn::PersistentVolume, BuiltIn::EphemeralVolume, BuiltIn::Nodes]).await;
+    let client = env.client();
+    let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+    let scratch = json!({"ephemeral": {"volumeClaimTemplate": {"spec": spec}}});
+    create::<Pod>(&client, consumer("web", &scratch)).await.unwrap();
+    env.eventually::<Pod>("web", runs).await;
+    let claim = client.get::<PersistentVolumeClaim>("web-v").await.unwrap();
+    assert!(is_bound(&claim) && claim.owner_references()[0].kind == "Pod", "{claim:?}");
+    env.stop().await.unwrap();
 }
