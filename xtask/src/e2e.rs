@@ -2,11 +2,13 @@
 //!
 //! Two groups of conformance tests run: those of the SIGs whose tests need the control plane only, and those of other SIGs that
 //! exercise the API. The tests that are expected to fail are listed in `conformance/E2E.md`, each with its reason. A test that fails
-//! and is not listed is an error, and so is one that is listed and passes.
+//! and is not listed is an error, and so is one that is listed and passes. Tests that would not end are listed there, too, and
+//! do not run.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     env, fs,
+    num::NonZeroUsize,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
@@ -22,6 +24,9 @@ use crate::{
 
 /// The list of tests that are expected to fail.
 const LIST: &str = "conformance/E2E.md";
+
+/// The heading of the tests in the list that do not run.
+const NOT_RUN: &str = "## Not run";
 
 /// The description of the suite, with which ginkgo prefixes each name that it matches.
 const SUITE: &str = "Kubernetes e2e suite";
@@ -59,8 +64,8 @@ pub(crate) struct Options {
     #[arg(long, default_value = "")]
     pub(crate) only: String,
     /// How many control planes run tests side by side
-    #[arg(long, default_value_t = 4)]
-    pub(crate) shards: usize,
+    #[arg(long, default_value = "4")]
+    pub(crate) shards: NonZeroUsize,
     /// Where the reports of ginkgo and the output of the tests are kept
     #[arg(long, default_value = "target/e2e")]
     pub(crate) reports: PathBuf,
@@ -81,6 +86,14 @@ enum Outcome {
     Failed(String),
     /// The test itself decided that the cluster lacks a prerequisite. With its message.
     Skipped(String),
+}
+
+/// The tests that are expected to fail, by their full names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Listed {
+    failing: BTreeSet<String>,
+    /// Those that would wait for ever.
+    not_run: BTreeSet<String>,
 }
 
 /// Outcomes by the full name of the test.
@@ -108,9 +121,10 @@ pub(crate) fn run(options: &Options) -> Result {
         if names.is_empty() {
             continue;
         }
-        println!("=== {}: {} tests", group.name, names.len());
-        let outcomes = play(&program, &names, options, &reports)?;
-        unexpected.extend(judge(group, &names, &outcomes, &listed));
+        let (not_run, run): (Vec<_>, Vec<_>) = names.into_iter().partition(|name| listed.not_run.contains(name));
+        println!("=== {}: {} tests, and {} that are not run", group.name, run.len(), not_run.len());
+        let outcomes = play(&program, &run, options, &reports)?;
+        unexpected.extend(judge(group, &run, &outcomes, &listed.failing));
     }
     if unexpected.is_empty() {
         return Ok(());
@@ -159,9 +173,9 @@ fn judge(group: &Group, names: &[String], outcomes: &Outcomes, listed: &BTreeSet
 
 /// Runs the tests, spread over control planes that run side by side.
 fn play(program: &Path, names: &[String], options: &Options, reports: &Path) -> Result<Outcomes> {
-    let shards = (0..options.shards.clamp(1, names.len()))
+    let shards = (0..options.shards.get().min(names.len()))
         .map(|index| {
-            let part: Vec<&str> = names.iter().skip(index).step_by(options.shards).map(String::as_str).collect();
+            let part: Vec<&str> = names.iter().skip(index).step_by(options.shards.get()).map(String::as_str).collect();
             Shard::start(program, &options.windlass, &part, reports, index)
         })
         .collect::<Result<Vec<_>>>()?;
@@ -173,14 +187,18 @@ fn play(program: &Path, names: &[String], options: &Options, reports: &Path) -> 
 }
 
 /// Reads the names of the list: the items, of which each is a name in backquotes, a colon and the reason.
-fn listed(text: &str) -> Result<BTreeSet<String>> {
-    text.lines()
-        .filter_map(|line| line.strip_prefix("- `"))
-        .map(|item| match item.split_once("`: ") {
-            Some((name, reason)) if !reason.is_empty() => Ok(name.to_owned()),
-            _ => Err(format!("{LIST}: no reason for `{item}").into()),
-        })
-        .collect()
+fn listed(text: &str) -> Result<Listed> {
+    let names = |text: &str| {
+        text.lines()
+            .filter_map(|line| line.strip_prefix("- `"))
+            .map(|item| match item.split_once("`: ") {
+                Some((name, reason)) if !reason.is_empty() => Ok(name.to_owned()),
+                _ => Err(format!("{LIST}: no reason for `{item}").into()),
+            })
+            .collect::<Result<_>>()
+    };
+    let (failing, not_run) = text.split_once(NOT_RUN).unwrap_or((text, ""));
+    Ok(Listed { failing: names(failing)?, not_run: names(not_run)? })
 }
 
 /// Reads a report that ginkgo wrote.
@@ -292,8 +310,15 @@ mod tests {
     #[test]
     fn list_item_without_reason_is_an_error() {
         let list = "# Title\n- `[sig-apps] Job should run`: needs a container\n";
-        assert_eq!(listed(list).unwrap(), BTreeSet::from(["[sig-apps] Job should run".to_owned()]));
+        assert_eq!(listed(list).unwrap().failing, BTreeSet::from(["[sig-apps] Job should run".to_owned()]));
         assert!(listed("- `[sig-apps] Job should run`").is_err());
+    }
+
+    #[test]
+    fn list_has_tests_that_are_not_run() {
+        let list = listed("- `a`: fails\n\n## Not run\n\n- `b`: would wait for ever\n").unwrap();
+        assert_eq!(list.failing, BTreeSet::from(["a".to_owned()]));
+        assert_eq!(list.not_run, BTreeSet::from(["b".to_owned()]));
     }
 
     #[test]

@@ -90,7 +90,8 @@ const ALONE: &[Lab] = &[
     Lab {
         program: "evolution",
         arguments: &[],
-        prints: &["| 10 + 10 | informers | 0 | 4 | 68 | 72 |", "| 10 + 10 | shared | 0 | 3 | 67 | 70 |"],
+        // One write more or less depends on which of two controllers is first.
+        prints: &["| 10 + 10 | informers | 0 | 4 |", "| 10 + 10 | shared | 0 | 3 |"],
         when: When::Now,
     },
 ];

@@ -33,9 +33,11 @@ enum Framework {
     Ginkgo,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Servers {
+    /// What `windlass envtest-assets` writes
     StandIns,
+    /// The binaries of Kubernetes
     Real,
 }
 
@@ -65,9 +67,9 @@ pub(crate) struct Options {
     /// How often each suite runs
     #[arg(long, default_value_t = 1)]
     runs: usize,
-    /// On the real binaries too
-    #[arg(long)]
-    upstream: bool,
+    /// On which servers: some managers listen on port 8080, which has to be free
+    #[arg(long, value_enum, default_values_t = [Servers::StandIns])]
+    servers: Vec<Servers>,
 }
 
 const CLUSTER_API: (&str, &str) = ("sigs.k8s.io/cluster-api", "v1.13.6");
@@ -105,10 +107,11 @@ pub(crate) fn run(options: &Options) -> Result {
         return Err(format!("no suite contains {:?}; the suites are {}", options.only, names.join(", ")).into());
     }
     let stand_ins = Assets::of(&windlass)?;
-    let mut servers = vec![(Servers::StandIns, stand_ins.path().to_owned())];
-    if options.upstream {
-        servers.push((Servers::Real, upstream::build()?));
-    }
+    let folder = |servers| match servers {
+        Servers::StandIns => Ok((servers, stand_ins.path().to_owned())),
+        Servers::Real => upstream::build().map(|folder| (servers, folder)),
+    };
+    let servers = options.servers.iter().map(|servers| folder(*servers)).collect::<Result<Vec<_>>>()?;
     let mut failures = 0;
     println!("| suite | servers | run | passed | failed | time |\n|---|---|---|---|---|---|");
     for suite in suites {

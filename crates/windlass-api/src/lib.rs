@@ -57,6 +57,7 @@ mod skipper;
 #[cfg(feature = "k8s-openapi")]
 pub mod states;
 
+mod json;
 mod jsonpath;
 mod options;
 pub mod patch;
@@ -110,6 +111,7 @@ pub use object::{KnownScope, Object, ObjectExt, Resource};
 pub use scheme::{AnyObject, DecodedObject, Scheme, SchemeError, Strictness};
 pub use skipper::Skipper;
 
+pub use json::from_json;
 pub use jsonpath::{JsonPath, JsonPathError, JsonPathTemplate};
 pub use options::{
     Bookmarks, Content, DeleteOptions, DryRun, FieldValidation, InitialEvents, ListOptions, PatchOptions,

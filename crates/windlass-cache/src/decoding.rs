@@ -15,7 +15,7 @@ pub(crate) struct Misfit {
 }
 
 pub(crate) fn decode<T: DeserializeOwned>(json: &[u8]) -> Result<T, Misfit> {
-    match crate::contained(|| serde_json::from_slice(json)) {
+    match crate::contained(|| windlass_api::from_json(json)) {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => Err(Misfit { field: field_of_failure::<T>(json), source: Arc::new(error) }),
         Err(panic) => Err(serde_json::Error::custom(format_args!("the decoder panicked: {panic}")).into()),

@@ -8,7 +8,7 @@ use http::{HeaderMap, Method, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use serde::{Deserialize, de::DeserializeOwned};
 use thiserror::Error;
-use windlass_api::{Cause, ListWatchError, Status, StatusDetails, reason};
+use windlass_api::{Cause, ListWatchError, Status, StatusDetails, from_json, reason};
 
 use crate::{
     error::{Operation, Verb},
@@ -71,7 +71,7 @@ pub(crate) async fn collect(body: Body, limit: usize) -> Result<Bytes, ListWatch
 /// The object in a body.
 pub(crate) async fn decode<T: DeserializeOwned>(response: Response<Body>, limit: usize) -> Result<T, ListWatchError> {
     let body = collect(response.into_body(), limit).await?;
-    serde_json::from_slice(&body).map_err(|error| ListWatchError::Decode(error.into()))
+    from_json(&body).map_err(|error| ListWatchError::Decode(error.into()))
 }
 
 /// The `Status` in a body, if that is what it holds.

@@ -8,7 +8,7 @@ use std::{
 use futures::Stream;
 use http_body::Body as _;
 use serde::de::DeserializeOwned;
-use windlass_api::{BoxError, EventType, ListWatchError, PartialObject, RawEvent, ResourceVersion, Status};
+use windlass_api::{BoxError, EventType, ListWatchError, PartialObject, RawEvent, ResourceVersion, Status, from_json};
 
 use crate::{frame::WatchDecoder, transport::Body};
 
@@ -92,7 +92,7 @@ impl<K: DeserializeOwned> WatchEvent<K> {
     /// Decodes an event. One of type [`EventType::Error`] becomes an error.
     pub(crate) fn decode(event: &RawEvent) -> Result<Self, ListWatchError> {
         fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, ListWatchError> {
-            serde_json::from_slice(body).map_err(|error| ListWatchError::Decode(BoxError::from(error)))
+            from_json(body).map_err(|error| ListWatchError::Decode(BoxError::from(error)))
         }
         let body = &event.body;
         Ok(match event.event_type {

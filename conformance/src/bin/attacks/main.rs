@@ -80,8 +80,10 @@ async fn run(server: &Server, attack: &Attack, process: u32) -> bool {
     if waits.median > MEDIAN || waits.maximum > MAXIMUM || waits.failures > 0 {
         complaints.push(format!("others: {} failures", waits.failures));
     }
-    if used.after > used.before + LEFT {
-        complaints.push("memory kept".to_owned());
+    match used.after {
+        None => complaints.push("the server is gone".to_owned()),
+        Some(after) if after > used.before + LEFT => complaints.push("memory kept".to_owned()),
+        Some(_) => {}
     }
     let complaint = if complaints.is_empty() { String::new() } else { format!(" **({})**", complaints.join(", ")) };
     let mebibytes = |bytes: u64| bytes >> 20;
@@ -93,7 +95,7 @@ async fn run(server: &Server, attack: &Attack, process: u32) -> bool {
         waits.maximum.as_secs_f64() * 1e3,
         mebibytes(used.before),
         mebibytes(used.peak),
-        mebibytes(used.after),
+        mebibytes(used.after.unwrap_or_default()),
     );
     held && complaints.is_empty()
 }

@@ -27,17 +27,18 @@ pub(crate) struct Memory {
 pub(crate) struct Used {
     pub(crate) before: u64,
     pub(crate) peak: u64,
-    pub(crate) after: u64,
+    /// None if the process is gone.
+    pub(crate) after: Option<u64>,
 }
 
 impl Memory {
     pub(crate) fn start(process: u32) -> Self {
-        let before = resident(process);
+        let before = resident(process).unwrap_or_default();
         let peak = Arc::new(AtomicU64::new(before));
         let sampled = Arc::clone(&peak);
         let sampling = tokio::spawn(async move {
             loop {
-                sampled.fetch_max(resident(process), Relaxed);
+                sampled.fetch_max(resident(process).unwrap_or_default(), Relaxed);
                 time::sleep(INTERVAL).await;
             }
         });
@@ -49,7 +50,7 @@ impl Memory {
         let started = Instant::now();
         loop {
             let after = resident(self.process);
-            if after <= self.before + margin || started.elapsed() > allowed {
+            if after.is_none_or(|after| after <= self.before + margin) || started.elapsed() > allowed {
                 self.sampling.abort();
                 return Used { before: self.before, peak: self.peak.load(Relaxed), after };
             }
@@ -58,10 +59,10 @@ impl Memory {
     }
 }
 
-/// The resident memory of a process; 0 if it is gone.
-fn resident(process: u32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kibibytes = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
-    kibibytes.unwrap_or_default() << 10
+/// The resident memory of a process; None if it is gone, or a zombie.
+fn resident(process: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kibibytes: u64 = line.trim().trim_end_matches(" kB").parse().ok()?;
+    Some(kibibytes << 10)
 }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header, response::Parts};
 use serde::de::DeserializeOwned;
-use windlass_api::ListWatchError;
+use windlass_api::{ListWatchError, from_json};
 
 use crate::{Error, Result, error::Operation, response, warnings::Warning};
 
@@ -24,7 +24,7 @@ impl Answer {
     pub fn into<T: DeserializeOwned>(self) -> Result<T> {
         let decoded = match response::status_of(&self.body) {
             Some(status) if !status.is_success() => Err(status.into()),
-            _ => serde_json::from_slice(&self.body).map_err(|error| ListWatchError::Decode(error.into())),
+            _ => from_json(&self.body).map_err(|error| ListWatchError::Decode(error.into())),
         };
         decoded.map_err(|error| Error::new(self.operation, error))
     }

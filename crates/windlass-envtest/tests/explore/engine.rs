@@ -1,12 +1,17 @@
 //! The engine itself: plans, replays, reports.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    fs,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
+use serde_json::json;
 use windlass_api::{
-    ObjectBuilder as _, ObjectExt as _,
+    DynamicObject, GroupVersionResource, ObjectBuilder as _, ObjectExt as _,
     k8s_openapi::api::core::v1::{ConfigMap, Secret},
 };
 use windlass_envtest::explore::{Happening, Plan, Scenario, Sort, explore, replay};
@@ -133,4 +138,69 @@ fn what_goes_wrong_by_itself_is_not_explored() {
     let report = explore(restless);
     assert_eq!(report.runs, 0);
     assert!(report.reference[0].contains("it has not settled"), "{report}");
+}
+
+#[test]
+fn renewals_of_a_lease_are_not_taken_for_a_loop() {
+    // The lease is renewed every few seconds: more often in all than a program that does not come to rest may ask.
+    let patient = right().patience(Duration::from_hours(3)).step("time passes", |_| async {
+        tokio::time::sleep(Duration::from_hours(2)).await;
+        Ok(())
+    });
+    let report = replay(patient, &"depose@1".parse().unwrap());
+    report.assert();
+    assert_eq!(report.not_reached, 0, "{report}");
+}
+
+const WIDGETS: &str = r"
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.example.com}
+spec:
+  group: example.com
+  names: {kind: Widget, plural: widgets, singular: widget, listKind: WidgetList}
+  scope: Namespaced
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema: {type: object, properties: {size: {type: integer, maximum: 3}}}
+";
+
+#[test]
+fn definitions_in_a_folder_are_established_before_the_program_starts() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("widgets.yaml"), WIDGETS).unwrap();
+    let refused = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&refused);
+    let report = explore(right().crds(folder.path()).step("a widget", move |client| {
+        let refused = Arc::clone(&refused);
+        async move {
+            let widget = |name: &str, size: u32| -> DynamicObject {
+                let metadata = json!({"name": name, "namespace": "default"});
+                serde_json::from_value(
+                    json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": metadata, "size": size}),
+                )
+                .unwrap()
+            };
+            let widgets =
+                client.dynamic_at(&GroupVersionResource::new("example.com", "v1", "widgets")).within("default");
+            widgets.create(&widget("small", 1)).await?;
+            let too_large = widgets.create(&widget("large", 4)).await;
+            refused.fetch_add(usize::from(too_large.is_err_and(|error| error.is_invalid())), Ordering::SeqCst);
+            Ok(())
+        }
+    }));
+    report.assert();
+    assert!(report.runs > 5 && counted.load(Ordering::SeqCst) >= report.runs, "{report}");
+}
+
+#[test]
+fn definitions_that_cannot_be_read_are_a_finding_of_the_first_run() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("widgets.yaml"), "kind: [").unwrap();
+    let report = explore(right().crds(folder.path()));
+    assert_eq!(report.runs, 0);
+    assert!(report.reference[0].contains("widgets.yaml"), "{report}");
 }
