@@ -28,7 +28,14 @@ async fn play(client: &Client, file: &str, scenarios: Vec<Scenario>) -> Vec<(Str
 async fn ours(file: &str) -> Vec<(String, String)> {
     let env = Environment::start().await;
     let mut manager = env.manager();
-    let controllers = BuiltIn::ALL.iter().copied().filter(|controller| *controller != BuiltIn::Nodes);
+    // One scenario of Deployments scales a ReplicaSet twice at once. The recorded events have the step between, which the
+    // controller sees or not, depending on how many others share its thread.
+    let is_chosen = |controller: &BuiltIn| match controller {
+        BuiltIn::Nodes => false,
+        BuiltIn::PersistentVolume | BuiltIn::EphemeralVolume => file != "deployments",
+        _ => true,
+    };
+    let controllers = BuiltIn::ALL.iter().copied().filter(is_chosen);
     // The real one knows no authority either, and tells it to every namespace.
     let controllers = Controllers::of(controllers).root_ca("");
     // As `xtask upstream` starts the real one: a scenario has come to rest in seconds.
