@@ -7,6 +7,7 @@
 use std::{
     net::{IpAddr, SocketAddr},
     sync::Arc,
+    time::Duration,
 };
 
 use serde_json::{Value, json};
@@ -16,7 +17,7 @@ use crate::{
     admission::{self, PodAccounts},
     authz::Authorizer,
     kinds::{self, KindOptions, SYSTEM_CLASSES, service::ServiceCidr},
-    registry::{Body, Registry, Target, Tree, WriteParams},
+    registry::{Body, ListLag, Registry, Target, Tree, WriteParams},
     storage::Storage,
 };
 
@@ -46,6 +47,8 @@ pub(crate) struct Choices {
     /// The range of the addresses of services.
     pub(crate) service_cidr: ServiceCidr,
     pub(crate) pod_accounts: PodAccounts,
+    /// How long lists by clients lag behind writes of other kinds.
+    pub(crate) list_lag: Duration,
 }
 
 /// Starts a registry of the built-in kinds over a storage. `address`: where the server itself is.
@@ -57,13 +60,16 @@ pub(crate) async fn start(
     authorizer: Arc<Authorizer>,
     address: SocketAddr,
 ) -> Result<Registry, Status> {
-    let Choices { service_cidr, pod_accounts } = choices;
+    let Choices { service_cidr, pod_accounts, list_lag } = choices;
     let options = KindOptions { service_cidr, clock: clock.clone(), entropy: entropy.clone() };
     let registry =
         Registry::new(storage, kinds::built_ins(&options), admission::chain(pod_accounts, authorizer), clock, entropy)
             .await?;
     bootstrap(&registry, service_cidr, Endpoint { address: address.ip(), port: address.port() }).await?;
     registry.serve_custom_resources().await?;
+    if !list_lag.is_zero() {
+        registry.delay_lists(ListLag::new(list_lag));
+    }
     Ok(registry)
 }
 

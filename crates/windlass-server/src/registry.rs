@@ -40,6 +40,7 @@ mod delete;
 mod field;
 mod field_manager;
 mod list;
+mod list_lag;
 mod meta;
 mod names;
 mod patch;
@@ -66,6 +67,7 @@ pub(crate) use self::{
     delete::DeleteParams,
     field::{Errors, Path, Shown, validate_address, validate_domain_prefixed},
     list::{ItemList, ListParams},
+    list_lag::ListLag,
     meta::{settle_namespace, validate_annotations, validate_labels},
     names::{
         NameRule, address_problem, c_identifier, condition_reason, config_key, dns_label, dns_label_1035,
@@ -112,6 +114,7 @@ struct Inner {
     admission: Vec<Arc<dyn Admission>>,
     clock: Clock,
     entropy: Entropy,
+    list_lag: OnceLock<ListLag>,
     /// Follows the definitions of custom resources, once it is started.
     definitions: OnceLock<apiextensions::Task>,
 }
@@ -307,6 +310,7 @@ impl Registry {
             admission,
             clock,
             entropy,
+            list_lag: OnceLock::new(),
             definitions: OnceLock::new(),
         }));
         for resource in registry.resources().iter() {
@@ -374,6 +378,24 @@ impl Registry {
     /// Waits until the watches that are ready for it have the event of a commit, which is answered after that.
     pub(crate) async fn delivered(&self, key: &str, revision: Revision) {
         self.0.watches.delivered(key, revision).await;
+        if let Some(lag) = self.0.list_lag.get() {
+            lag.wrote(key);
+        }
+    }
+
+    /// Delays lists by clients from now on.
+    pub(crate) fn delay_lists(&self, lag: ListLag) {
+        // It is set once, when the server starts.
+        let _ = self.0.list_lag.set(lag);
+    }
+
+    /// Waits before a list by a client, if lists are delayed.
+    pub(crate) async fn before_list(&self, target: &Target, params: &ListParams) {
+        let Some(lag) = self.0.list_lag.get() else { return };
+        let is_given = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
+        if !is_given(&params.continue_token) && !is_given(&params.resource_version) {
+            lag.pass(&target.resource.prefix).await;
+        }
     }
 
     /// Reports whether an object is watched.

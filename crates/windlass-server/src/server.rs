@@ -8,6 +8,7 @@ use std::{
     net::SocketAddr,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use bytes::{Buf, Bytes};
@@ -186,6 +187,15 @@ impl ServerBuilder {
     /// Bounds what clients on sockets can make the server hold.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
+        self
+    }
+
+    /// Delays a list of the present state until this long after the last write of another kind. By default it is not delayed.
+    ///
+    /// The real server's lists wait for up to 100 ms then, and tests that were written with it may rely on the time that a controller
+    /// has meanwhile.
+    pub const fn list_lag(mut self, lag: Duration) -> Self {
+        self.choices.list_lag = lag;
         self
     }
 

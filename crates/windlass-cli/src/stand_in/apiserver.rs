@@ -8,6 +8,7 @@ use std::{
     fs,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use tokio::net::TcpListener;
@@ -49,6 +50,8 @@ const FLAGS: &[Flag] = &[
 /// What the real one has where nothing is said.
 const CERTIFICATES: &str = "/var/run/kubernetes";
 const PORT: u16 = 6443;
+/// Lists of the real one lag by up to 100 ms; suites that rely on it need a few milliseconds.
+const LIST_LAG: Duration = Duration::from_millis(10);
 
 pub(super) async fn run(arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
     let flags = match Flags::read(FLAGS, arguments) {
@@ -72,7 +75,7 @@ pub(super) async fn run(arguments: impl Iterator<Item = String>) -> Result<(), B
 fn server(flags: &Flags, bind: SocketAddr) -> Result<ServerBuilder, Box<dyn Error>> {
     let advertised = flags.parse("advertise-address")?.unwrap_or_else(|| bind.ip());
     let mut builder = Server::builder().address(SocketAddr::new(advertised, bind.port()));
-    builder = builder.descriptions(descriptions::schemas);
+    builder = builder.descriptions(descriptions::schemas).list_lag(LIST_LAG);
     // Both families may be given; the first is the one that services get by default.
     if let Some(range) = flags.list("service-cluster-ip-range").next() {
         let cidr: ServiceCidr = range.parse().map_err(|error| format!("--service-cluster-ip-range: {error}"))?;

@@ -256,6 +256,7 @@ impl Request<'_> {
         }
         let showing = self.showing()?;
         let params = list_params(&self.exchange.query)?;
+        self.registry.before_list(&self.target, &params).await;
         let list = self.registry.list(&self.target, params).await?;
         Ok(showing.list(list)?)
     }

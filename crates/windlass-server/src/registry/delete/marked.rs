@@ -14,7 +14,7 @@ use crate::storage::Revision;
 
 /// How long an object that goes at once is seen by watchers as being deleted. On the real server a write to etcd lies between the
 /// two events; a controller that has to see the first one in its cache needs that time.
-const MARK_VISIBLE: Duration = Duration::from_millis(1);
+const MARK_VISIBLE: Duration = Duration::from_millis(3);
 
 /// How far a deletion has got.
 pub(super) struct Progress {

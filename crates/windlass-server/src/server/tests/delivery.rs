@@ -152,3 +152,23 @@ async fn pod_is_removed_even_if_the_client_goes_away_meanwhile() {
     time::sleep(Duration::from_millis(5)).await;
     assert_eq!(get(&service, &object).await.code, 404);
 }
+
+#[tokio::test(start_paused = true)]
+async fn lists_of_the_present_state_lag_behind_writes_of_other_kinds() {
+    let lag = Duration::from_millis(10);
+    let service = Server::builder().list_lag(lag).build().service();
+    let config_maps = "/api/v1/namespaces/default/configmaps";
+    let secrets = "/api/v1/namespaces/default/secrets";
+    let created =
+        with_body(&service, "POST", config_maps, "application/json", json!({"metadata": {"name": "a"}})).await;
+    assert_eq!(created.code, 201);
+    let took = async |path: &str| {
+        let began = time::Instant::now();
+        assert_eq!(get(&service, path).await.code, 200);
+        began.elapsed()
+    };
+    assert_eq!(took(config_maps).await, Duration::ZERO);
+    assert_eq!(took(&format!("{secrets}?resourceVersion=0")).await, Duration::ZERO);
+    assert_eq!(took(secrets).await, lag);
+    assert_eq!(took(secrets).await, Duration::ZERO);
+}

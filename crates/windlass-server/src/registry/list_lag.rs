@@ -1,0 +1,79 @@
+//! The lag of lists behind writes of other kinds.
+//!
+//! A list of the present state waits, in the real server, until its cache of the kind has reached the revision of the last
+//! write. It learns of writes of other kinds when it asks etcd, every 100 ms. Tests of controllers rely on that without
+//! saying so: they change an object, list objects of another kind, and expect that a controller has acted meanwhile.
+//!
+//! Guaranteed: a list ends at most the lag after the last write before it, and a list of the kind that was written last is not
+//! delayed at all.
+
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::{self, Instant};
+
+/// Delays lists. Without a length it does nothing.
+#[derive(Debug, Default)]
+pub(crate) struct ListLag {
+    length: Duration,
+    last: Mutex<Option<Write>>,
+}
+
+#[derive(Debug)]
+struct Write {
+    key: String,
+    at: Instant,
+}
+
+impl ListLag {
+    pub(crate) fn new(length: Duration) -> Self {
+        Self { length, last: Mutex::default() }
+    }
+
+    /// Remembers a write.
+    pub(crate) fn wrote(&self, key: &str) {
+        if !self.length.is_zero() {
+            *self.last.lock() = Some(Write { key: key.to_owned(), at: Instant::now() });
+        }
+    }
+
+    /// Waits before a list of the kind whose keys begin so.
+    pub(crate) async fn pass(&self, prefix: &str) {
+        let of_others = |write: &Write| (!write.key.starts_with(prefix)).then_some(write.at + self.length);
+        let until = self.last.lock().as_ref().and_then(of_others);
+        if let Some(until) = until {
+            time::sleep_until(until).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LENGTH: Duration = Duration::from_millis(10);
+
+    async fn delay(lag: &ListLag, prefix: &str) -> Duration {
+        let began = Instant::now();
+        lag.pass(prefix).await;
+        began.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lists_lag_behind_writes_of_other_kinds_only() {
+        let lag = ListLag::new(LENGTH);
+        assert_eq!(delay(&lag, "/registry/pods/").await, Duration::ZERO);
+        lag.wrote("/registry/services/a/b");
+        assert_eq!(delay(&lag, "/registry/services/").await, Duration::ZERO);
+        time::advance(LENGTH / 2).await;
+        assert_eq!(delay(&lag, "/registry/pods/").await, LENGTH / 2);
+        assert_eq!(delay(&lag, "/registry/pods/").await, Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lists_do_not_lag_without_a_length() {
+        let lag = ListLag::default();
+        lag.wrote("/registry/services/a/b");
+        assert_eq!(delay(&lag, "/registry/pods/").await, Duration::ZERO);
+    }
+}
