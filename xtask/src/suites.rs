@@ -35,7 +35,7 @@ enum Framework {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Servers {
-    /// What `windlass envtest-assets` writes
+    /// The stand-ins that `windlass envtest-assets` writes
     StandIns,
     /// The binaries of Kubernetes
     Real,

@@ -22,7 +22,7 @@ pub enum ReconcileError {
     /// The object's selector makes no sense.
     #[error("the selector of the object cannot be used")]
     Selector(#[from] SelectorError),
-    /// Another client has changed an object that is not the reconciled one: its event may not lead back to this.
+    /// A conflict over an object that is not the reconciled one: the event of its change may not lead back to this.
     #[error("{what} has changed meanwhile")]
     Contended {
         /// The object, such as `volume disk`.

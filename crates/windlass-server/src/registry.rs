@@ -375,7 +375,8 @@ impl Registry {
         self.0.watches.drop_topic(prefix);
     }
 
-    /// Waits until the watches that are ready for it have the event of a commit, which is answered after that.
+    /// Waits until the watches that are ready for it have the event of a commit, which is answered after that. Lists of other
+    /// kinds lag behind it from then on.
     pub(crate) async fn delivered(&self, key: &str, revision: Revision) {
         self.0.watches.delivered(key, revision).await;
         if let Some(lag) = self.0.list_lag.get() {

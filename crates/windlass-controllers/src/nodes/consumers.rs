@@ -29,7 +29,7 @@ const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 pub(super) struct Consumption {
     /// The volumes of its bound claims.
     volumes: Vec<Arc<PersistentVolume>>,
-    /// Whether a bound claim has no volume in the cache.
+    /// True if a bound claim has no volume in the cache.
     lacks_volume: bool,
     /// The claims that are bound once there is a node, those that ask for least first.
     waiting: Vec<Waiting>,

@@ -4,7 +4,7 @@
 //! write. It learns of writes of other kinds when it asks etcd, every 100 ms. Tests of controllers rely on that without
 //! saying so: they change an object, list objects of another kind, and expect that a controller has acted meanwhile.
 //!
-//! Guaranteed: a list ends at most the lag after the last write before it, and a list of the kind that was written last is not
+//! Guaranteed: a list begins at most the lag after the last write before it, and a list of the kind that was written last is not
 //! delayed at all.
 
 use std::time::Duration;
