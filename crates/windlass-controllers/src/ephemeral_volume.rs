@@ -4,35 +4,32 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::{
-    api::core::v1::{EphemeralVolumeSource, PersistentVolumeClaim, Pod},
-    apimachinery::pkg::apis::meta::v1::OwnerReference,
-};
+use k8s_openapi::api::core::v1::{EphemeralVolumeSource, PersistentVolumeClaim, Pod};
 use windlass_api::ObjectExt;
-use windlass_cache::{Cached, Index};
+use windlass_cache::Cached;
 use windlass_runtime::{
     Action, Context, Controller, Manager, Watch,
     events::{Note, Recorder},
 };
 
-use crate::error::ReconcileError;
+use crate::{
+    consumers::{consumers, consumers_of, ephemeral_claim},
+    error::ReconcileError,
+};
 
 /// The name in events.
 const COMPONENT: &str = "ephemeral_volume";
 
-/// The index of pods by the claims of their ephemeral volumes.
-const BY_CLAIM: &str = "pods by ephemeral claim";
-
 /// Adds the controller to a manager.
 pub(crate) fn add_to(manager: &mut Manager) {
     let recorder = manager.cluster().recorder(COMPONENT);
-    let known = manager.cluster().informer(&pods()).store();
+    let pods = manager.cluster().informer(&consumers()).store();
     manager.add(
-        Controller::watching(pods())
+        Controller::watching(consumers())
             .named("ephemeral-volume")
             .watches_with(Watch::<PersistentVolumeClaim>::all(), move |claim| {
                 // The index is there: the store is that of a watch which has it.
-                let pods = known.by_index(BY_CLAIM, &claim.object_ref().to_string()).unwrap_or_default();
+                let pods = consumers_of(&pods, &claim.object_ref()).unwrap_or_default();
                 pods.iter().map(Cached::object_ref).collect::<Vec<_>>()
             })
             .reconcile(move |pod: Arc<Pod>, cx: Context| {
@@ -40,15 +37,6 @@ pub(crate) fn add_to(manager: &mut Manager) {
                 async move { reconcile(&pod, &cx, &recorder).await }
             }),
     );
-}
-
-/// The pods of the cluster, found by the claims of their ephemeral volumes.
-fn pods() -> Watch<Pod> {
-    Watch::all().index(Index::on_object(BY_CLAIM, |pod: &Pod| {
-        let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
-        let ephemeral = volumes.filter_map(|volume| Some(claim(pod, &volume.name, volume.ephemeral.as_ref()?)));
-        ephemeral.map(|claim| claim.object_ref().to_string()).collect::<Vec<_>>()
-    }))
 }
 
 async fn reconcile(pod: &Pod, cx: &Context, recorder: &Recorder) -> Result<Action, ReconcileError> {
@@ -80,34 +68,24 @@ async fn reconcile(pod: &Pod, cx: &Context, recorder: &Recorder) -> Result<Actio
     Ok(Action::await_change())
 }
 
-/// Returns why a claim is not the pod's, if it is not.
+/// Returns the reason why a pod cannot use a claim, if there is one.
 fn conflict(pod: &Pod, claim: &PersistentVolumeClaim) -> Option<String> {
-    let mut owners = claim.metadata.owner_references.iter().flatten();
-    if owners.any(|owner| owner.controller == Some(true) && Some(owner.uid.as_str()) == pod.uid()) {
+    if claim.is_controlled_by(pod) {
         return None;
     }
-    let (namespace, name) = (claim.namespace().unwrap_or_default(), claim.name());
-    let pod = format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name());
-    Some(format!("PVC {namespace}/{name} was not created for pod {pod} (pod is not owner)"))
+    let (claim, pod) = (claim.object_ref(), pod.object_ref());
+    Some(format!("PVC {claim} was not created for pod {pod} (pod is not owner)"))
 }
 
+/// Returns the claim of an ephemeral volume.
 fn claim(pod: &Pod, volume: &str, source: &EphemeralVolumeSource) -> PersistentVolumeClaim {
     let template = source.volume_claim_template.clone().unwrap_or_default();
     let metadata = template.metadata.unwrap_or_default();
     let mut claim = PersistentVolumeClaim { spec: Some(template.spec), ..PersistentVolumeClaim::default() };
-    claim.metadata.name = Some(format!("{}-{volume}", pod.name()));
-    claim.metadata.namespace.clone_from(&pod.metadata.namespace);
+    claim.metadata.name = Some(ephemeral_claim(pod, volume));
     claim.metadata.labels = metadata.labels;
     claim.metadata.annotations = metadata.annotations;
-    claim.metadata.owner_references = Some(vec![OwnerReference {
-        api_version: "v1".to_owned(),
-        kind: "Pod".to_owned(),
-        name: pod.name().to_owned(),
-        uid: pod.uid().unwrap_or_default().to_owned(),
-        controller: Some(true),
-        block_owner_deletion: Some(true),
-    }]);
-    claim
+    claim.controlled_by(pod)
 }
 
 #[cfg(test)]

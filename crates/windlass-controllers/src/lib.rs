@@ -5,6 +5,7 @@
 //!
 //! Decisions are made on values (how many replicas, which pods, what status), apart from the code that looks and writes.
 
+mod consumers;
 mod error;
 mod expectations;
 mod ownership;

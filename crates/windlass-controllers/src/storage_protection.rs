@@ -14,6 +14,7 @@ use windlass_client::Client;
 use windlass_runtime::{Action, Context, Controller, Manager};
 
 use crate::{
+    consumers::{claims_of, consumers, consumers_of},
     error::{ReconcileError, await_newer_state},
     pods,
 };
@@ -31,7 +32,7 @@ pub(crate) fn add_to(manager: &mut Manager) {
     manager.add(
         Controller::<PersistentVolumeClaim>::new()
             .named("pvc-protection")
-            .watches(|pod: &Pod| claims_of(pod))
+            .watches_with(consumers(), |pod| pod.get().map(|pod| claims_of(&pod)).unwrap_or_default())
             .reconcile(async |claim: Arc<PersistentVolumeClaim>, cx: Context| {
                 await_newer_state(release_claim(&claim, &cx).await)
             }),
@@ -100,17 +101,17 @@ fn class_of_volume(volume: &PersistentVolume) -> Option<&str> {
 
 async fn release_claim(claim: &PersistentVolumeClaim, cx: &Context) -> Result<Action, ReconcileError> {
     if claim.is_deleting() && holds(claim, CLAIM) {
-        let (key, namespace) = (claim.object_ref(), claim.namespace().unwrap_or_default());
+        let key = claim.object_ref();
         // A pod without a node has not begun, and is not scheduled any more: the claim is being deleted.
         let is_begun = |pod: &Pod| !pods::node_name(pod).is_empty() && !pods::is_finished(pod);
-        let uses = |pod: &Pod| is_begun(pod) && claims_of(pod).contains(&key);
-        for pod in cx.store::<Pod>().within(namespace).list() {
-            if uses(&*pod.get()?) {
+        for pod in consumers_of(&cx.store(), &key)? {
+            if is_begun(&*pod.get()?) {
                 return Ok(Action::await_change());
             }
         }
         // The cache may be behind, and a claim that is gone does not come back: the server has the last word.
-        if cx.live().list::<Pod>().within(namespace).await?.items.iter().any(uses) {
+        let pods = cx.live().list::<Pod>().within(claim.namespace().unwrap_or_default()).await?;
+        if pods.items.iter().any(|pod| is_begun(pod) && claims_of(pod).contains(&key)) {
             return Ok(Action::await_change());
         }
         release(cx.client(), claim, CLAIM).await?;
@@ -132,44 +133,15 @@ fn holds<K: Object>(object: &K, finalizer: &str) -> bool {
     object.finalizers().iter().any(|held| held == finalizer)
 }
 
-/// The claims that a pod names, or that are made for it.
-pub(crate) fn claims_of(pod: &Pod) -> Vec<ObjectRef<PersistentVolumeClaim>> {
-    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
-    let named = volumes.filter_map(|volume| match (&volume.persistent_volume_claim, &volume.ephemeral) {
-        (Some(claim), _) => Some(claim.claim_name.clone()),
-        (None, Some(_)) => Some(format!("{}-{}", pod.name(), volume.name)),
-        (None, None) => None,
-    });
-    named.map(|name| ObjectRef::new(name).within(pod.namespace().unwrap_or_default())).collect()
-}
-
 fn is_bound(volume: &PersistentVolume) -> bool {
     volume.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Bound")
 }
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::core::v1::{
-        EphemeralVolumeSource, PersistentVolumeClaimVolumeSource, PersistentVolumeStatus, PodSpec, Volume,
-    };
+    use k8s_openapi::api::core::v1::PersistentVolumeStatus;
 
     use super::*;
-
-    #[test]
-    fn a_pod_uses_the_claims_that_it_names_and_those_that_are_made_for_it() {
-        let claim = PersistentVolumeClaimVolumeSource { claim_name: "store".to_owned(), read_only: None };
-        let volumes = vec![
-            Volume { name: "a".to_owned(), persistent_volume_claim: Some(claim), ..Volume::default() },
-            Volume { name: "b".to_owned(), ephemeral: Some(EphemeralVolumeSource::default()), ..Volume::default() },
-            Volume { name: "c".to_owned(), ..Volume::default() },
-        ];
-        let spec = PodSpec { volumes: Some(volumes), ..PodSpec::default() };
-        let mut pod = Pod { spec: Some(spec), ..Pod::default() };
-        pod.metadata.name = Some("web".to_owned());
-        pod.metadata.namespace = Some("n".to_owned());
-        let claims: Vec<_> = claims_of(&pod).iter().map(ToString::to_string).collect();
-        assert_eq!(claims, ["n/store", "n/web-b"]);
-    }
 
     #[test]
     fn a_claim_uses_its_present_and_its_future_class() {

@@ -15,7 +15,7 @@ mod volume;
 use std::sync::{Arc, LazyLock};
 
 use k8s_openapi::api::{
-    core::v1::{PersistentVolume, PersistentVolumeClaim, Pod},
+    core::v1::{PersistentVolume, PersistentVolumeClaim},
     storage::v1::StorageClass,
 };
 use windlass_api::{ObjectExt, ObjectRef};
@@ -25,8 +25,8 @@ use windlass_runtime::{Context, Controller, Manager, Watch};
 pub(crate) use self::claim::{DEFAULT_CLASS, is_default, reserved, waits_for_consumer};
 use self::{claim::Binder, volume::Reclaimer};
 use crate::{
+    consumers::{claims_of, consumers},
     error::{ReconcileError, await_newer_state},
-    storage_protection::claims_of,
 };
 
 /// The name in events.
@@ -77,7 +77,7 @@ pub(crate) fn add_to(manager: &mut Manager) {
             .watches_with(volumes(), move |volume| claims_for(&of_volume, volume))
             .watches_with(Watch::<StorageClass>::all(), move |class| pending(&of_class, class))
             // Their names are in the events of claims that wait for a consumer.
-            .watches(|pod: &Pod| claims_of(pod))
+            .watches_with(consumers(), |pod| pod.get().map(|pod| claims_of(&pod)).unwrap_or_default())
             // One at a time: two claims do not try for one volume.
             .concurrency(1)
             .reconcile(move |claim: Arc<PersistentVolumeClaim>, cx: Context| {

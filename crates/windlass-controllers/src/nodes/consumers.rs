@@ -12,8 +12,8 @@ use windlass_runtime::Context;
 
 use super::fit::Misfit;
 use crate::{
+    consumers::claims_of,
     error::ReconcileError,
-    storage_protection::claims_of,
     volumes::{
         SELECTED_NODE, candidates, is_bound,
         matching::{Binding, best_match, class_of_claim, reaches, requested},

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use k8s_openapi::api::{
-    core::v1::{Binding, Node, ObjectReference, PersistentVolumeClaim, Pod, PodCondition},
+    core::v1::{Binding, Node, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod, PodCondition},
     storage::v1::StorageClass,
 };
 use parking_lot::Mutex;
@@ -28,10 +28,10 @@ use super::{
     storage::Storage,
 };
 use crate::{
+    consumers::{claims_of, consumers, consumers_of},
     error::ReconcileError,
     pods,
-    storage_protection::claims_of,
-    volumes::{claims, volumes},
+    volumes::{claims, holder_of, volumes},
 };
 
 /// The name in logs and of its writes.
@@ -68,7 +68,11 @@ pub(crate) fn add_to(manager: &mut Manager, storage: Storage) {
     let recorder = manager.cluster().recorder(COMPONENT);
     let scheduler = Arc::new(Scheduler { state: Mutex::default(), recorder, storage });
     let waiting = Arc::clone(&scheduler);
-    let controller = Controller::watching(Watch::<Pod>::all().filter(PlaceChanged))
+    let pods = match storage {
+        Storage::None => Watch::all(),
+        Storage::Simulated => consumers(),
+    };
+    let controller = Controller::watching(pods.filter(PlaceChanged))
         .named(NAME)
         .watches_with(Watch::<Node>::all(), move |_| {
             waiting.state.lock().ledger.waiting().into_iter().map(ObjectRef::from).collect::<Vec<_>>()
@@ -77,22 +81,19 @@ pub(crate) fn add_to(manager: &mut Manager, storage: Storage) {
     let controller = match storage {
         Storage::None => controller,
         Storage::Simulated => {
-            let pods = manager.cluster().informer::<Pod>(&Watch::all()).store();
+            let pods = manager.cluster().informer(&consumers()).store();
             let consumers = Consumers { scheduler: Arc::clone(&scheduler), pods };
             let [of_claim, of_volume, of_class] = [consumers.clone(), consumers.clone(), consumers];
             controller
-                .watches_with(claims(), move |claim| {
-                    let claim = claim.object_ref();
-                    of_claim.waiting(|claims| claims.contains(&claim))
-                })
-                .watches_with(volumes(), move |_| of_volume.waiting(|claims| !claims.is_empty()))
-                .watches_with(Watch::<StorageClass>::all(), move |_| of_class.waiting(|claims| !claims.is_empty()))
+                .watches_with(claims(), move |claim| of_claim.of_claim(&claim.object_ref()))
+                .watches_with(volumes(), move |volume| of_volume.of_volume(volume))
+                .watches_with(Watch::<StorageClass>::all(), move |_| of_class.waiting())
         }
     };
     manager.add(controller.reconcile_keys(move |key, cx| reconcile(key, cx, Arc::clone(&scheduler))));
 }
 
-/// The pods that wait and have claims.
+/// Finds the pods that a change of their storage concerns.
 #[derive(Clone, Debug)]
 struct Consumers {
     scheduler: Arc<Scheduler>,
@@ -100,14 +101,31 @@ struct Consumers {
 }
 
 impl Consumers {
-    /// Returns the pods that wait and have such claims.
-    fn waiting(&self, are_meant: impl Fn(&[ObjectRef<PersistentVolumeClaim>]) -> bool) -> Vec<ObjectRef<Pod>> {
+    /// Returns the pods that use a claim and have no node.
+    fn of_claim(&self, claim: &ObjectRef<PersistentVolumeClaim>) -> Vec<ObjectRef<Pod>> {
+        // The index is there: the store is that of a watch which has it.
+        let mut pods = consumers_of(&self.pods, claim).unwrap_or_default();
+        pods.retain(|pod| pod.get().is_ok_and(|pod| pods::node_name(&pod).is_empty()));
+        pods.iter().map(Cached::object_ref).collect()
+    }
+
+    /// Returns the pods without a node that use the claim of a volume. A free volume concerns all that wait.
+    fn of_volume(&self, volume: &Cached<PersistentVolume>) -> Vec<ObjectRef<Pod>> {
+        match volume.get().map(|volume| holder_of(&volume)) {
+            Ok(Some(claim)) => self.of_claim(&claim),
+            Ok(None) => self.waiting(),
+            Err(_) => Vec::new(),
+        }
+    }
+
+    /// Returns the pods that fitted nowhere and have claims.
+    fn waiting(&self) -> Vec<ObjectRef<Pod>> {
         let waiting = self.scheduler.state.lock().ledger.waiting();
-        let has_such = |pod: &ObjectRef<Pod>| {
+        let has_claims = |pod: &ObjectRef<Pod>| {
             let pod = self.pods.get(pod).and_then(|pod| pod.get().ok());
-            pod.is_some_and(|pod| are_meant(&claims_of(&pod)))
+            pod.is_some_and(|pod| !claims_of(&pod).is_empty())
         };
-        waiting.into_iter().map(ObjectRef::from).filter(has_such).collect()
+        waiting.into_iter().map(ObjectRef::from).filter(has_claims).collect()
     }
 }
 

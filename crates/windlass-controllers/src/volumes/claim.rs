@@ -1,7 +1,7 @@
 //! Binds claims to volumes.
 
 use k8s_openapi::api::{
-    core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimStatus, Pod},
+    core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimStatus},
     storage::v1::StorageClass,
 };
 use windlass_api::{ObjectExt, ObjectRef};
@@ -16,7 +16,7 @@ use super::{
     volume::set_phase,
     volume_of,
 };
-use crate::{error::ReconcileError, pods, storage_protection::claims_of};
+use crate::{consumers::consumers_of, error::ReconcileError, pods};
 
 /// The annotation of the class that claims without one get.
 pub(crate) const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
@@ -223,14 +223,14 @@ impl Binder {
 
 /// Says for which pods the claim of a class waits that is bound for a consumer.
 fn waiting(claim: &PersistentVolumeClaim, cx: &Context) -> Result<Note, ReconcileError> {
-    let key = claim.object_ref();
     let mut consumers = Vec::new();
-    for pod in cx.store::<Pod>().within(claim.namespace().unwrap_or_default()).list() {
+    for pod in consumers_of(&cx.store(), &claim.object_ref())? {
         let pod = pod.get()?;
-        if !pods::is_finished(&pod) && pods::node_name(&pod).is_empty() && claims_of(&pod).contains(&key) {
+        if !pods::is_finished(&pod) && pods::node_name(&pod).is_empty() {
             consumers.push(pod.name().to_owned());
         }
     }
+    consumers.sort_unstable();
     Ok(match consumers.as_slice() {
         [] => Note::normal("WaitForFirstConsumer", "waiting for first consumer to be created before binding"),
         [one] => Note::normal("WaitForPodScheduled", format!("waiting for pod {one} to be scheduled")),
