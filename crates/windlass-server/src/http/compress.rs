@@ -6,11 +6,15 @@ use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
 use futures::{StreamExt, stream};
 use http::{HeaderValue, Response, header};
+use tokio::task;
 
 use super::body::Body;
 
 /// What is not longer than this is sent as it is, in bytes.
 const LARGE: usize = 128 << 10;
+
+/// As much is compressed at a time, in bytes.
+const PIECE: usize = 64 << 10;
 
 /// The same answer, compressed if it is a large one, is made of objects, and the client accepts that.
 pub(super) async fn compress(response: Response<Body>, accept: Option<&str>) -> Response<Body> {
@@ -22,11 +26,12 @@ pub(super) async fn compress(response: Response<Body>, accept: Option<&str>) -> 
         return response;
     }
     let (mut parts, body) = response.into_parts();
-    let mut frames = body.into_frames();
+    let held = body.held();
+    let mut frames = body.into_frames(PIECE);
     let (mut first, mut length) = (Vec::new(), 0);
     while length <= LARGE {
         let Some(frame) = frames.next().await else {
-            return Response::from_parts(parts, Body::frames(stream::iter(first)));
+            return Response::from_parts(parts, Body::pieces(first));
         };
         length += frame.len();
         first.push(frame);
@@ -46,11 +51,13 @@ pub(super) async fn compress(response: Response<Body>, accept: Option<&str>) -> 
                 if !ready.is_empty() {
                     return Some((Bytes::from(ready), (Some(encoder), frames)));
                 }
+                // The compressor buffers its output. Other requests come first.
+                task::yield_now().await;
             }
             let last = encoder.finish().ok()?;
             Some((Bytes::from(last), (None, frames)))
         });
-    Response::from_parts(parts, Body::frames(compressed))
+    Response::from_parts(parts, Body::frames(compressed).holding(held))
 }
 
 #[cfg(test)]

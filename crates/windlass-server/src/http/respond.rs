@@ -226,7 +226,7 @@ fn binary(head: &Value, list: ItemList, show: impl Fn(&Item) -> Value) -> Result
     let (first, end) = kind.frame(head, length);
     last.extend_from_slice(end);
     let pieces = std::iter::once(Bytes::from(first)).chain(pieces).chain(std::iter::once(Bytes::from(last)));
-    let body = Body::frames(stream::iter(pieces.collect::<Vec<_>>()));
+    let body = Body::pieces(pieces.collect());
     Ok(respond(StatusCode::OK, HeaderValue::from_static(Encoding::Protobuf.media_type()), body))
 }
 

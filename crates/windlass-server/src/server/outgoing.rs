@@ -23,13 +23,15 @@ const PIECE: usize = 64 << 10;
 /// Frames that are produced one by one, such as events, are charged from this length on.
 const CHARGED: usize = 4 << 10;
 
-/// A body whose bytes are charged to a connection: as a whole if it is whole, else frame by frame.
+/// A body whose bytes are charged to a connection: what it holds in memory until its end, and each frame that is made on the
+/// way.
 #[derive(Debug)]
 pub(super) struct Outgoing {
     body: Joined,
     account: Arc<Account>,
-    /// The charge of a whole body, until its bytes are asked for.
+    /// The charge of what the body holds. A whole body hands it on with its bytes.
     charge: Option<Charge>,
+    is_whole: bool,
     /// The part of the last frame that is yet to be sent.
     rest: Bytes,
     progress: Option<Arc<Progress>>,
@@ -39,12 +41,15 @@ pub(super) struct Outgoing {
 impl Outgoing {
     /// Fails if the connection holds too much already.
     pub(super) fn new(body: Body, account: &Arc<Account>, request: InFlight) -> Result<Self, (OverBudget, InFlight)> {
-        let charge = match body.length().filter(|length| *length > 0).map(|length| account.try_charge(length)) {
-            Some(Err(error)) => return Err((error, request)),
-            Some(Ok(charge)) => Some(charge),
-            None => None,
+        let charge = match body.held() {
+            0 => None,
+            held => match account.try_charge(held) {
+                Ok(charge) => Some(charge),
+                Err(error) => return Err((error, request)),
+            },
         };
         Ok(Self {
+            is_whole: body.length().is_some(),
             body: Joined::new(body),
             account: Arc::clone(account),
             charge,
@@ -56,14 +61,22 @@ impl Outgoing {
 
     /// A body that is sent whatever the connection holds: a short one.
     pub(super) fn unbounded(body: Body, account: &Arc<Account>, request: InFlight) -> Self {
-        let charge = body.length().map(|length| account.charge(length));
-        let (account, progress) = (Arc::clone(account), Progress::of_task());
-        Self { body: Joined::new(body), account, charge, rest: Bytes::new(), progress, _request: request }
+        Self {
+            charge: Some(account.charge(body.held())),
+            is_whole: body.length().is_some(),
+            body: Joined::new(body),
+            account: Arc::clone(account),
+            rest: Bytes::new(),
+            progress: Progress::of_task(),
+            _request: request,
+        }
     }
 
     fn charged(&mut self, data: Bytes) -> Bytes {
-        match self.charge.take() {
+        match self.charge.take_if(|_| self.is_whole) {
             Some(charge) => charge.on(data),
+            // They are charged already.
+            None if self.charge.is_some() => data,
             None if data.len() >= CHARGED => self.account.charge(data.len()).on(data),
             None => data,
         }
@@ -111,6 +124,19 @@ mod tests {
 
     use super::*;
     use crate::server::{budget::Budget, limits::Limits};
+
+    #[tokio::test]
+    async fn pieces_are_charged_until_the_body_ends() {
+        let account = Budget::new(Limits { connection_bytes: 3 * PIECE, ..Limits::default() }).open();
+        let pieces = vec![Bytes::from(vec![b'x'; PIECE]); 6];
+        let mut body = Outgoing::new(Body::pieces(pieces), &account, account.begin()).unwrap();
+        let refused = || Outgoing::new(Body::whole(vec![0; PIECE]), &account, account.begin()).is_err();
+        while let Some(Ok(frame)) = body.frame().await {
+            assert!(frame.into_data().is_ok_and(|data| data.len() <= PIECE) && refused());
+        }
+        drop(body);
+        assert!(!refused());
+    }
 
     #[tokio::test]
     async fn large_body_is_cut_and_charged_until_its_last_piece_is_gone() {
