@@ -125,7 +125,8 @@ impl Registry {
         Ok(())
     }
 
-    /// Sets a condition of a pod. The transition time changes only if the condition's status does.
+    /// Sets a condition of a pod and clears its nominated node. The transition time changes only if the condition's
+    /// status does.
     fn set_condition(&self, pod: &mut Value, kind: &str, value: &str) {
         let now = windlass_api::format_time(self.clock().now());
         let status = object_mut(pod, "status");
