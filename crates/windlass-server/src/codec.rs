@@ -138,7 +138,7 @@ enum Failure {
 }
 
 impl Plan {
-    /// Decodes a request body. Kind and apiVersion may be missing; when they are there they must be those of the plan.
+    /// Decodes a request body. Kind and apiVersion may be missing; if present, they must be those of the plan.
     pub(crate) fn decode(
         &self,
         body: &[u8],
