@@ -13,8 +13,8 @@
 //!
 //! Guaranteed: a CRD becomes `Established` only after its routes, discovery and OpenAPI have been published, in one
 //! step. After the CRD is deleted, nothing of it is served. Objects are stored in the storage version. They are
-//! converted by a change of their apiVersion, or by a webhook. The webhook converts a list in one call, and scales are
-//! read from the stored version. An object that is read is pruned and defaulted by the schema of the requested version.
+//! converted by a change of their apiVersion, or by a webhook. The webhook converts a list in one call, and the initial
+//! state of a watch in pages. An object that is read is pruned and defaulted by the schema of the requested version.
 
 mod controller;
 mod custom;

@@ -148,7 +148,7 @@ const BASE: Kind = Kind {
     view: None,
 };
 
-/// All kinds. Modules of their own groups provide their rows.
+/// The tables of all kinds. A module for an API group provides the rows of that group.
 static TABLES: &[&[Kind]] = &[
     table::KINDS,
     autoscaling::KINDS,

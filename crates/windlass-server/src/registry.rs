@@ -432,7 +432,7 @@ impl Registry {
             return Ok(item);
         }
         let mut presented = Self::present_all(resource, vec![item]).await?;
-        presented.pop().ok_or_else(|| Status::internal("an object was lost when it was converted"))
+        presented.pop().ok_or_else(|| Status::internal("an object was lost in a conversion"))
     }
 
     /// Returns items in the version that the client requested.

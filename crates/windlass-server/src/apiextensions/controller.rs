@@ -103,7 +103,7 @@ struct Known {
 }
 
 impl Controller {
-    /// Reads all CRDs and publishes the established ones. Forgets all other CRDs.
+    /// Reads all CRDs and publishes the established ones. Forgets CRDs that are no longer stored.
     async fn load(&mut self, registry: &Registry) -> Result<Revision, StorageError> {
         let range = self.storage.range(RangeQuery::prefix(PREFIX)).await?;
         let mut gone: BTreeSet<String> = self.definitions.keys().cloned().collect();

@@ -40,7 +40,7 @@ pub(super) struct Definition {
 }
 
 /// The names of a custom resource.
-#[allow(clippy::struct_field_names, reason = "short names are what they are called")]
+#[allow(clippy::struct_field_names, reason = "`short_names` is the name in the API")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Names {
     pub(super) plural: String,
@@ -202,7 +202,7 @@ fn deprecation(version: &Value, definition: &Value) -> String {
     format!("{group}/{name} {kind} is deprecated{instead}")
 }
 
-// === the strategy's functions ===
+// === strategy functions ===
 
 /// Applies defaults: names derived from the kind, and the conversion strategy `None`.
 pub(crate) fn default_definition(object: &mut Value) {

@@ -431,7 +431,7 @@ fn duplicates(value: &Value, schema: &Schema, path: &str, causes: &mut Causes) {
     }
 }
 
-// === small helpers ===
+// === helpers ===
 
 /// Reports whether a value can be an item of a list of type map.
 fn is_item_of_map(item: &Value) -> bool {

@@ -76,7 +76,7 @@ fn default_rules(rules: &mut Map<String, Value>, policies: Value) {
     default_pointer(rules, "policies", policies);
 }
 
-// === rules ===
+// === validation ===
 
 fn validate_autoscaler(autoscaler: &Value, old: Option<&Value>, errors: &mut Errors) {
     let nothing = json!({});

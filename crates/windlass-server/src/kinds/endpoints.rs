@@ -14,7 +14,7 @@ const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 /// The maximum number of node hints of an endpoint.
 const MAX_NODE_HINTS: usize = 8;
 
-// === defaults, and before storing ===
+// === defaults and preparation ===
 
 pub(super) fn default_endpoints(object: &mut Value) {
     for subset in items_mut(object, "subsets") {
@@ -46,7 +46,7 @@ pub(super) fn prepare_slice_update(new: &mut Value, old: &Value) {
     }
 }
 
-// === rules ===
+// === validation ===
 
 pub(super) fn validate_endpoints(object: &Value, errors: &mut Errors) {
     let subsets = Path::new("subsets");

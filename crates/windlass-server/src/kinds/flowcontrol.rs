@@ -46,7 +46,7 @@ pub(super) const KINDS: &[Kind] = &[
     },
 ];
 
-// === the objects of every cluster ===
+// === default objects ===
 
 /// The name; the shares and the lendable percentage; the queues and the hand size.
 const LEVELS: [(&str, i64, i64, Option<(i64, i64)>); 7] = [

@@ -265,7 +265,7 @@ fn validate_service(service: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-// === what both have ===
+// === shared checks ===
 
 fn one_of(object: &Value, field: &str, supported: &[&str], path: &Path<'_>, errors: &mut Errors) {
     if let Some(value) = object.at(&[field]).and_then(Value::as_str).filter(|value| !supported.contains(value)) {

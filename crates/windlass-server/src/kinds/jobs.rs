@@ -77,7 +77,7 @@ fn default_job_spec(object: &mut Value) {
     template(object);
 }
 
-// === before storing ===
+// === preparation ===
 
 /// Generates the selector and the labels of a job from its uid, unless the selector is manual.
 pub(super) fn prepare_job_create(object: &mut Value) {
@@ -106,7 +106,7 @@ pub(super) fn prepare_job_create(object: &mut Value) {
     }
 }
 
-// === rules ===
+// === validation ===
 
 pub(super) fn validate_job(object: &Value, errors: &mut Errors) {
     let Some(spec) = object.at(&["spec"]) else { return };

@@ -246,8 +246,8 @@ fn hidden_variables(container: &Value, path: &Path<'_>, told: &mut Vec<String>) 
     }
 }
 
-/// Warns about ports that several containers of a pod use. To bound the work for pods with many ports, each port is
-/// compared with a limited number of others, and the number of warnings is limited.
+/// Warns about ports that several containers of a pod use. The number of warnings, and of comparisons for each port, is
+/// limited, so that a pod with many ports does not cause quadratic work.
 fn ports(spec: &Value, path: &Path<'_>, told: &mut Vec<String>) {
     const MOST: usize = 100;
     const COMPARED: usize = 1000;

@@ -121,7 +121,7 @@ fn default_claim(claim: &mut Value) {
     default_to(object_mut(claim, "status"), "phase", "Pending");
 }
 
-// === before storing ===
+// === preparation ===
 
 /// Records the time of a phase change.
 fn stamp_volume(new: &mut Value, old: Option<&Value>, now: &str) {
@@ -179,7 +179,7 @@ fn normalise_sources(claim: &mut Value) {
     }
 }
 
-// === rules for volumes ===
+// === validation of volumes ===
 
 fn validate_volume(volume: &Value, errors: &mut Errors) {
     let nothing = json!({});
@@ -386,7 +386,7 @@ fn volume_warnings(volume: &Value) -> Vec<String> {
     warnings
 }
 
-// === rules for claims ===
+// === validation of claims ===
 
 fn validate_claim(claim: &Value, errors: &mut Errors) {
     validate_claim_spec(claim.at(&["spec"]).unwrap_or(&json!({})), &SPEC, errors);

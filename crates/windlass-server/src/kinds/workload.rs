@@ -110,7 +110,7 @@ pub(super) fn template(object: &mut Value) {
     }
 }
 
-// === before storing ===
+// === preparation ===
 
 pub(super) fn prepare_daemon_set_create(object: &mut Value) {
     // The kind still maintains this deprecated annotation; apps/v1 has no field for the stored value.
@@ -131,7 +131,7 @@ fn set_template_generation(object: &mut Value, generation: i64) {
     annotations.insert(TEMPLATE_GENERATION.to_owned(), generation.to_string().into());
 }
 
-// === rules ===
+// === validation ===
 
 pub(super) fn validate_deployment(object: &Value, errors: &mut Errors) {
     let nothing = json!({});

@@ -1,10 +1,10 @@
 //! Conversion between the requested version of an object, the stored version, and the hub version, in which writes are
 //! computed and checked.
 //!
-//! The server itself converts between most versions. Other versions are converted by a webhook. Objects that are read
-//! or written are sent to it at once, a whole list in one request. Only managed fields of further versions come up in
-//! the middle of a synchronous computation. The computation is repeated once their conversions have arrived: see
-//! [`Conversions::settle`].
+//! The server itself converts between most versions; a webhook converts the others. Objects that are read or written are
+//! converted before the computation of a write, a whole list in one request. The managed fields of an object may belong
+//! to further versions, which only the computation itself finds. It cannot wait for the webhook, so it is repeated once
+//! these conversions have arrived: see [`Conversions::settle`].
 
 use std::{borrow::Cow, collections::BTreeMap, fmt, sync::Arc};
 
@@ -96,7 +96,7 @@ impl Conversions {
                 self.0.lock().known.insert(question, translated);
             }
         }
-        Err(Status::internal("the versions of an object are converted without an end"))
+        Err(Status::internal("the conversions of an object do not terminate"))
     }
 
     /// Returns the converted object. Returns an error if the conversion is not known yet, and records it as wanted.
@@ -114,7 +114,7 @@ impl Conversions {
 async fn translated(translator: &dyn Translator, objects: Vec<Value>, to: &str) -> Result<Vec<Value>, Status> {
     let count = objects.len();
     let translated = translator.translate(objects, to).await?;
-    if translated.len() == count { Ok(translated) } else { Err(Status::internal("a translator has lost objects")) }
+    if translated.len() == count { Ok(translated) } else { Err(Status::internal("a conversion has lost objects")) }
 }
 
 // === impl ResourceInfo ===

@@ -57,7 +57,7 @@ pub(crate) enum Consent {
 /// The result of a successful deletion.
 #[derive(Clone, Debug)]
 pub(crate) struct Deleted {
-    /// The object, if the kind returns it and it still exists; a `Status` otherwise.
+    /// The object if it still exists or the kind returns deleted objects; a `Status` otherwise.
     pub(crate) answer: Answer,
     /// `true` for a response with code 202: the client requested the deletion of dependents, and the object still
     /// exists.

@@ -62,7 +62,7 @@ pub(crate) fn as_object(value: &mut Value) -> &mut Map<String, Value> {
     }
     match value {
         Value::Object(map) => map,
-        _ => unreachable!("it has just been made one"),
+        _ => unreachable!("the value is an object"),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Generates documents of any kind of the table from a seed: any input that clients may send, not only what Go would
 //! encode.
-#![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "any number will do")]
+#![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "any number is suitable")]
 
 use std::collections::{BTreeMap, BTreeSet};
 

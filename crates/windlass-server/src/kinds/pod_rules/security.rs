@@ -15,7 +15,7 @@ const SYSCTL: &str = "must have at most 253 characters and match regex \
 const WINDOWS: &str = "cannot be set for a windows pod";
 const LINUX: &str = "windows options cannot be set for a linux pod";
 
-/// The fields that windows pods must not have, in the order of the errors.
+/// The fields that Windows pods must not have, in the order of the errors.
 const NOT_OF_WINDOWS_PODS: [&[&str]; 15] = [
     &["securityContext", "appArmorProfile"],
     &["securityContext", "seLinuxOptions"],
@@ -33,7 +33,7 @@ const NOT_OF_WINDOWS_PODS: [&[&str]; 15] = [
     &["securityContext", "supplementalGroupsPolicy"],
     &["securityContext", "seLinuxChangePolicy"],
 ];
-/// The security context fields that containers of windows pods must not have.
+/// The security context fields that containers of Windows pods must not have.
 const NOT_OF_WINDOWS_CONTAINERS: [&str; 10] = [
     "appArmorProfile",
     "seLinuxOptions",

@@ -237,7 +237,7 @@ fn local(file: &str, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-// === what containers mount ===
+// === volume mounts ===
 
 /// Validates the volume mounts of a container.
 pub(super) fn validate_mounts(container: &Value, volumes: &Volumes<'_>, path: &Path<'_>, errors: &mut Errors) {

@@ -1,4 +1,4 @@
-//! The windows options of containers.
+//! The Windows options of containers.
 
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ const LONGEST_USER: usize = 104;
 /// Characters that user names must not contain.
 const NOT_OF_USERS: &str = "\"/\\:;|=,+*?<>@[]";
 
-/// Validates the windows options of a pod's or a container's security context.
+/// Validates the Windows options of a pod's or a container's security context.
 pub(super) fn validate_options(context: &Value, path: &Path<'_>, errors: &mut Errors) {
     let Some(options) = context.at(&["windowsOptions"]) else { return };
     let path = path.child("windowsOptions");

@@ -25,7 +25,7 @@ pub struct ServiceCidr {
 
 /// The text is not a valid service address range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no IPv4 range for services, such as 10.0.0.0/24")]
+#[error("{0:?} is not an IPv4 range for services, such as 10.0.0.0/24")]
 pub struct InvalidServiceCidr(String);
 
 /// The allocated addresses and ports. Initialized from the stored services when the server starts.
@@ -358,4 +358,4 @@ fn check_families(spec: &impl Tree, name: &str) -> Result<(), Status> {
     errors.check(&GroupKind::new("", "Service"), name)
 }
 
-// === defaults, changes, rules ===
+// === defaults, updates and validation ===

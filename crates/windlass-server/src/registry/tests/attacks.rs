@@ -20,7 +20,7 @@ fn answer<T: Send + 'static>(name: &str, ask: impl AsyncFnOnce(Fixture) -> T + S
         let answer = runtime.block_on(async { ask(Fixture::new().await).await });
         drop(sender.send(answer));
     });
-    receiver.recv_timeout(DEADLINE).unwrap_or_else(|_| panic!("{name} has no answer"))
+    receiver.recv_timeout(DEADLINE).unwrap_or_else(|_| panic!("no response to {name}"))
 }
 
 /// Creates an object and returns the error status.
