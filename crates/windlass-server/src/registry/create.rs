@@ -76,8 +76,8 @@ impl Registry {
         }
     }
 
-    /// Stores a new object after mutating admission; also used by updates that create an object. Returns the object in
-    /// the hub version, as stored.
+    /// Stores a new object after mutating admission; also used by updates that create an object. Returns the object as
+    /// stored.
     pub(super) async fn store_new(
         &self,
         target: &Target,

@@ -393,7 +393,7 @@ impl Registry {
 }
 
 enum Grace {
-    /// The grace period is over; the object can be removed.
+    /// No grace period applies; the object can be removed.
     None,
     /// The object is already terminating, and no later than requested.
     Pending,
