@@ -30,7 +30,8 @@ pub(super) struct Document {
 /// Parses the first document of the text. The error is similar to Go's.
 pub(super) fn parse(text: &[u8]) -> Result<Document, String> {
     let text = std::str::from_utf8(text).map_err(|_| "yaml: invalid leading UTF-8 octet".to_owned())?;
-    // If there may be aliases, a first pass rejects a document that they would make too large. That pass builds nothing.
+    // If there may be aliases, a first pass rejects a document that they would make too large. That pass builds
+    // nothing.
     let referenced = if text.contains('&') && text.contains('*') { aliases::referenced(text)? } else { HashSet::new() };
     let mut reader = Reader { events: Events::new(text), referenced, anchors: HashMap::new(), duplicates: Vec::new() };
     let mut value = Value::Null;

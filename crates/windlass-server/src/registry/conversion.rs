@@ -1,10 +1,10 @@
 //! Conversion between the requested version of an object, the stored version, and the hub version, in which writes are
 //! computed and checked.
 //!
-//! The server itself converts between most versions; a webhook converts the others. Objects that are read or written are
-//! converted before the computation of a write, a whole list in one request. The managed fields of an object may belong
-//! to further versions, which only the computation itself finds. It cannot wait for the webhook, so it is repeated once
-//! these conversions have arrived: see [`Conversions::settle`].
+//! The server itself converts between most versions; a webhook converts the others. Objects that are read or written
+//! are converted before the computation of a write, a whole list in one request. The managed fields of an object may
+//! belong to further versions, which only the computation itself finds. It cannot wait for the webhook, so it is
+//! repeated once these conversions have arrived: see [`Conversions::settle`].
 
 use std::{borrow::Cow, collections::BTreeMap, fmt, sync::Arc};
 

@@ -62,7 +62,7 @@ pub(crate) fn as_object(value: &mut Value) -> &mut Map<String, Value> {
     }
     match value {
         Value::Object(map) => map,
-        _ => unreachable!("the value is an object"),
+        _ => unreachable!("any other value was replaced above"),
     }
 }
 

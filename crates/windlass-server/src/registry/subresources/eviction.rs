@@ -165,8 +165,8 @@ fn is_guarded(pod: &Value) -> bool {
     !is_deleting(pod) && !matches!(pod.text(&["status", "phase"]), "Pending" | "Succeeded" | "Failed")
 }
 
-/// Reports whether a pod can be evicted without a disruption of its budget. That requires that the pod is not ready, and
-/// that the budget allows it or has enough healthy pods.
+/// Reports whether a pod can be evicted without a disruption of its budget. That requires that the pod is not ready,
+/// and that the budget allows it or has enough healthy pods.
 fn is_harmless(pod: &Value, budget: &Value) -> bool {
     let conditions = pod.items(&["status", "conditions"]);
     let is_ready = conditions
