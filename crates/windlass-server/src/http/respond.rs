@@ -1,4 +1,4 @@
-//! Answers: objects, lists and statuses in the form that was agreed on.
+//! Responses: objects, lists and statuses in the negotiated form.
 
 use std::sync::Arc;
 
@@ -23,33 +23,33 @@ use crate::{
     table::{self, Header, IncludeObject},
 };
 
-/// A list that is longer than this goes out in pieces of about this size, in bytes.
+/// The approximate size of the pieces of a long list in bytes.
 const PIECE: usize = 64 << 10;
 
-/// The end of a table, whose last field is its rows.
+/// The end of a table; the rows are its last field.
 const END_OF_TABLE: &[u8] = b"]}";
 
 pub(super) const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
-/// Of what Prometheus reads.
+/// The Content-Type of metrics in Prometheus' text format.
 pub(super) const METRICS: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 const NO_SNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 
-/// How objects are to be shown.
+/// The rendering of objects.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Showing<'r> {
     pub(super) resource: &'r Arc<ResourceInfo>,
     pub(super) representation: Representation,
-    /// Of the rows of tables.
+    /// The objects included in the rows of tables.
     pub(super) include: IncludeObject,
     pub(super) descriptions: &'r Descriptions,
-    /// For ages.
+    /// The current time, for ages.
     pub(super) now: Timestamp,
 }
 
 // === objects ===
 
 impl Showing<'_> {
-    /// One object.
+    /// Returns a response with one object.
     pub(super) fn object(&self, code: StatusCode, item: &Item) -> Result<Response<Body>, Status> {
         let compact = match self.representation.view {
             View::Whole => {
@@ -69,12 +69,12 @@ impl Showing<'_> {
         Ok(document(code, compact, self.representation.encoding))
     }
 
-    /// The header of a table that is not one of several.
+    /// Returns the header of a single table.
     pub(super) fn header(&self) -> Header<'_> {
         Header::Columns(self.descriptions)
     }
 
-    /// What is shown of an object. Of the tables in a watch only the first says what its columns are.
+    /// Renders an object in the negotiated view. In a watch, only the first table has column definitions.
     pub(super) fn shown(&self, object: Value, header: Header<'_>) -> Value {
         match self.representation.view {
             View::Whole => object,
@@ -89,7 +89,7 @@ impl Showing<'_> {
         }
     }
 
-    /// A list, in pieces if it is long.
+    /// Returns a response with a list, in pieces if it is long.
     pub(super) fn list(&self, list: ItemList) -> Result<Response<Body>, Status> {
         let style = self.resource.shape.style();
         match self.representation.view {
@@ -117,7 +117,7 @@ impl Showing<'_> {
                     return binary(&head, list, |item| partial(item.value(), version));
                 }
                 if list.items.is_empty() {
-                    // Unlike a list of objects, this one is null when there is nothing in it.
+                    // Unlike a list of objects, an empty list of partial objects is null.
                     let none =
                         json!({"kind": kind, "apiVersion": version.api_version(), "metadata": metadata, "items": null});
                     return Ok(document(StatusCode::OK, json::encode(&none), self.representation.encoding));
@@ -158,7 +158,7 @@ impl Showing<'_> {
         table
     }
 
-    /// Makes the rows of a table one by one.
+    /// Returns a function that renders the rows of a table one by one.
     fn row(&self, version: MetaVersion) -> impl Fn(Value) -> Value + Send + 'static {
         let (resource, include, now) = (Arc::clone(self.resource), self.include, self.now);
         move |object| {
@@ -193,7 +193,8 @@ impl Showing<'_> {
     }
 }
 
-/// A list in protobuf. Its length stands at its beginning, so all of it is encoded before the first piece goes out.
+/// Returns a list in protobuf. The encoding starts with the length, so all of it is encoded before the first piece is
+/// sent.
 fn binary(head: &Value, list: ItemList, show: impl Fn(&Item) -> Value) -> Result<Response<Body>, Status> {
     let kind = ProtobufList::of(head).ok_or_else(|| Status::internal("there is no message for the list"))?;
     let (mut pieces, mut last, mut length) = (Vec::new(), Vec::new(), 0);
@@ -212,7 +213,7 @@ fn binary(head: &Value, list: ItemList, show: impl Fn(&Item) -> Value) -> Result
     Ok(respond(StatusCode::OK, HeaderValue::from_static(Encoding::Protobuf.media_type()), body))
 }
 
-/// What stands around the items of a list.
+/// The bytes before and after the items of a list.
 struct Frame {
     head: Vec<u8>,
     tail: Vec<u8>,
@@ -243,7 +244,7 @@ impl Frame {
         Self { head: parts.0.concat(), tail: parts.1.concat() }
     }
 
-    /// The frame of a table, from the table without rows.
+    /// Creates the frame of a table from a table without rows.
     fn of_table(mut none: Vec<u8>) -> Self {
         let tail = none.split_off(none.len().saturating_sub(END_OF_TABLE.len()));
         debug_assert_eq!(tail, END_OF_TABLE, "its rows are its last field");
@@ -251,7 +252,7 @@ impl Frame {
     }
 }
 
-/// The bytes of a list, one piece after the other, rendered when they are asked for.
+/// The pieces of a list, each rendered when it is requested.
 struct Pieces<R> {
     frame: Frame,
     items: std::vec::IntoIter<Item>,
@@ -297,7 +298,7 @@ fn list_metadata(list: &ItemList, style: Style) -> Value {
     let mut metadata = Map::new();
     let revision = Value::from(list.revision.0.to_string());
     let token = list.continue_token.as_deref();
-    // What is not stored has no version.
+    // Objects that are not stored have no resourceVersion.
     if style == Style::BuiltIn && list.revision.0 != 0 {
         metadata.insert("resourceVersion".into(), revision.clone());
     }
@@ -319,7 +320,7 @@ fn partial(object: Value, version: MetaVersion) -> Value {
     partial
 }
 
-/// What Go calls the type of an object, in messages.
+/// Returns Go's name of an object's type, for messages.
 fn go_type(resource: &ResourceInfo, shown: Shown) -> String {
     let package = match resource.group.split('.').next().unwrap_or_default() {
         "" | "events" => "core",
@@ -335,7 +336,7 @@ fn go_type(resource: &ResourceInfo, shown: Shown) -> String {
 
 // === documents, statuses, texts ===
 
-/// A document that is complete. What there is no message for stays JSON.
+/// Returns a response with a complete document. A document without a protobuf message stays JSON.
 pub(super) fn document(code: StatusCode, mut compact: Vec<u8>, encoding: Encoding) -> Response<Body> {
     let tree = || serde_json::from_slice::<Value>(&compact).expect("the JSON was written by us");
     let (body, encoding) = match encoding {
@@ -350,7 +351,7 @@ pub(super) fn document(code: StatusCode, mut compact: Vec<u8>, encoding: Encodin
     respond(code, HeaderValue::from_static(encoding.media_type()), Body::whole(body))
 }
 
-/// A status, with the headers that follow from it.
+/// Returns a response with a status and the headers that depend on it.
 pub(super) fn status(status: &Status, encoding: ErrorEncoding) -> Response<Body> {
     let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let compact = json::encode(status);
@@ -368,7 +369,7 @@ pub(super) fn status(status: &Status, encoding: ErrorEncoding) -> Response<Body>
     response
 }
 
-/// A refusal before anything was looked at.
+/// Returns a response that rejects a request in authentication or authorization.
 pub(super) fn unauthorized(refusal: &Status, encoding: ErrorEncoding) -> Response<Body> {
     let mut response = status(refusal, encoding);
     if response.status() != StatusCode::UNAUTHORIZED {
@@ -377,14 +378,14 @@ pub(super) fn unauthorized(refusal: &Status, encoding: ErrorEncoding) -> Respons
     response
 }
 
-/// Plain text, for people and probes.
+/// Returns a plain-text response, for people and probes.
 pub(crate) fn text(code: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
     let mut response = respond(code, TEXT, Body::whole(text));
     response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, NO_SNIFF);
     response
 }
 
-/// A generated document. Small JSON ones can be set on lines of their own.
+/// Returns a response with a generated document. Small JSON documents can be indented.
 pub(super) fn generated(document: Document, encoding: Encoding) -> Response<Body> {
     let mut body = document.body;
     if encoding == Encoding::PrettyJson && document.content_type == Encoding::Json.media_type() {
@@ -407,7 +408,7 @@ pub(super) fn generated(document: Document, encoding: Encoding) -> Response<Body
     response
 }
 
-/// Any answer.
+/// Returns a response with a code, a content type and a body.
 pub(super) fn respond(code: StatusCode, content_type: HeaderValue, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = code;
