@@ -128,7 +128,7 @@ impl Range {
             clippy::cast_precision_loss,
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "as the real one computes it; saturating"
+            reason = "as kube-apiserver computes it; saturating"
         )]
         let scale = |count: u64| (count as f64 * factor).ceil() as u64;
         Self::to(scale(self.least), scale(self.most))

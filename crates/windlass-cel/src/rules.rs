@@ -319,7 +319,7 @@ fn most_children(schema: &Json) -> Option<u64> {
 }
 
 fn too_expensive(what: &str, cost: u64, limit: u64) -> String {
-    #[allow(clippy::cast_precision_loss, reason = "it is shown with few digits")]
+    #[allow(clippy::cast_precision_loss, reason = "only a few digits are printed")]
     let factor = cost as f64 / limit as f64;
     let factor = match factor {
         factor if factor > 100.0 => "more than 100x".to_owned(),

@@ -210,7 +210,7 @@ impl<'v> Value<'v> {
             Self::Bool(flag) => Key::Bool(*flag),
             Self::Int(number) => Key::Number(i128::from(*number)),
             Self::Uint(number) => Key::Number(i128::from(*number)),
-            #[allow(clippy::cast_possible_truncation, reason = "only what is whole, and then saturating")]
+            #[allow(clippy::cast_possible_truncation, reason = "only whole numbers, saturating")]
             Self::Double(number) if number.fract() == 0.0 => Key::Number(*number as i128),
             Self::Text(text) => Key::Text((**text).to_owned()),
             _ => return None,
@@ -257,7 +257,7 @@ impl<'v> Value<'v> {
             (Self::Double(a), Self::Double(b)) => a.partial_cmp(b),
             #[allow(clippy::cast_precision_loss, reason = "as CEL compares numbers of different types")]
             (Self::Double(a), b) => a.partial_cmp(&(whole(b)? as f64)),
-            #[allow(clippy::cast_precision_loss, reason = "the same")]
+            #[allow(clippy::cast_precision_loss, reason = "as CEL compares numbers of different types")]
             (a, Self::Double(b)) => (whole(a)? as f64).partial_cmp(b),
             (a, b) => Some(whole(a)?.cmp(&whole(b)?)),
         }
@@ -542,6 +542,6 @@ pub(crate) fn shown<'a>(value: &'a Value<'_>) -> Cow<'a, str> {
 
 /// Reads an integer as a server with Go's JSON parser does.
 fn integer(number: &serde_json::Number) -> Option<i64> {
-    #[allow(clippy::cast_possible_truncation, reason = "only what is whole and small enough")]
+    #[allow(clippy::cast_possible_truncation, reason = "only whole numbers in range")]
     number.as_i64().or_else(|| number.as_f64().filter(|n| n.fract() == 0.0 && n.abs() < 9e18).map(|n| n as i64))
 }

@@ -80,7 +80,7 @@ impl Document {
     pub fn import(&self, only: Option<&str>) -> Result<Imported, Error> {
         let versions = self.definition["spec"]["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
         if versions.is_empty() {
-            return Err(self.wrong("spec.versions", "there are none"));
+            return Err(self.wrong("spec.versions", "the CRD has no versions"));
         }
         let wanted = |version: &Value| only.is_none_or(|only| version["name"] == only);
         let count = versions.iter().filter(|version| wanted(version)).count();
@@ -110,10 +110,10 @@ impl Document {
             (self.text(&spec["group"], "spec.group")?, self.text(&spec["names"]["kind"], "spec.names.kind")?);
         let name = self.text(&version["name"], &at("name"))?;
         if syn::parse_str::<syn::Ident>(kind).is_err() {
-            return Err(self.wrong("spec.names.kind", &format!("{kind:?} is no name of a type")));
+            return Err(self.wrong("spec.names.kind", &format!("{kind:?} is not a valid type name")));
         }
         if syn::parse_str::<syn::Ident>(name).is_err() {
-            return Err(self.wrong(&at("name"), &format!("{name:?} is no name of a module")));
+            return Err(self.wrong(&at("name"), &format!("{name:?} is not a valid module name")));
         }
         let empty = Map::from_iter([("type".to_owned(), Value::from("object"))]);
         let schema = version["schema"]["openAPIV3Schema"].as_object().unwrap_or(&empty);

@@ -41,7 +41,7 @@ type Outcome<T> = Result<T, String>;
 
 fn unknown<T>(what: &impl ToTokens) -> Outcome<T> {
     let text = what.to_token_stream().to_string();
-    Err(format!("the derive wrote what is not understood here: {}", text.chars().take(200).collect::<String>()))
+    Err(format!("unsupported code of the derive: {}", text.chars().take(200).collect::<String>()))
 }
 
 impl<'t> Interpreter<'t> {
@@ -60,7 +60,7 @@ impl<'t> Interpreter<'t> {
         body: &Block,
         names: &BTreeMap<String, String>,
     ) -> Outcome<CustomResourceDefinition> {
-        let Datum::Struct(mut fields) = self.block(body)? else { return Err("there is no declaration".to_owned()) };
+        let Datum::Struct(mut fields) = self.block(body)? else { return Err("the code has no declaration".to_owned()) };
         let mut take = |name: &str| fields.remove(name).ok_or_else(|| format!("the declaration has no {name}"));
         let schema = take("schema")?.schema()?;
         let (labels, annotations) = (pairs(take("labels")?)?, pairs(take("annotations")?)?);
@@ -176,7 +176,7 @@ impl<'t> Interpreter<'t> {
             // A count, which is written as a float.
             Expr::Cast(cast) => {
                 let number = self.value(&cast.expr)?.read::<f64>()?;
-                #[allow(clippy::cast_possible_truncation, reason = "as the derive has it")]
+                #[allow(clippy::cast_possible_truncation, reason = "as the derive converts it")]
                 let number = number as i64;
                 Ok(Datum::Json(Value::from(number)))
             }
@@ -378,7 +378,7 @@ impl Datum {
             Self::Json(value) => value,
             Self::Schema(schema) => serde_json::to_value(schema).map_err(|error| error.to_string())?,
             Self::List(items) => Value::Array(items.into_iter().map(Self::json).collect::<Outcome<_>>()?),
-            Self::Struct(_) => return Err("a declaration is no value".to_owned()),
+            Self::Struct(_) => return Err("a declaration is not a value".to_owned()),
         })
     }
 
@@ -412,7 +412,7 @@ fn set(schema: &mut JSONSchemaProps, field: &str, value: Datum) -> Outcome<()> {
                 $(stringify!($name) => schema.$name = value.read()?,)*
                 "default" => schema.default = Some(derived::JSON(value.json()?)),
                 "example" => schema.example = Some(derived::JSON(value.json()?)),
-                _ => return Err(format!("the derive sets {field}, which is not known here")),
+                _ => return Err(format!("the derive sets the unknown field {field}")),
             }
         };
     }

@@ -131,7 +131,7 @@ impl Types {
             "ObjectMeta" => schema_of::<ObjectMeta>(),
             "Quantity" => schema_of::<Quantity>(),
             "Time" => schema_of::<Time>(),
-            _ => return Err(format!("the schema of {name} is not known")),
+            _ => return Err(format!("the schema of {name} is unknown")),
         })
     }
 
@@ -167,7 +167,7 @@ pub(crate) fn is_optional(ty: &Type) -> Result<bool, String> {
 
 /// Returns the last segment of a type's path, and its parameters.
 fn named(ty: &Type) -> Result<(String, Vec<&Type>), String> {
-    let Type::Path(path) = ty else { return Err(format!("{} is not known", ty.to_token_stream())) };
+    let Type::Path(path) = ty else { return Err(format!("unsupported type {}", ty.to_token_stream())) };
     let last = path.path.segments.last().ok_or("a type has no name")?;
     let arguments = match &last.arguments {
         PathArguments::AngleBracketed(list) => list

@@ -114,9 +114,9 @@ pub(crate) fn shape(kind: &str, schema: &Map<String, Value>) -> Result<Shape, Wr
     let mut schema = schema.clone();
     let metadata = own_parts(&mut schema);
     let kept = words(&schema, &["description", "properties", "required", "type"])
-        .map_err(|Unsaid| wrong("what is said of the object has no words"))?;
+        .map_err(|Unsaid| wrong("the attributes cannot express the schema of the object"))?;
     if schema.get("type").and_then(Value::as_str) != Some("object") {
-        return Err(wrong("the objects of a kind have the type object"));
+        return Err(wrong("the schema of a kind must have the type object"));
     }
     let name = shaper.names.take(kind, "");
     shaper.shape.types.push(Type::Struct(Struct {

@@ -146,8 +146,8 @@ fn what_is_wrong_is_told_with_file_document_and_path() {
             (|it| it["apiVersion"] = json!("apiextensions.k8s.io/v1beta1")) as fn(&mut Value),
             "apiVersion: only apiextensions.k8s.io/v1 is read",
         ),
-        (|it| it["spec"]["versions"] = json!([]), "spec.versions: there are none"),
-        (|it| it["spec"]["names"]["kind"] = json!("a b"), "spec.names.kind: \"a b\" is no name of a type"),
+        (|it| it["spec"]["versions"] = json!([]), "spec.versions: the CRD has no versions"),
+        (|it| it["spec"]["names"]["kind"] = json!("a b"), "spec.names.kind: \"a b\" is not a valid type name"),
         (|it| it["spec"]["names"]["plural"] = json!(null), "spec.names.plural: expected a text"),
         (
             |it| it["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"] = json!("x"),

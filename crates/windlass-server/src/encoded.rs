@@ -110,7 +110,7 @@ impl Encoded {
     pub(crate) fn value(&self, revision: Revision) -> Value {
         let mut out = Vec::with_capacity(self.len_hint());
         self.render(revision, &mut out);
-        serde_json::from_slice(&out).expect("the JSON was written by us")
+        serde_json::from_slice(&out).expect("the server encoded this JSON")
     }
 
     /// Returns the object's metadata without the resourceVersion.
@@ -245,7 +245,7 @@ fn write_metadata(metadata: &Value, style: Style, out: &mut Vec<u8>, places: &mu
 /// Appends a value as Go's encoder does.
 pub(crate) fn push_json<T: Serialize + ?Sized>(value: &T, out: &mut Vec<u8>) {
     let mut serializer = serde_json::Serializer::with_formatter(out, GoFormatter);
-    value.serialize(&mut serializer).expect("answers have string keys and finite numbers, memory does not fail");
+    value.serialize(&mut serializer).expect("values have string keys and finite numbers, and memory cannot fail");
 }
 
 /// Compact JSON. Escapes `<`, `>`, `&` and the two Unicode line separators, as Go does for HTML.

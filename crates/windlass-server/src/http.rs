@@ -183,7 +183,7 @@ pub(crate) async fn handle(server: Arc<Inner>, origin: Origin, request: http::Re
     let audit_id = headers.get(AUDIT_ID).cloned();
     let audit_id = audit_id.unwrap_or_else(|| {
         let id = server.entropy().uuid();
-        HeaderValue::from_str(&id).expect("a uuid is made of hexadecimal digits and dashes")
+        HeaderValue::from_str(&id).expect("a UUID consists of hexadecimal digits and dashes")
     });
     let encoding = media::negotiate_error(&headers, &query);
     let head = method == Method::HEAD;
@@ -215,7 +215,7 @@ pub(crate) async fn handle(server: Arc<Inner>, origin: Origin, request: http::Re
         Ok(Ok(response)) => response,
         Ok(Err(failure)) => failure.response(encoding),
         Err(_) => {
-            tracing::error!(uri = %uri, "a request made the server panic");
+            tracing::error!(uri = %uri, "the server panicked in a request");
             let message = "This request caused apiserver to panic. Look in the logs for details.\n";
             respond::text(StatusCode::INTERNAL_SERVER_ERROR, message)
         }

@@ -130,19 +130,19 @@ impl Metrics {
         let mut series: Vec<(Asked<'_>, &Series)> = series.iter().map(|(kept, one)| (kept.asked(), &**one)).collect();
         series.sort_by_key(|(asked, _)| *asked);
         let mut text = String::new();
-        head(&mut text, "current_inflight_requests", "gauge", "Requests that are being answered.");
+        head(&mut text, "current_inflight_requests", "gauge", "The number of requests in progress.");
         for (kind, count) in [("mutating", &self.writing), ("readOnly", &self.reading)] {
             line(&mut text, "current_inflight_requests", &format!("request_kind=\"{kind}\""), count.load(Relaxed));
         }
-        head(&mut text, "longrunning_requests", "gauge", "Watches that go on.");
+        head(&mut text, "longrunning_requests", "gauge", "The number of watches in progress.");
         for (asked, one) in series.iter().filter(|(asked, _)| asked.verb == Verb::Watch) {
             line(&mut text, "longrunning_requests", &asked.labels(Labels::WithoutDryRun), one.watches.load(Relaxed));
         }
-        head(&mut text, "request_duration_seconds", "histogram", "How long answers took, those of watches apart.");
+        head(&mut text, "request_duration_seconds", "histogram", "Response latency in seconds, without watches.");
         for (asked, one) in series.iter().filter(|(asked, _)| asked.verb != Verb::Watch) {
             one.durations(&asked.labels(Labels::All), &mut text);
         }
-        head(&mut text, "request_total", "counter", "Requests, by their answers.");
+        head(&mut text, "request_total", "counter", "The number of requests by response code.");
         for (asked, one) in &series {
             let mut codes = one.codes.lock().clone();
             codes.sort_unstable();
@@ -150,7 +150,7 @@ impl Metrics {
                 line(&mut text, "request_total", &format!("code=\"{code}\",{}", asked.labels(Labels::All)), count);
             }
         }
-        head(&mut text, "watch_events_total", "counter", "Events that were sent to watches.");
+        head(&mut text, "watch_events_total", "counter", "The number of events sent to watches.");
         let watches: Vec<_> = series.iter().filter(|(asked, _)| asked.verb == Verb::Watch).collect();
         for of_one in watches.chunk_by(|(a, _), (b, _)| a.type_labels() == b.type_labels()) {
             let events = of_one.iter().map(|(_, one)| one.events.load(Relaxed)).sum();

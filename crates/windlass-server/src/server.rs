@@ -418,7 +418,7 @@ impl Inner {
         if let Some(registry) = self.registry.get()
             && let Err(error) = bootstrap::publish_client_ca(registry, pem).await
         {
-            tracing::warn!(%error, "cannot publish the authority of clients in kube-system");
+            tracing::warn!(%error, "cannot publish the client CA in kube-system");
         }
     }
 

@@ -103,7 +103,7 @@ pub struct Committed {
 #[derive(Debug, thiserror::Error)]
 pub enum CommitError {
     /// The key was not in the expected state.
-    #[error("the key is not as expected: {}", Found(current.as_ref()))]
+    #[error("the key is not in the expected state: {}", Found(current.as_ref()))]
     Conflict {
         /// The current value.
         current: Option<StoredValue>,
@@ -129,7 +129,7 @@ impl fmt::Display for Found<'_> {
 #[derive(Debug, thiserror::Error)]
 pub enum StorageError {
     /// The requested history was compacted.
-    #[error("the revision has been compacted, the oldest one kept is {oldest}")]
+    #[error("the revision has been compacted, the oldest available one is {oldest}")]
     Compacted {
         /// The oldest revision that can be read, or watched from.
         oldest: Revision,

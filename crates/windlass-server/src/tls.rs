@@ -93,7 +93,7 @@ pub enum TlsError {
         source: rustls::pki_types::pem::Error,
     },
     /// The client CA cannot be used.
-    #[error("the authority of clients cannot be used")]
+    #[error("cannot use the client CA")]
     Clients(#[from] rustls::server::VerifierBuilderError),
     /// The cipher suite is not supported.
     #[error("cipher suite {name:?} is not supported; supported are {}", supported_suites().join(", "))]
@@ -102,7 +102,7 @@ pub enum TlsError {
         name: String,
     },
     /// The certificates and the key do not match or cannot be used.
-    #[error("the certificate cannot be used")]
+    #[error("cannot use the certificate")]
     Unusable(#[from] rustls::Error),
 }
 

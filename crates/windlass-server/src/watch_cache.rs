@@ -371,7 +371,7 @@ async fn pump<D: Default>(storage: Arc<dyn Storage>, running: Running<D>) {
         loop {
             match failure {
                 StorageError::Compacted { oldest } => {
-                    tracing::warn!(%oldest, "the watch of the storage fell behind its compaction, closing all watches");
+                    tracing::warn!(%oldest, "the storage compacted events that were not read yet, closing all watches");
                     return;
                 }
                 StorageError::Lagged { .. } => {}

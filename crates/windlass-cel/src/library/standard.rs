@@ -159,7 +159,7 @@ const CONVERSIONS: &[Row] = &[
 
 // === implementations ===
 
-#[allow(clippy::unnecessary_wraps, reason = "a line of the table has this type")]
+#[allow(clippy::unnecessary_wraps, reason = "functions in the table have this type")]
 fn same<'v>(_: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, Fault> {
     Ok(args[0].clone())
 }
@@ -197,7 +197,7 @@ fn index<'v>(_: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, Fault> {
     args[0].find(&args[1])?.ok_or_else(|| Fault::missing(&args[0], &args[1]))
 }
 
-#[allow(clippy::unnecessary_wraps, reason = "a line of the table has this type")]
+#[allow(clippy::unnecessary_wraps, reason = "functions in the table have this type")]
 fn size<'v>(_: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, Fault> {
     Ok(Value::Int(i64::try_from(args[0].size()).unwrap_or(i64::MAX)))
 }
@@ -254,7 +254,7 @@ fn real<'v>(args: &[Value<'v>], compute: fn(f64, f64) -> f64) -> Result<Value<'v
 }
 
 fn double(value: &Value<'_>) -> Result<f64, Fault> {
-    #[allow(clippy::cast_precision_loss, reason = "that is what the conversion does")]
+    #[allow(clippy::cast_precision_loss, reason = "the conversion is lossy")]
     match value {
         Value::Double(number) => Ok(*number),
         Value::Int(number) => Ok(*number as f64),
@@ -263,7 +263,7 @@ fn double(value: &Value<'_>) -> Result<f64, Fault> {
     }
 }
 
-#[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "in range, as looked at before")]
+#[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "the range was checked before")]
 fn to_int<'v>(_: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, Fault> {
     let overflow = || Fault::error("integer overflow");
     Ok(Value::Int(match &args[0] {
@@ -281,7 +281,7 @@ fn to_int<'v>(_: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, Fault> {
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     clippy::cast_precision_loss,
-    reason = "in range, as looked at before"
+    reason = "the range was checked before"
 )]
 fn to_uint<'v>(_: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, Fault> {
     let overflow = || Fault::error("unsigned integer overflow");

@@ -102,6 +102,6 @@ fn whatever_compiles_ends_with_its_budget() {
     }
     assert!(
         compiled > 80 && exhausted > 20,
-        "{compiled} compiled, {exhausted} ended early: the generator has no teeth"
+        "{compiled} compiled, {exhausted} ended early: the generator is not hostile enough"
     );
 }

@@ -284,8 +284,8 @@ mod tests {
         assert_eq!(pod["volumes"][0]["projected"]["sources"][0]["serviceAccountToken"]["expirationSeconds"], 3607);
 
         let before = pod.clone();
-        mount_token(&mut pod, || unreachable!("there is a volume"));
-        assert_eq!(pod, before, "a pod that was read and is created elsewhere has its volume");
+        mount_token(&mut pod, || unreachable!("the pod has a volume"));
+        assert_eq!(pod, before, "a pod copied from another one keeps its volume");
     }
 
     #[test]

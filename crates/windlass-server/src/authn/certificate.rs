@@ -40,7 +40,7 @@ impl ClientAuthority {
     pub(crate) fn from_pem(pem: &str) -> Result<Self, TlsError> {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
-            roots.add(certificate.map_err(|source| TlsError::Pem { what: "authority of clients", source })?)?;
+            roots.add(certificate.map_err(|source| TlsError::Pem { what: "client CA", source })?)?;
         }
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         Ok(Self(WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build()?))
@@ -53,7 +53,7 @@ impl ClientAuthority {
         match self.0.verify_client_cert(leaf, between, UnixTime::since_unix_epoch(now)) {
             Ok(_) => user(leaf).map_or(Shown::Nothing, |user| Shown::Of(Arc::new(user))),
             Err(error) => {
-                tracing::debug!(%error, "a client's certificate is not good");
+                tracing::debug!(%error, "rejected a client certificate");
                 Shown::Unknown
             }
         }
@@ -142,7 +142,7 @@ mod tests {
         let now = Timestamp::from_second(1_800_000_000).unwrap();
 
         let alice = params("alice", &["developers"]).signed_by(&own, &issuer).unwrap();
-        let Shown::Of(user) = clients.identify(&[alice.der().clone()], now) else { panic!("alice is known") };
+        let Shown::Of(user) = clients.identify(&[alice.der().clone()], now) else { panic!("alice is a user") };
         assert_eq!(
             (user.name(), user.groups()),
             ("alice", &["developers".to_owned(), "system:authenticated".to_owned()][..])

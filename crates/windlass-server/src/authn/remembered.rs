@@ -125,7 +125,7 @@ mod tests {
             remembered.keep(key(&token.to_le_bytes(), &[]), at(0), verified(1));
         }
         let last = key(&CAPACITY.to_le_bytes(), &[]);
-        assert!(remembered.recall(&last, at(0)).is_none(), "there was no room");
+        assert!(remembered.recall(&last, at(0)).is_none(), "the cache is full");
         remembered.keep(last, at(20), verified(1));
         assert!(remembered.recall(&last, at(20)).is_some());
         assert_eq!(remembered.0.lock().tokens.len(), 1);

@@ -50,10 +50,10 @@ pub struct TokenIssuer {
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     /// The key is not valid PEM.
-    #[error("the key that signs tokens of service accounts cannot be read as PEM")]
+    #[error("cannot parse the signing key of service account tokens as PEM")]
     Pem(#[source] rustls::pki_types::pem::Error),
     /// The key is of an unsupported type.
-    #[error("tokens of service accounts can be signed with keys of ECDSA over P-256 in PKCS #8 only")]
+    #[error("unsupported signing key of service account tokens: expected ECDSA P-256 in PKCS #8")]
     Kind,
 }
 
@@ -285,7 +285,7 @@ impl Issuer {
                 .and_then(|pkcs8| {
                     EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8.as_ref(), &random).ok()
                 })
-                .expect("the operating system has randomness, and a key that was just made is one");
+                .expect("the operating system provides randomness, and a generated key is valid");
             Key::new(pair)
         })
     }

@@ -65,7 +65,7 @@ fn a_rule_allows_what_it_names() {
     ] {
         assert_eq!(debug.allows(&Attempt { verb, object: Object::Path(path) }), expected, "{verb} {path}");
     }
-    assert!(!all.allows(&Attempt { verb: "get", object: Object::Path("/metrics") }), "a path is no resource");
+    assert!(!all.allows(&Attempt { verb: "get", object: Object::Path("/metrics") }), "a path is not a resource");
 }
 
 #[test]

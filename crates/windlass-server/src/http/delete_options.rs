@@ -13,7 +13,7 @@ const FIND_KIND: &str = concat!(
 
 /// Decodes the body of a DELETE request.
 pub(super) fn decode(body: &[u8], format: Format) -> Result<Value, Status> {
-    let plan = plan("meta.k8s.io", "v1", "DeleteOptions").expect("the type table has the options of meta/v1");
+    let plan = plan("meta.k8s.io", "v1", "DeleteOptions").expect("the type table contains the options of meta/v1");
     if format != Format::Json {
         return Ok(plan.decode(body, format, FieldValidation::Ignore)?.value);
     }

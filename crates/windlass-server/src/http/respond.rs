@@ -247,7 +247,7 @@ impl Frame {
     /// Creates the frame of a table from a table without rows.
     fn of_table(mut none: Vec<u8>) -> Self {
         let tail = none.split_off(none.len().saturating_sub(END_OF_TABLE.len()));
-        debug_assert_eq!(tail, END_OF_TABLE, "its rows are its last field");
+        debug_assert_eq!(tail, END_OF_TABLE, "the rows are the last field");
         Self { head: none, tail: [END_OF_TABLE, b"\n"].concat() }
     }
 }
@@ -338,7 +338,7 @@ fn go_type(resource: &ResourceInfo, shown: Shown) -> String {
 
 /// Returns a response with a complete document. A document without a protobuf message stays JSON.
 pub(super) fn document(code: StatusCode, mut compact: Vec<u8>, encoding: Encoding) -> Response<Body> {
-    let tree = || serde_json::from_slice::<Value>(&compact).expect("the JSON was written by us");
+    let tree = || serde_json::from_slice::<Value>(&compact).expect("the server encoded this JSON");
     let (body, encoding) = match encoding {
         Encoding::PrettyJson => (json::indent(&compact), encoding),
         Encoding::Yaml => (to_yaml(&tree()).into_bytes(), encoding),

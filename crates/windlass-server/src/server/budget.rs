@@ -160,7 +160,7 @@ impl Budget {
             if excess == 0 || held == 0 {
                 break;
             }
-            tracing::debug!(held, "closing a connection that does not read, the server holds too much");
+            tracing::debug!(held, "closing a connection that does not read, the server is over its budget");
             account.closed.notify_one();
             excess = excess.saturating_sub(held);
         }
@@ -338,10 +338,10 @@ mod tests {
         let response = account.try_charge(500).unwrap().on(Bytes::from_static(b"unread"));
         assert!(account.room().now_or_never().is_none());
         assert_eq!(account.try_charge(1).unwrap_err(), OverBudget);
-        assert_eq!(budget.open().room().now_or_never(), Some(Ok(())), "others do not wait");
+        assert_eq!(budget.open().room().now_or_never(), Some(Ok(())), "other connections do not wait");
         let half = response.slice(..3);
         drop(response);
-        assert!(account.room().now_or_never().is_none(), "a part of it is held");
+        assert!(account.room().now_or_never().is_none(), "a part is still held");
         let waiting = tokio::spawn({
             let account = Arc::clone(&account);
             async move { account.room().await }
@@ -365,7 +365,7 @@ mod tests {
         drop(read);
         let _more = reading.charge(100);
         assert!(large.closed().now_or_never().is_some());
-        assert!(small.closed().now_or_never().is_none(), "without the largest it is little enough");
+        assert!(small.closed().now_or_never().is_none(), "the rest is within the budget");
         assert!(reading.closed().now_or_never().is_none());
     }
 

@@ -178,7 +178,7 @@ mod tests {
             peer.write_all(b"!").await.unwrap();
             let mut rest = String::new();
             peer.read_to_string(&mut rest).await.unwrap();
-            assert_eq!(rest, "three", "it goes out before the end");
+            assert_eq!(rest, "three", "it is sent before the end");
         };
         let work = std::pin::pin!(work);
         let (done, ()) = tokio::join!(gathered.drive(work), other);
@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn one_piece_is_taken_at_a_time_whatever_the_stream_takes() {
         let (stream, _other) = tokio::io::duplex(1);
-        assert!(stream.is_write_vectored(), "or this shows nothing");
+        assert!(stream.is_write_vectored(), "otherwise the test proves nothing");
         assert!(!Gathered::new(stream).stream().is_write_vectored());
     }
 }

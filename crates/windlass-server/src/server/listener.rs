@@ -63,7 +63,7 @@ pub(super) async fn serve(
     stop.send_replace(true);
     let finished = async { while connections.join_next().await.is_some() {} };
     if time::timeout(GRACE, finished).await.is_err() {
-        tracing::debug!(connections = connections.len(), "closing connections with requests that are under way");
+        tracing::debug!(connections = connections.len(), "closing connections with requests in progress");
         connections.shutdown().await;
     }
     Ok(())

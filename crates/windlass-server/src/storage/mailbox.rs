@@ -341,20 +341,20 @@ mod tests {
         assert_eq!(mailbox.expected(), None);
         assert_eq!(take(&mailbox).await, Ok(1));
         mailbox.put(2, 1).unwrap();
-        assert_eq!(mailbox.expected(), None, "it has not waited yet");
+        assert_eq!(mailbox.expected(), None, "the consumer has not waited yet");
     }
 
     #[tokio::test]
     async fn waiting_consumer_finishes_an_item_by_asking_again() {
         let mailbox = mailbox(10, 100);
         assert!(take(&mailbox).now_or_never().is_none());
-        assert_eq!(mailbox.expected(), None, "there is nothing to finish");
+        assert_eq!(mailbox.expected(), None, "no item is pending");
         mailbox.put(1, 1).unwrap();
         let number = mailbox.expected().unwrap();
         let finished = || poll_fn(|cx| mailbox.poll_finished(number, cx)).now_or_never();
         assert_eq!(finished(), None);
         assert_eq!(take(&mailbox).await, Ok(1));
-        assert_eq!(finished(), None, "it has taken the item and may still be at work on it");
+        assert_eq!(finished(), None, "the consumer has taken the item and may still process it");
         assert!(take(&mailbox).now_or_never().is_none());
         assert_eq!(finished(), Some(()));
         assert_eq!(mailbox.expected(), None);

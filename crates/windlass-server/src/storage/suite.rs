@@ -409,7 +409,7 @@ async fn follow(store: Store, range: Range, last: Revision) -> BTreeMap<String, 
             Some(value) => state.insert(key, text(&value)),
             None => state.remove(&key),
         };
-        assert_eq!(before, event.previous.as_ref().map(text), "what it says was there before");
+        assert_eq!(before, event.previous.as_ref().map(text), "the previous value of the event");
     }
     state
 }
@@ -428,7 +428,7 @@ pub async fn a_watch_that_nobody_reads_delays_no_writer_and_skips_nothing(store:
                 assert_eq!(after, Revision(revision - 1));
                 break;
             }
-            other => panic!("neither an event nor the error of a slow watch: {other:?}"),
+            other => panic!("expected an event or `Lagged`, got {other:?}"),
         }
     }
 }
@@ -457,7 +457,7 @@ async fn watch(store: &Store, prefix: &str, after: Revision) -> EventStream {
 }
 
 async fn next(events: &mut EventStream) -> StorageEvent {
-    time::timeout(PATIENCE, events.next()).await.expect("an event").expect("the watch goes on").unwrap()
+    time::timeout(PATIENCE, events.next()).await.expect("an event").expect("the watch continues").unwrap()
 }
 
 async fn revisions(events: &mut EventStream, count: usize) -> Vec<Revision> {

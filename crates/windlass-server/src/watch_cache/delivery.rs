@@ -50,7 +50,7 @@ impl<D: Default + Send + Sync + 'static> WatchCache<D> {
         }
         for (subscriber, number) in expected {
             if !subscriber.mailbox.has_finished(number) {
-                tracing::debug!(topic = %subscriber.topic, "a watch keeps writers waiting");
+                tracing::debug!(topic = %subscriber.topic, "a slow watch delays writers");
                 subscriber.mailbox.give_up_on_consumer();
             }
         }
@@ -162,7 +162,7 @@ mod tests {
         let mut idle = distracted(&cache).await;
         let (seen, _task) = reader(&cache, Duration::ZERO).await;
         let (revision, took) = deliver(&cache, &storage, "a").await;
-        assert_eq!(seen.lock().last(), Some(&revision), "others are not kept waiting by it");
+        assert_eq!(seen.lock().last(), Some(&revision), "other subscribers are not delayed");
         // Timers round up to the next millisecond.
         assert!((PATIENCE..=PATIENCE + Duration::from_millis(1)).contains(&took), "{took:?}");
         assert_eq!(deliver(&cache, &storage, "b").await.1, Duration::ZERO);

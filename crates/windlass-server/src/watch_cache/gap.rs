@@ -92,7 +92,7 @@ mod tests {
         // The interval starts with the actual notification, not with its due time.
         assert_eq!(gap.event(100, after(6_000), false), Telling::At(after(10_100)));
         assert_eq!(gap.passed(after(10_100)), Telling::Now);
-        assert_eq!(gap.event(100, after(15_100), false), Telling::Now, "there was a rest");
+        assert_eq!(gap.event(100, after(15_100), false), Telling::Now, "the interval has passed");
     }
 
     #[test]

@@ -152,7 +152,7 @@ async fn nothing_is_lost_or_repeated_and_progress_is_exact_under_concurrent_writ
                     Err(_) => tokio::task::yield_now().await,
                 }
                 let now = subscription.progress();
-                assert!(now >= progress, "progress went back");
+                assert!(now >= progress, "progress decreased");
                 assert!(seen.last().is_none_or(|last| now >= *last));
                 progress = now;
             }
@@ -199,7 +199,7 @@ async fn a_subscriber_that_is_too_slow_is_closed_and_the_others_go_on() {
         write(&storage, "/registry/pods/ns/a").await;
         assert_eq!(next(&mut quick).await.event.revision, Revision(revision));
     }
-    assert_eq!(slow.progress(), Revision(1), "what was thrown away was not delivered");
+    assert_eq!(slow.progress(), Revision(1), "discarded events were not delivered");
     ended(&mut slow).await;
     let mut again = cache.subscribe(PODS, slow.progress()).await.unwrap();
     assert_eq!(next(&mut again).await.event.revision, Revision(2));
@@ -329,7 +329,7 @@ async fn failures_of_the_storage_are_outlived_without_loss() {
         write(&inner, "/registry/pods/ns/a").await;
     }
     let nothing = time::timeout(Duration::from_secs(20), subscription.next()).await;
-    assert!(nothing.is_err(), "silent while the storage is down");
+    assert!(nothing.is_err(), "no events while the storage is down");
     down.store(false, Ordering::SeqCst);
     for revision in 3..=7 {
         assert_eq!(next(&mut subscription).await.event.revision, Revision(revision));
@@ -383,13 +383,13 @@ async fn of_what_follows_at_once_many_subscribers_are_told_together_and_all_in_o
     write(&storage, "/registry/pods/ns/a").await;
     let first = join_all(subscriptions.iter_mut().map(next)).await;
     assert!(first.iter().all(|event| event.event.revision == Revision(2)));
-    assert_eq!(start.elapsed(), Duration::ZERO, "nobody waits for what comes after a rest");
+    assert_eq!(start.elapsed(), Duration::ZERO, "an event after a pause is not delayed");
     // All are waiting before the next writes.
     let followed = join_all(subscriptions.iter_mut().map(|subscription| async {
         let one = next(subscription).await.event.revision;
         let waited = start.elapsed();
         assert_eq!((one, next(subscription).await.event.revision), (Revision(3), Revision(4)));
-        assert_eq!(start.elapsed(), waited, "both are told of together");
+        assert_eq!(start.elapsed(), waited, "both events are delivered together");
         waited
     }));
     let writes = async {

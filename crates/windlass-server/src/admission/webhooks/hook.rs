@@ -81,7 +81,7 @@ impl Hook {
     pub(super) fn failed(&self, failure: &Failure) -> Result<(), Status> {
         let why = format!("failed calling webhook {:?}: {failure}", self.name());
         if !self.must_be_asked() {
-            tracing::warn!(why, "a webhook was passed over");
+            tracing::warn!(why, "ignored a failed webhook call");
             return Ok(());
         }
         Err(Status::internal(why))

@@ -68,7 +68,7 @@ async fn watchers_have_the_event_when_the_writer_has_its_answer() {
             assert_eq!(watch.types(), expected, "watch {number}");
         }
     }
-    assert_eq!(began.elapsed(), Duration::ZERO, "nothing waited for a timer");
+    assert_eq!(began.elapsed(), Duration::ZERO, "no write waited for a timer");
 }
 
 #[tokio::test]
@@ -90,7 +90,7 @@ async fn event_is_at_a_watchers_socket_before_the_answer() {
         until(&mut writer, "\"k\":\"v").await;
         // No task reads from the watcher's connection in the meantime, so the data is in the socket's buffer.
         let arrived = socket.peek(&mut [0]);
-        assert!(matches!(arrived, Ok(1)), "the answer came first: {arrived:?}");
+        assert!(matches!(arrived, Ok(1)), "the response arrived before the event: {arrived:?}");
         until(&mut watcher, &format!("map-{number}-x")).await;
     }
     running.stop().await;
@@ -121,7 +121,7 @@ async fn watcher_can_still_get_an_unscheduled_pod_that_is_being_deleted() {
     tokio::task::yield_now().await;
     let answer = send(&service, request("DELETE", &object).body(String::new()).unwrap()).await;
     assert_eq!(answer.code, 200, "{}", answer.body);
-    assert_eq!(get(&service, &object).await.code, 404, "the answer means that it is gone");
+    assert_eq!(get(&service, &object).await.code, 404, "after the response the object does not exist");
     let (marked, found, since, removed) = controller.await.unwrap();
     assert_eq!((marked, found, removed), (json!("MODIFIED"), 200, json!("DELETED")));
     assert!(since.is_string());

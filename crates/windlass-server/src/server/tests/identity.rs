@@ -130,7 +130,7 @@ async fn tracking_of_tokens_is_recorded_since_the_start() {
 async fn authority_of_clients_is_published_in_kube_system() {
     let path = format!("{KUBE_SYSTEM}/extension-apiserver-authentication");
     let server = server();
-    assert_eq!(get(&server.service(), &path).await.code, 404, "there is no authority yet");
+    assert_eq!(get(&server.service(), &path).await.code, 404, "no CA is published yet");
     let tls = TlsIdentity::generate(["127.0.0.1"]).unwrap();
     let ca = TlsIdentity::generate(["ca"]).unwrap().ca_pem().to_owned();
     let tls = tls.with_client_ca(&ca).unwrap();
