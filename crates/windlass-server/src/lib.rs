@@ -33,7 +33,7 @@
 //! nor the runtime, and starts no controllers. As in Kubernetes, controllers do garbage collection and delete the
 //! content of namespaces.
 
-#![allow(clippy::result_large_err, reason = "a Status is sent to the client, so boxing it would only add an indirection")]
+#![allow(clippy::result_large_err, reason = "a Status is sent to the client; boxing only adds an indirection")]
 
 mod server;
 mod tls;

@@ -80,7 +80,7 @@ impl<D: Default> SharedEvent<D> {
 pub(crate) struct WatchCache<D> {
     storage: Arc<dyn Storage>,
     shared: Arc<Shared<D>>,
-    starting: tokio::sync::Mutex<()>, // held while the pump is being started
+    starting: tokio::sync::Mutex<()>, // held while the pump starts
 }
 
 #[derive(Debug)]
@@ -96,8 +96,8 @@ struct Shared<D> {
 
 #[derive(Debug)]
 struct FanOut<D> {
-    topics: HashMap<Box<str>, Topic<D>>, // none without subscribers
-    running: bool,                       // no subscribers unless it is
+    topics: HashMap<Box<str>, Topic<D>>, // every topic has subscribers
+    running: bool,                       // if false, there are no subscribers
     pump: Option<AbortHandle>,
 }
 

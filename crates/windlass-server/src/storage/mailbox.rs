@@ -59,13 +59,13 @@ pub(crate) struct Mailbox<T> {
 
 #[derive(Debug)]
 struct State<T> {
-    items: VecDeque<(T, usize)>, // empty once closed by overflow
+    items: VecDeque<(T, usize)>, // empty after an overflow
     bytes: usize,                // the sum of the costs in `items`
     closed: Option<Closed>,
-    added: u64,    // the number of the last item that was put
-    finished: u64, // the consumer is done with the items up to this number
+    added: u64,    // the number of the last item
+    finished: u64, // the consumer has finished with the items up to this number
     attention: Attention,
-    waiting: Vec<(u64, Waker)>, // for the consumer to finish with the item of this number
+    waiting: Vec<(u64, Waker)>, // tasks that wait until the consumer has finished with this item
 }
 
 /// Indicates whether the consumer is expected to take new items.

@@ -341,8 +341,8 @@ struct Watch {
     store: Weak<Store>,
     watcher: Arc<Watcher>,
     replay: std::vec::IntoIter<Arc<StorageEvent>>,
-    delivered: Revision, // of the last event handed out
-    over: bool,          // the end or an error has been handed out
+    delivered: Revision, // the revision of the last returned event
+    over: bool,          // the end or an error has been returned
 }
 
 impl Stream for Watch {

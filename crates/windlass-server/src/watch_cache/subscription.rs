@@ -17,14 +17,14 @@ pub(crate) struct Subscription<D> {
     shared: Arc<Shared<D>>,
     subscriber: Arc<Subscriber<D>>,
     replay: Option<Replay>,
-    delivered: Revision, // all events of the topic up to it were returned (or not asked for)
+    delivered: Revision, // all requested events of the topic up to it were returned
     closed: bool,        // `None` has been returned
 }
 
 /// The events that the pump had read before the subscription, read again from the storage's history.
 struct Replay {
-    events: EventStream, // of all keys: that `upto` is an event makes the end recognisable
-    upto: Revision,      // later events come through the mailbox
+    events: EventStream, // of all keys, so that the event `upto` marks the end
+    upto: Revision,      // later events come from the mailbox
 }
 
 impl<D: Default> Subscription<D> {

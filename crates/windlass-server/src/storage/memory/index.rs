@@ -16,10 +16,10 @@ use super::{Revision, StorageError, StoredValue, pins::Pins};
 #[derive(Debug)]
 pub(super) struct Index {
     keys: BTreeMap<Arc<str>, Versions>,
-    revision: Revision, // of the last commit
-    oldest: Revision,   // the oldest one that can be read; older versions may linger until they are trimmed
-    live_bytes: usize,  // the bodies of the latest versions together
-    pins: Mutex<Pins>,  // what lists in pages can read although it is older; locked after the index
+    revision: Revision, // the revision of the last commit
+    oldest: Revision,   // the oldest readable revision; older versions may exist until they are trimmed
+    live_bytes: usize,  // the total size of the latest versions' bodies
+    pins: Mutex<Pins>,  // older revisions that paged lists can read; locked after the index
 }
 
 /// The result of a commit for one key.
@@ -42,7 +42,7 @@ pub(super) struct Page<'a> {
     pub(super) from: Bound<&'a str>,
     pub(super) prefix: &'a str,
     pub(super) at: Revision,
-    pub(super) keys: usize, // at most so many keys, at least one
+    pub(super) keys: usize, // the maximum number of keys, at least one
 }
 
 impl Index {

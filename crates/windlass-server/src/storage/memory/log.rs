@@ -12,10 +12,10 @@ const EVENT_BYTES: usize = 320;
 
 #[derive(Debug)]
 pub(super) struct Log {
-    events: VecDeque<Arc<StorageEvent>>, // of consecutive revisions, the last one is the current
-    bytes: usize,                        // what `events` hold beyond the live bodies, see `history_bytes`
-    oldest: Revision,                    // events up to it are forgotten, though they may linger until trimmed
-    ages: VecDeque<(Instant, Revision)>, // since when there are events, and from which one on: see `AGES`
+    events: VecDeque<Arc<StorageEvent>>, // events of consecutive revisions; the last one is current
+    bytes: usize,                        // the size of `events` without live bodies, see `history_bytes`
+    oldest: Revision,                    // events up to it are inaccessible, but may exist until trimmed
+    ages: VecDeque<(Instant, Revision)>, // the time and revision of the first event of each part, see `AGES`
     retention: Retention,
     watchers: Vec<Arc<Watcher>>,
 }

@@ -19,8 +19,8 @@ const MOST_PINS: usize = 256;
 #[derive(Debug, Default)]
 pub(super) struct Pins {
     pins: Vec<Pin>,
-    bytes: usize,            // what all pins keep; counted several times if several keep it
-    released: Vec<Arc<str>>, // keys to trim, of pins that had to make room
+    bytes: usize,            // the size that all pins keep; bodies kept by several pins count several times
+    released: Vec<Arc<str>>, // keys to trim, from evicted pins
 }
 
 /// A pinned revision at which the keys under a prefix can be read.
