@@ -38,7 +38,7 @@ const RANKS: [(&str, i64, i64); 20] = [
     ("resource.k8s.io", 16200, 21),
     ("flowcontrol.apiserver.k8s.io", 16100, 21),
 ];
-/// The version priority of all other versions.
+/// The version priority of versions other than `v1`.
 const SECOND: i64 = 30;
 /// The group priority and version priority of custom resources.
 const CUSTOM: (i64, i64) = (1000, 100);

@@ -129,8 +129,8 @@ impl ServerBuilder {
         self
     }
 
-    /// Sets the bearer token of the administrator. Without it, only anonymous requests are possible over a socket, for
-    /// example for health and version.
+    /// Sets the bearer token of the administrator. Defaults to none: requests over a socket then need other credentials,
+    /// except for health and version.
     pub fn token(mut self, token: impl Into<Arc<str>>) -> Self {
         self.token = Some(token.into());
         self

@@ -60,7 +60,7 @@ impl fmt::Display for Revision {
 /// A value at some revision. Clones share key and body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredValue {
-    /// The whole key.
+    /// The complete key.
     pub key: Arc<str>,
     /// The stored bytes.
     pub body: Bytes,

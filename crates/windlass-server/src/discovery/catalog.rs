@@ -41,7 +41,7 @@ pub(crate) fn catalog() -> &'static [CatalogResource] {
     CATALOG.get_or_init(|| parse(include_str!("../../data/discovery.tsv")))
 }
 
-/// Returns kube-apiserver's storage hash of a built-in resource; `None` if it is not stored.
+/// Returns kube-apiserver's storage hash of a built-in resource; `None` if it has none.
 pub(crate) fn storage_hash(group: &str, version: &str, plural: &str) -> Option<&'static str> {
     catalog()
         .iter()

@@ -88,7 +88,7 @@ fn keeps_unknown(schema: &Value) -> bool {
     schema["x-kubernetes-preserve-unknown-fields"] == true
 }
 
-/// Removes the parts of a schema that version 2 does not support or that its clients enforce too strictly.
+/// Returns a schema without the parts that version 2 does not support or that its clients enforce too strictly.
 fn narrowed(schema: &Value) -> Value {
     let Value::Object(object) = schema else { return schema.clone() };
     let mut out = object.clone();

@@ -167,7 +167,7 @@ pub async fn ranges_are_in_byte_order_and_stay_within_their_prefix(store: Store)
     assert_eq!(keys(&store.range(RangeQuery::default()).await.unwrap()).len(), 10);
 }
 
-/// `remaining` is exact, with and without a start.
+/// `remaining` is exact, with and without a start key.
 pub async fn limits_count_what_remains(store: Store) {
     for n in 0..10 {
         create(&store, &format!("/a/{n}"), "").await;
@@ -311,7 +311,7 @@ pub async fn a_watch_replays_history_and_goes_on_live(store: Store) {
     assert_eq!(revisions(&mut live, 1).await, [four]);
 }
 
-/// Both in replay and live.
+/// A watch gets only events under its prefix, in replay and live.
 pub async fn a_watch_sees_only_its_prefix(store: Store) {
     let write = async || {
         for key in ["/a", "/a/1", "/a0", "/b/a/1", "/a/1/2"] {
