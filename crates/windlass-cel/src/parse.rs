@@ -81,7 +81,7 @@ fn read(source: &str) -> Result<(IdedExpr, SourceInfo), CompileError> {
     })
 }
 
-/// Returns the column of the backtick that follows a dot. The parser reports the dot, kube-apiserver reports the backtick.
+/// Returns the column of the backtick that follows a dot. The parser reports the dot, kube-apiserver the backtick.
 fn backtick(source: &str, line: usize, column: usize) -> usize {
     let mut after = source.lines().nth(line - 1).unwrap_or_default().chars().skip(column - 1);
     after.position(|c| c == '`').map_or(column, |offset| column + offset)
