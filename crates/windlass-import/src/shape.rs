@@ -136,7 +136,7 @@ pub(crate) fn shape(kind: &str, schema: &Map<String, Value>) -> Result<Shape, Wr
         name: Some("metadata".to_owned()),
         ty: "ObjectMeta".to_owned(),
         presence: Presence::Required,
-        description: Some("Its name, and what else every object has.".to_owned()),
+        description: Some("Standard object metadata.".to_owned()),
         words: metadata.map(|raw| vec![raw, "optional".to_owned()]).unwrap_or_default(),
     }];
     let (more, has_default) = shaper.fields(&schema, &name, "", &mut idents)?;
@@ -436,7 +436,7 @@ impl Shaper {
         if is_true(schema, "x-kubernetes-preserve-unknown-fields") {
             let ty = self.map();
             let ident = idents.take("other", "_");
-            let (description, words) = (Some("The fields that the schema does not know.".to_owned()), Vec::new());
+            let (description, words) = (Some("Fields that the schema does not declare.".to_owned()), Vec::new());
             fields.push(Field { ident, name: None, ty, presence: Presence::Required, description, words });
         }
         if let Some(Type::Struct(record)) = self.shape.types.get_mut(index) {

@@ -32,7 +32,7 @@ const WIDTH: usize = 110;
 
 /// The attribute after the module's comment. The names, comments and shapes of the CRD may not match Rust's
 /// conventions.
-const ALLOWED: &str = "#![allow(missing_docs, unreachable_pub, clippy::all, clippy::pedantic, rustdoc::all, reason = \"as the definition has it\")]\n";
+const ALLOWED: &str = "#![allow(missing_docs, unreachable_pub, clippy::all, clippy::pedantic, rustdoc::all, reason = \"generated from a CRD\")]\n";
 
 /// Returns the source of a module: a comment, its imports, and its types.
 pub(crate) fn module(comment: &str, resource: &[String], shape: &Shape) -> String {
