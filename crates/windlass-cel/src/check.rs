@@ -475,8 +475,8 @@ impl Checker<'_> {
     }
 }
 
-/// Returns the error of the first invalid literal pattern; `None` if there is none. For expressions that are compiled
-/// without a check.
+/// Returns the error of the first invalid literal pattern; `None` if there is none. As in Go, such an error is not found
+/// by the type check, but when the program is created.
 pub(crate) fn bad_pattern(expr: &IdedExpr) -> Option<String> {
     let pattern = match &expr.expr {
         Expr::Call(call) => match (call.func_name.as_str(), call.args.as_slice()) {

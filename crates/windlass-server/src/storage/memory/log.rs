@@ -160,8 +160,8 @@ fn body_bytes(value: Option<&super::StoredValue>) -> usize {
     value.map_or(0, |value| value.body.len())
 }
 
-/// Returns the cost of keeping an event. Only history holds the body that it replaced. Its new body is either live or
-/// counted with the event that replaced it.
+/// Returns the cost of keeping an event: the body that it replaced, which only history holds, and a fixed part. The new
+/// body is either live or counted with the next event of its key.
 fn history_bytes(event: &StorageEvent) -> usize {
     body_bytes(event.previous.as_ref()) + EVENT_BYTES
 }
