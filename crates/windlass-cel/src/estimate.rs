@@ -1,4 +1,4 @@
-//! Estimates the maximum cost of an expression before evaluation, from the sizes that the schema allows.
+//! Estimation of an expression's maximum cost before evaluation, from the sizes that the schema allows.
 
 use std::collections::HashMap;
 

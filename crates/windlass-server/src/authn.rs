@@ -2,9 +2,9 @@
 //!
 //! One static bearer token belongs to the administrator. A token that this server issued to a service account is valid
 //! as long as the account and the bound object exist. While one of them is being deleted, the token stays valid until a
-//! minute after the deletion timestamp, as in kube-apiserver. A request without credentials is `system:anonymous`. A
-//! wrong token is rejected on every path. In-process requests need no token. Users with the permission to impersonate
-//! can act as other users.
+//! minute after the deletion timestamp, as in kube-apiserver. By default, a request without credentials is
+//! `system:anonymous`. A wrong token is rejected on every path. In-process requests need no token. Users with the
+//! permission to impersonate can act as other users.
 //!
 //! Users with their own tokens can be added at any time. Over TLS, a client certificate signed by the client CA
 //! identifies its user. Any other certificate is rejected, unless the request has a valid token.

@@ -1,7 +1,7 @@
 //! The `APIService` objects of the group versions that this server serves.
 //!
-//! Those of built-in groups are created when the server starts. Those of custom resources are created and deleted with
-//! their CRDs. Objects that name a service, or that a user created, are not changed.
+//! Those of built-in groups are bootstrap objects. Those of custom resources are created and deleted with their CRDs.
+//! Objects that name a service, or that a user created, are not changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -5,8 +5,8 @@ use std::{collections::HashSet, sync::Arc};
 use http::HeaderValue;
 use parking_lot::Mutex;
 
-/// The maximum number of characters of all warnings in a response. Above it each text is cut to [`CUT`], and when these
-/// reach the limit, no more are added.
+/// The maximum number of characters of all warnings in a response. If it is exceeded, each text is cut to [`CUT`]
+/// characters. When the cut texts reach the limit, further texts are dropped.
 const TOTAL: usize = 4096;
 const CUT: usize = 256;
 

@@ -20,7 +20,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct NoEscalation(pub(crate) Arc<Authorizer>);
 
-/// The metadata fields that the garbage collector changes in an object.
+/// The metadata fields that the garbage collector may change in an object.
 const COLLECTED: [&str; 4] = ["ownerReferences", "finalizers", "selfLink", "managedFields"];
 
 impl Admission for NoEscalation {

@@ -114,7 +114,7 @@ impl Follower {
     /// new follower.
     pub(super) fn now(&mut self) -> Option<&Grants> {
         for events in &mut self.events {
-            // Without tokio's cooperative budget, because no pending event may be skipped in a busy task.
+            // Without tokio's cooperative budget, so that a busy task does not miss pending events.
             while let Some(event) = unconstrained(events.next()).now_or_never() {
                 let StorageEvent { key, current, .. } = event?.ok()?;
                 self.grants.put(&key, current.as_ref());

@@ -58,8 +58,7 @@ const HEAD_BYTES: usize = 1 << 20;
 const STREAM_WINDOW: u32 = 256 << 10;
 const CONNECTION_WINDOW: u32 = 1 << 20;
 
-/// An HTTP/2 connection without traffic is pinged after this interval, and closed without a response within the
-/// timeout.
+/// The interval after which a quiet HTTP/2 connection is pinged, and the time limit for the response.
 const PING: Duration = Duration::from_secs(30);
 const PONG: Duration = Duration::from_secs(15);
 

@@ -64,7 +64,7 @@ macro_rules! storage_suite {
     };
 }
 
-/// An empty store is at revision 1, and can be read at it and watched from it.
+/// An empty store is at revision 1, and supports reads at and watches after that revision.
 pub async fn an_empty_store_is_at_revision_one(store: Store) {
     assert_eq!(store.revision().await.unwrap(), Revision(1));
     assert_eq!(store.get("/a", None).await.unwrap(), (Revision(1), None));

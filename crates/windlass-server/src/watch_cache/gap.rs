@@ -1,4 +1,4 @@
-//! The debounce of notifications to the subscribers of a topic.
+//! Debouncing of notifications to the subscribers of a topic.
 //!
 //! Waking a subscriber, and sending its events, costs the same for one event as for several. A topic that changes
 //! constantly and has a thousand subscribers would occupy the whole machine. So there is a minimum interval between two
