@@ -1,10 +1,13 @@
 //! The OpenAPI documents: version 3 with one document per group version and an index of hashes, and version 2 with a
 //! single document.
 //!
-//! Documents are not cached. Each is generated on request from the recorded schemas (`data/openapi.tsv`, without
-//! descriptions), the [`Descriptions`] if the server has any, the schemas of custom resources, and the paths of the
-//! resource table. Clients cache documents by hash. The hash is computed from the inputs of a document, so the index is
-//! cheap.
+//! Documents are not cached. Each is generated on request from these inputs:
+//! - the recorded schemas (`data/openapi.tsv`, without descriptions)
+//! - the [`Descriptions`], if the server has any
+//! - the schemas of custom resources
+//! - the paths of the resource table
+//!
+//! Clients cache documents by hash. The hash is computed from the inputs of a document, so the index is cheap.
 //!
 //! The paths of connection subresources (exec, proxy, log …) are not described.
 

@@ -15,8 +15,8 @@ pub(super) fn schema_name(group: &str, version: &str, kind: &str) -> String {
     parts.join(".")
 }
 
-/// Returns the schema from the CRD, completed by kind, apiVersion and metadata of the object and of embedded objects,
-/// and by both types of int-or-string fields.
+/// Returns the schema from the CRD. Adds kind, apiVersion and metadata of the object and of embedded objects, and both
+/// types of int-or-string fields.
 pub(super) fn schema(resource: &ResourceInfo, own: &dyn CustomShape, descriptions: &Schemas) -> Value {
     completed(resource, own, complete(own.schema(), descriptions), descriptions)
 }

@@ -1,7 +1,7 @@
 //! Accounting, per connection, of the memory that clients hold by not reading responses and not finishing requests.
 //!
-//! Guaranteed: requests of a client that reads its responses are not rejected because of other clients, except for
-//! large responses while the server holds twice its budget. A connection holds at most twice its budget or one
+//! Guaranteed: requests of a client that reads its responses are not rejected because of other clients. The exception
+//! is a large response while the server holds twice its budget. A connection holds at most twice its budget or one
 //! response. Responses that a client does not read are dropped after [`Limits::stall`], or under pressure after
 //! [`PRESSURE_STALL`].
 
