@@ -1,4 +1,4 @@
-//! The body of an answer.
+//! Response bodies.
 
 use std::{
     convert::Infallible,
@@ -11,29 +11,30 @@ use bytes::Bytes;
 use futures::{Stream, StreamExt, stream::BoxStream};
 use http_body::{Frame, SizeHint};
 
-/// The body of a response: whole, or frame by frame as it comes to be.
+/// The body of a response, either complete or a stream of frames.
 ///
-/// It never fails: a watch that cannot go on just ends, and its client asks again. Dropping it ends what is behind it.
+/// It never fails. If a watch cannot continue, the body ends and the client watches again. Dropping the body ends the
+/// request.
 pub struct Body(Inner);
 
 enum Inner {
-    /// Taken when it is sent.
+    /// `None` after the bytes were sent.
     Whole(Option<Bytes>),
     Frames(BoxStream<'static, Bytes>),
 }
 
 impl Body {
-    /// A body that is complete.
+    /// Creates a complete body.
     pub(crate) fn whole(bytes: impl Into<Bytes>) -> Self {
         Self(Inner::Whole(Some(bytes.into()).filter(|bytes: &Bytes| !bytes.is_empty())))
     }
 
-    /// A body of unknown length, one frame per item.
+    /// Creates a body of unknown length with one frame per item.
     pub(crate) fn frames(frames: impl Stream<Item = Bytes> + Send + 'static) -> Self {
         Self(Inner::Frames(frames.boxed()))
     }
 
-    /// The same, frame by frame.
+    /// Converts the body into a stream of frames.
     pub(crate) fn into_frames(self) -> BoxStream<'static, Bytes> {
         match self.0 {
             Inner::Whole(bytes) => futures::stream::iter(bytes).boxed(),
@@ -41,7 +42,7 @@ impl Body {
         }
     }
 
-    /// Its length in bytes, if that is known.
+    /// Returns the length in bytes, if it is known.
     pub(crate) fn length(&self) -> Option<usize> {
         match &self.0 {
             Inner::Whole(bytes) => Some(bytes.as_ref().map_or(0, Bytes::len)),
